@@ -1,0 +1,43 @@
+"""The errors that a user can cause, each one line that says what was wrong, what was found and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["InputError", "MissingExtra", "NeedsEager", "NoPerAnchor", "NoTerms", "nearest"]
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong. The command line prints it on one line and exits with 2."""
+
+
+class MissingExtra(InputError):
+    """An optional dependency is not installed.
+
+    Args:
+        package: the import name that failed, e.g. ``"pyarrow"``.
+        extra: the extra of isotrope that brings it, e.g. ``"train"``.
+    """
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        super().__init__(
+            f"this needs the package {package!r}, which is not installed: "
+            f"pip install 'isotrope[{extra}]'"
+        )
+
+
+class NoPerAnchor(TypeError):
+    """A batch-level objective (a batch-wide statistic) was asked for one value per anchor."""
+
+
+class NoTerms(TypeError):
+    """An objective was asked for its gradient components in a space where it has none."""
+
+
+class NeedsEager(RuntimeError):
+    """A second derivative was asked of a backend other than ``eager``."""
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return ``" (did you mean 'infonce'?)"`` for the closest of ``words``, or ``""``."""
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""

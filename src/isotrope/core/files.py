@@ -1,0 +1,73 @@
+"""Writing files and folders so that a reader sees the old content or the new one, never half of it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from isotrope.core.errors import InputError
+
+__all__ = ["replacing", "writable"]
+
+
+def _sync(path: Path) -> None:
+    """Flush a file, or every file below a folder, to the disk."""
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn an operating-system error while writing ``path`` into an :class:`InputError`.
+
+    Raises:
+        InputError: the disk is full, the folder is read-only, missing or not a folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {_reason(error)}; free some space or choose another place"
+        ) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
+
+    The caller creates a file or a folder at the temporary path. A folder that stands at ``path``
+    is replaced as a whole. If the body raises, the temporary path is removed and ``path`` is
+    left as it was.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written.
+    """
+    path = Path(path)
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    temporary = room / path.name
+    try:
+        with writable(path):
+            yield temporary
+            _sync(temporary)
+            if path.is_dir() and not path.is_symlink():
+                path.rename(room / "previous")
+            temporary.replace(path)
+    finally:
+        _remove(room)

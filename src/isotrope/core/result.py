@@ -1,0 +1,131 @@
+"""Result: numbers with the provenance that makes them worth keeping; the only thing reports read."""
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+
+__all__ = ["Result", "provenance"]
+
+_PACKAGES = (
+    "isotrope",
+    "torch",
+    "numpy",
+    "scipy",
+    "transformers",
+    "tokenizers",
+    "sentence-transformers",
+    "lightning",
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Measured numbers and where they come from.
+
+    Attributes:
+        kind: what was done: ``"train"``, ``"sts"``, ``"retrieval"``, ...
+        name: of the run or model.
+        metrics: flat numbers (None where a number does not exist).
+        details: everything nested: tables, parameters, per-subset values.
+        provenance: versions, machine, seed, data fingerprint, command (see :func:`provenance`).
+    """
+
+    kind: str
+    name: str
+    metrics: dict[str, float | int | str | None]
+    details: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the record as JSON; NaN and infinities become null, which every reader takes."""
+        return json.dumps(_plain(asdict(self)), indent=2, ensure_ascii=False) + "\n"
+
+    def save(self, path: Path) -> None:
+        """Write the record to ``path``, whole or not at all."""
+        with replacing(path) as temporary:
+            temporary.write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Result":
+        """Read a record written by :meth:`save`.
+
+        Raises:
+            InputError: the file is missing, is not JSON, or is not a Result.
+        """
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls(**fields)
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{path} is not a result of isotrope ({error}); was it cut short or edited?"
+            ) from error
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Return commit and cleanliness of the working directory's repository, or None."""
+    try:
+        commit, status = (
+            subprocess.run(
+                ["git", *arguments], capture_output=True, text=True, timeout=5, check=True
+            ).stdout.strip()
+            for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "modified": bool(status)}
+
+
+def provenance(
+    *, seed: int | None = None, data: str | None = None, command: list[str] | None = None
+) -> dict[str, Any]:
+    """Return what somebody needs to repeat a result.
+
+    Args:
+        seed: of the run.
+        data: fingerprint of the data.
+        command: argument vector; by default this process's own.
+    """
+    return {
+        "versions": {p: v for p in _PACKAGES if (v := _version(p)) is not None},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "seed": seed,
+        "data": data,
+        "command": list(sys.argv if command is None else command),
+        "git": _git_state(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -1,0 +1,50 @@
+"""Terms: the three components of an objective's gradient on its anchors."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+__all__ = ["Against", "Terms"]
+
+Against = Literal["cross", "within", "both"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Gradient dissipation, weight and ratio of every anchor of a batch.
+
+    The gradient of anchor i's loss with respect to the *normalised* anchor, all else held
+    constant, is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i) + residual_i`` (paper 000,
+    section 2.3), where x_j are the columns named by ``against``.
+
+    Attributes:
+        dissipation: n, GD.
+        weight: n x c, W, with 0 for excluded entries (the anchor itself, its positive, groups).
+        pull: n, or n x d where it acts on each coordinate by itself: sum_j W_ij R_ij.
+        against: what the columns of ``weight`` are: ``cross`` the other view (m columns),
+            ``within`` the same view (n), ``both`` [positives; anchors]; then the q further
+            negatives if the views have any.
+        scale: ``scale * assemble(terms)`` is the gradient of the objective's scalar.
+        residual: n x d, in closed form, what does not fit the paradigm; None where all fits.
+    """
+
+    dissipation: Tensor
+    weight: Tensor
+    pull: Tensor
+    against: Against = "cross"
+    scale: float = 1.0
+    residual: Tensor | None = None
+
+    @property
+    def mass(self) -> Tensor:
+        """n, the sum of each anchor's weights."""
+        return self.weight.sum(dim=1)
+
+    @property
+    def ratio(self) -> Tensor | None:
+        """n, R = sum_j W_ij R_ij / sum_j W_ij; None where the pull is matrix-valued."""
+        if self.pull.ndim != 1:
+            return None
+        mass = self.mass
+        return (self.pull / mass.where(mass != 0, 1.0)).where(mass != 0, 0.0)

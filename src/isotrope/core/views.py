@@ -1,0 +1,114 @@
+"""Views: the one input of every objective."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+__all__ = ["Views", "unit"]
+
+
+def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
+    """Return the rows of ``x`` (n x d) divided by their Euclidean norm.
+
+    A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
+    becomes zero and receives zero gradient, instead of a gradient of order 1/eps.
+    """
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    alive = norm > max(eps, torch.finfo(x.dtype).tiny)
+    # the inner where keeps 0/0 out of the backward pass of the norm
+    safe = torch.linalg.vector_norm(torch.where(alive, x, 1.0), dim=-1, keepdim=True)
+    return torch.where(alive, x / safe, 0.0)
+
+
+@dataclass(frozen=True)
+class Views:
+    """Two views of a batch, row i of one being the positive of row i of the other.
+
+    Attributes:
+        anchors: n x d.
+        positives: m x d. The positive of anchor i is row ``offset + i``; m > n when the keys of
+            several processes were gathered.
+        negatives: q x d further negatives shared by all anchors (hard negatives, a queue), or None.
+        offset: row of ``positives`` that belongs to anchor 0.
+        groups: m integers or None. Two rows with the same group are known not to be negatives of
+            each other (near-identical text): they are excluded, never pushed apart.
+    """
+
+    anchors: Tensor
+    positives: Tensor
+    negatives: Tensor | None = None
+    offset: int = 0
+    groups: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check the shapes.
+
+        Raises:
+            ValueError: shapes or dtypes that do not fit each other.
+        """
+        if self.anchors.ndim != 2 or self.positives.ndim != 2:
+            raise ValueError(
+                "anchors and positives must be matrices (n x d); found shapes "
+                f"{tuple(self.anchors.shape)} and {tuple(self.positives.shape)}"
+            )
+        n, d = self.anchors.shape
+        if self.positives.shape[1] != d or len(self.positives) < self.offset + n:
+            raise ValueError(
+                "anchors (n x d) and positives (m x d, m >= offset + n) must fit; found "
+                f"{tuple(self.anchors.shape)}, {tuple(self.positives.shape)}, offset {self.offset}"
+            )
+        if self.negatives is not None and (
+            self.negatives.ndim != 2 or self.negatives.shape[1] != d
+        ):
+            raise ValueError(
+                f"negatives must be q x {d}, as the anchors are; "
+                f"found {tuple(self.negatives.shape)}"
+            )
+        if self.groups is not None and self.groups.shape != (len(self.positives),):
+            raise ValueError(
+                f"groups must hold one integer for each of the {len(self.positives)} positives; "
+                f"found shape {tuple(self.groups.shape)}"
+            )
+        if not self.anchors.is_floating_point():
+            raise ValueError(f"embeddings must be floating point; found {self.anchors.dtype}")
+
+    @property
+    def rows(self) -> slice:
+        """The rows of ``positives`` that belong to the anchors."""
+        return slice(self.offset, self.offset + len(self.anchors))
+
+    @property
+    def own(self) -> Tensor:
+        """The positive of each anchor, n x d."""
+        return self.positives[self.rows]
+
+    def unit(self) -> "Views":
+        """The same views with every row on the unit sphere."""
+        negatives = None if self.negatives is None else unit(self.negatives)
+        return replace(
+            self, anchors=unit(self.anchors), positives=unit(self.positives), negatives=negatives
+        )
+
+    def swapped(self) -> "Views":
+        """The other direction: positives as anchors.
+
+        Raises:
+            ValueError: for rectangular views, whose other direction needs the other processes.
+        """
+        if len(self.anchors) != len(self.positives):
+            raise ValueError(
+                f"only square views can be swapped; found {len(self.anchors)} anchors and "
+                f"{len(self.positives)} positives"
+            )
+        return replace(self, anchors=self.positives, positives=self.anchors)
+
+    def detached(self) -> "Views":
+        """The same numbers without their history."""
+        negatives = None if self.negatives is None else self.negatives.detach()
+        return replace(
+            self,
+            anchors=self.anchors.detach(),
+            positives=self.positives.detach(),
+            negatives=negatives,
+        )
