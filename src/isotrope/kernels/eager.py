@@ -1,0 +1,85 @@
+"""The eager backend: the whole similarity matrix and autograd; the truth for every other backend.
+
+Memory is O(n m). It is the only backend with second derivatives.
+"""
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
+
+__all__ = ["EagerPairs"]
+
+
+class EagerPairs(Pairs):
+    """Row statistics from the n x c matrices, each formed once when first asked for."""
+
+    backend = "eager"
+
+    def __init__(self, views: Views) -> None:
+        self.views = views
+        self._similarity: dict[Against, Tensor] = {}
+        self._negative: dict[Against, Tensor] = {}
+
+    @property
+    def positive(self) -> Tensor:
+        """n, by direct products: as exact as the matrix entry, without forming the matrix."""
+        return (self.views.anchors * self.views.own).sum(dim=1)
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        views = self.views
+        parts = {
+            "cross": [views.positives],
+            "within": [views.anchors],
+            "both": [views.positives, views.anchors],
+        }[against]
+        if views.negatives is not None:
+            parts = [*parts, views.negatives]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        if against not in self._similarity:
+            self._similarity[against] = self.views.anchors @ self.columns(against).T
+        return self._similarity[against]
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        if against not in self._negative:
+            self._negative[against] = self._allowed(against)
+        return self._negative[against]
+
+    def _allowed(self, against: Against) -> Tensor:
+        views, n = self.views, len(self.views.anchors)
+        device = views.anchors.device
+        row = torch.arange(n, device=device)[:, None]
+        group = None if views.groups is None else views.groups[views.rows, None]
+        parts = []
+        if against in ("cross", "both"):
+            other = torch.arange(len(views.positives), device=device) != row + views.offset
+            if group is not None:
+                other &= views.groups != group
+            parts.append(other)
+        if against in ("within", "both"):
+            same = torch.arange(n, device=device) != row
+            if group is not None:
+                same &= group.T != group
+            parts.append(same)
+        if views.negatives is not None:
+            shape = (n, len(views.negatives))
+            parts.append(torch.ones(shape, dtype=torch.bool, device=device))
+        return torch.cat(parts, dim=1)
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        negative = self.negative(against)
+        some = negative.any(dim=1)
+        # a row without negatives is computed on zeros and then set to -inf: its softmax would
+        # otherwise be 0/0 in the backward pass
+        masked = (self.similarity(against) / temperature).masked_fill(~negative, -torch.inf)
+        masked = masked.masked_fill(~some[:, None], 0.0)
+        return torch.logsumexp(masked, dim=1).masked_fill(~some, -torch.inf)
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        masked = self.similarity(against).masked_fill(~self.negative(against), -torch.inf)
+        # argmax takes the first index at ties and sends the whole gradient there; max would share
+        return masked.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)

@@ -1,0 +1,56 @@
+"""Pairs: what an objective may ask about the similarities of two views.
+
+An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
+over the negatives, the hardest negative. Whether they came from an n x m matrix or from row
+blocks in linear memory is the backend's business. The matrix itself may be asked for by the
+gradient components (``similarity``), which are looked at, not trained through.
+
+A negative of anchor i is every column that is neither the anchor itself, nor its positive, nor a
+row of the same group (``Views.groups``).
+"""
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+
+__all__ = ["Pairs"]
+
+
+class Pairs(ABC):
+    """Row statistics of unit-length views.
+
+    Attributes:
+        views: the views, already in the objective's space.
+        backend: name of the backend, e.g. ``"eager"``.
+    """
+
+    views: Views
+    backend: str
+
+    @property
+    @abstractmethod
+    def positive(self) -> Tensor:
+        """n, the similarity s_ii' of each anchor with its positive."""
+
+    @abstractmethod
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        """n, log sum_j exp(s_ij / temperature) over the negatives; -inf without negatives."""
+
+    @abstractmethod
+    def hardest(self, against: Against = "cross") -> Tensor:
+        """n, the largest similarity with a negative (first index at ties); -inf without any."""
+
+    @abstractmethod
+    def similarity(self, against: Against = "cross") -> Tensor:
+        """n x c, all similarities; the columns are those of ``columns(against)``."""
+
+    @abstractmethod
+    def negative(self, against: Against = "cross") -> Tensor:
+        """n x c booleans, True where the column is a negative of the anchor."""
+
+    @abstractmethod
+    def columns(self, against: Against = "cross") -> Tensor:
+        """c x d, the vectors that the anchors are compared with (see ``Terms.against``)."""

@@ -1,0 +1,1 @@
+"""Floor 1: pure functions of embeddings: alignment, uniformity, norms."""

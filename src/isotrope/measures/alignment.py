@@ -1,0 +1,24 @@
+"""Alignment: how close the two views of one thing lie."""
+
+from torch import Tensor
+
+from isotrope.core.views import unit
+
+__all__ = ["alignment"]
+
+
+def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
+    """Return mean_i ||h_i - h'_i||^alpha of the normalised rows; 0 is perfect, 2 is orthogonal.
+
+    Args:
+        anchors: n x d, any length.
+        positives: n x d, any length.
+        alpha: exponent; 2 throughout the papers (paper 001, eq. 3).
+
+    Example:
+        >>> import torch
+        >>> float(alignment(torch.eye(2), torch.eye(2).flip(0)))
+        2.0
+    """
+    square = (unit(anchors) - unit(positives)).square().sum(dim=1)
+    return square.pow(alpha / 2).mean()

@@ -1,0 +1,11 @@
+"""Norms of embeddings before normalisation: the gradient dies with them (paper 003, Prop. 3.1)."""
+
+import torch
+from torch import Tensor
+
+__all__ = ["mean_norm"]
+
+
+def mean_norm(embeddings: Tensor) -> Tensor:
+    """Return the mean Euclidean norm of the rows of ``embeddings`` (n x d)."""
+    return torch.linalg.vector_norm(embeddings, dim=1).mean()

@@ -1,0 +1,43 @@
+"""Uniformity: how evenly embeddings cover the sphere."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from isotrope.core.views import unit
+
+__all__ = ["uniformity"]
+
+
+def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tensor:
+    """Return log mean_{i<j} exp(-t ||h_i - h_j||^2) of the normalised rows; lower is more even.
+
+    Row blocks keep the memory at ``block`` x n.
+
+    Args:
+        embeddings: n x d, n >= 2, any length.
+        t: inverse temperature; 2 as everywhere it is reported (paper 001, eq. 4, within a view).
+        block: rows compared at once.
+
+    Raises:
+        ValueError: fewer than two rows.
+
+    Example:
+        >>> import torch
+        >>> round(float(uniformity(torch.eye(2))), 6)
+        -4.0
+    """
+    n = len(embeddings)
+    if n < 2:
+        raise ValueError(f"uniformity compares pairs of rows; found {n} row(s)")
+    h = unit(embeddings)
+    parts = []
+    for start in range(0, n, block):
+        rows = h[start : start + block]
+        exponent = 2 * t * (rows @ h[start:].T - 1)
+        index = torch.arange(len(rows), device=h.device)[:, None]
+        later = torch.arange(n - start, device=h.device) > index
+        if later.any():
+            parts.append(exponent[later].logsumexp(dim=0))
+    return torch.stack(parts).logsumexp(dim=0) - math.log(n * (n - 1) / 2)
