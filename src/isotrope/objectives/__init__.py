@@ -1,0 +1,18 @@
+"""Floor 3: the objectives of the papers, one file for each equation family.
+
+Importing this package imports every file in it, which registers the objectives; their classes are
+attributes here (``isotrope.objectives.InfoNCE``). Nothing is listed by hand.
+"""
+
+import importlib
+import pkgutil
+
+from isotrope.paradigm.compose import Paradigm
+from isotrope.paradigm.objective import Objective
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+globals().update({cls.__name__: cls for cls in Objective.registered.values()})
+
+__all__ = sorted(["Objective", "Paradigm", *(c.__name__ for c in Objective.registered.values())])

@@ -1,0 +1,58 @@
+"""The three components of a batch, summed up in four numbers."""
+
+import torch
+
+from isotrope.core.terms import Terms
+from isotrope.core.views import Views
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["DEAD", "anatomy", "hardest_share"]
+
+DEAD = 0.01  # below this GD an anchor hardly moves
+
+
+def hardest_share(terms: Terms, views: Views) -> float | None:
+    """Return the mean over active anchors of |W| on the hardest negative / sum_j |W_ij|.
+
+    The hardest negative is the column most similar to the anchor. Magnitudes, because the weights
+    of the ineffective objectives change sign. None if no anchor is active (GD >= 0.01 with some
+    weight).
+
+    Args:
+        terms: of the anchors.
+        views: unit-length views the terms came from.
+    """
+    pairs = choose_pairs(views)
+    masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
+    weight = terms.weight.abs()
+    share = weight.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)
+    mass = weight.sum(dim=1)
+    active = (terms.dissipation >= DEAD) & (mass > 0)
+    return float((share[active] / mass[active]).mean()) if bool(active.any()) else None
+
+
+@torch.no_grad()
+def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
+    """Return dissipation, dead, hardest_share and ratio of a batch.
+
+    Args:
+        objective: any with gradient components.
+        views: raw embeddings, n x d each.
+
+    Returns:
+        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01;
+        ``hardest_share`` see :func:`hardest_share`; ``ratio`` the mean R over anchors with some
+        weight, None where it is matrix-valued (Barlow Twins).
+    """
+    terms = objective.terms(views.anchors, views.positives, views.negatives, groups=views.groups)
+    ratio = terms.ratio
+    weighted = terms.mass != 0
+    return {
+        "dissipation": float(terms.dissipation.mean()),
+        "dead": float((terms.dissipation < DEAD).to(terms.dissipation.dtype).mean()),
+        "hardest_share": hardest_share(terms, views.unit()),
+        "ratio": float(ratio[weighted].mean())
+        if ratio is not None and bool(weighted.any())
+        else None,  # noqa: E501
+    }

@@ -1,0 +1,169 @@
+"""Objectives out of parts: a new one from three, or an existing one with some exchanged.
+
+The gradient is the definition here. The surrogate
+
+    L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i)
+
+with everything but h_i held constant has exactly the composed gradient (paper 000, eq. 5); both
+views serve once as anchors and the two directions are averaged. Its value is not a distance to
+anything: watch the gradient's components, not the loss.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import nearest
+from isotrope.core.hyper import hypers
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.dissipation import Always, Dissipation
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.ratio import Ratio, Static
+from isotrope.paradigm.weight import Softmax, Weight
+
+__all__ = ["Paradigm", "modify", "part"]
+
+_Part = TypeVar("_Part", Dissipation, Weight, Ratio)
+
+
+class Paradigm(
+    Objective,
+    paper=Paper(
+        "Towards Better Understanding of Contrastive Sentence Representation Learning: "
+        "A Unified Paradigm for Gradient",
+        "Li et al., 2024",
+        "paper 000, eq. 5",
+    ),
+):
+    r"""An objective given by its three components.
+
+    Loss: the surrogate of this module; both directions averaged.
+
+    Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i).
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: paper 000, eq. 5 and section 4.2.
+
+    Example:
+        >>> from isotrope.paradigm.compose import Paradigm
+        >>> from isotrope.paradigm.dissipation import Margin
+        >>> Paradigm(dissipation=Margin(margin=0.3), ratio=1.5).ratio
+        Static(ratio=1.5)
+    """
+
+    dissipation: Any = None
+    weight: Any = None
+    ratio: Any = None
+    parent: Objective | None = None
+
+    two_directions = True
+
+    def __post_init__(self) -> None:
+        """Turn short forms into parts; without a parent, fill the three with defaults.
+
+        Raises:
+            ValueError: a short form that names no part, or a value out of its bounds.
+        """
+        defaults = (Always(), Softmax(), Static()) if self.parent is None else (None, None, None)
+        kinds = (Dissipation, Weight, Ratio)
+        for name, kind, default in zip(
+            ("dissipation", "weight", "ratio"), kinds, defaults, strict=True
+        ):  # noqa: E501
+            given = getattr(self, name)
+            value = default if given is None else part(kind, given)  # type: ignore[type-var]
+            object.__setattr__(self, name, value)
+
+    @property
+    def takes_negatives(self) -> bool:  # type: ignore[override]
+        """As the parent does; a composition of parts takes them."""
+        return self.parent is None or self.parent.takes_negatives
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        """The sum where the weights hold the 1/n themselves."""
+        if self.weight is not None:
+            return "sum" if self.weight.batch_wide else "mean"
+        if self.parent is not None and (self.parent.batch_level or self.parent.reduction == "sum"):
+            return "sum"
+        return "mean"
+
+    def components(self, pairs: Pairs) -> Terms:
+        given = None if self.parent is None else self.parent.components(pairs)
+        dissipation = (
+            self.dissipation(pairs) if given is None or self.dissipation else given.dissipation
+        )  # noqa: E501
+        weight = self.weight(pairs) if given is None or self.weight else given.weight
+        against = self.weight.against if given is None or self.weight else given.against
+        if given is None or self.ratio:
+            pull = self.ratio(pairs) * weight.sum(dim=1)
+        elif self.weight and given.ratio is not None:
+            pull = given.ratio * weight.sum(dim=1)
+        else:
+            pull = given.pull
+        n = len(pairs.views.anchors)
+        scale = 0.5 if self.reduction == "sum" else 0.5 / n
+        return Terms(dissipation, weight, pull, against, scale=scale)
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        with torch.no_grad():
+            terms = self.components(pairs)
+            push = terms.weight @ pairs.columns(terms.against)
+            pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
+            direction = terms.dissipation[:, None] * (push - pull * pairs.views.own)
+        return (pairs.views.anchors * direction).sum(dim=1)
+
+
+def modify(
+    parent: Objective,
+    *,
+    dissipation: Dissipation | str | None = None,
+    weight: Weight | str | None = None,
+    ratio: Ratio | str | float | None = None,
+) -> Paradigm:
+    """Return ``parent`` with some components exchanged; those not given stay the parent's."""
+    if isinstance(parent, Paradigm):
+        return Paradigm(
+            parent=parent.parent,
+            dissipation=parent.dissipation if dissipation is None else dissipation,
+            weight=parent.weight if weight is None else weight,
+            ratio=parent.ratio if ratio is None else ratio,
+        )
+    return Paradigm(parent=parent, dissipation=dissipation, weight=weight, ratio=ratio)
+
+
+def part(kind: type[_Part], given: object) -> _Part:
+    """Return a part from itself, from ``"name"``, ``"name:value"``, or (ratios) from a number.
+
+    Raises:
+        ValueError: no such part, or a value that it does not take.
+    """
+    if isinstance(given, kind):
+        return given
+    if kind is Ratio and isinstance(given, (int, float)):
+        return Static(ratio=float(given))
+    known: Mapping[str, type[_Part]] = kind.known  # type: ignore[assignment]
+    what = kind.__name__.lower()
+    if not isinstance(given, str):
+        raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {given!r}")
+    name, _, value = given.partition(":")
+    if kind is Ratio and not value and name.replace(".", "", 1).isdigit():
+        name, value = "static", name
+    if name.lower() not in known:
+        raise ValueError(
+            f"unknown {what} {name!r}{nearest(name.lower(), known)}; "
+            f"known: {', '.join(sorted(known))}"
+        )
+    cls = known[name.lower()]
+    if not value:
+        return cls()
+    fields = list(hypers(cls))
+    try:
+        return cls(**{fields[0]: float(value)})
+    except (IndexError, ValueError) as error:
+        if not fields:
+            raise ValueError(f"{what} {name!r} takes no value; found {value!r}") from None
+        raise ValueError(f"{what} {given!r}: {error}") from error

@@ -1,0 +1,110 @@
+"""Finding objectives by name, building them from settings, and loading a user's own file."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.hyper import hypers
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["build", "find", "load_plugin", "names"]
+
+_PARTS = ("dissipation", "weight", "ratio")
+
+
+def names() -> list[str]:
+    """Return the registered names, sorted."""
+    importlib.import_module("isotrope.objectives")  # discovers its folder; lives a floor above
+    return sorted(Objective.registered)
+
+
+def find(name: str) -> type[Objective]:
+    """Return the class registered under ``name`` (in any case).
+
+    Raises:
+        InputError: no such objective; names the nearest.
+    """
+    known = names()
+    if name.lower() not in known:
+        raise InputError(
+            f"unknown objective {name!r}{nearest(name.lower(), known)}; known: {', '.join(known)}"
+        )
+    return Objective.registered[name.lower()]
+
+
+def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
+    """Return the objective ``name`` with the given hyperparameters and exchanged components.
+
+    Args:
+        name: registered name.
+        settings: hyperparameters by field name; ``dissipation``, ``weight`` and ``ratio`` that
+            are not hyperparameters of the class, or are given as a part (``"softmax:0.05"``),
+            exchange that component (see :meth:`Objective.modify`).
+
+    Raises:
+        InputError: an unknown setting, or a value out of its bounds.
+    """
+    cls = find(name)
+    fields = hypers(cls)
+    own: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for key, value in (settings or {}).items():
+        if key in _PARTS and (key not in fields or not _is_number(value)):
+            parts[key] = value
+        elif key in fields:
+            own[key] = _number(name, key, value)
+        else:
+            allowed = sorted({*fields, *_PARTS})
+            raise InputError(
+                f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
+                f"it has: {', '.join(allowed)}"
+            )
+    try:
+        objective = cls(**own)
+        return objective.modify(**parts) if parts else objective
+    except ValueError as error:
+        raise InputError(f"objective {name}: {error}") from error
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _number(name: str, key: str, value: object) -> float:
+    if isinstance(value, bool) or not _is_number(value):
+        raise InputError(f"objective {name}: {key} must be a number; found {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def load_plugin(path: Path) -> list[str]:
+    """Run a Python file that defines objectives and return the names it registered.
+
+    Raises:
+        InputError: the file is missing, fails, or defines no objective.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
+    before = set(Objective.registered)
+    spec = importlib.util.spec_from_file_location(f"isotrope_plugin_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"plugin {path} is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise InputError(f"plugin {path} failed: {type(error).__name__}: {error}") from error
+    added = sorted(set(Objective.registered) - before)
+    if not added:
+        raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
+    return added
