@@ -1,0 +1,19 @@
+"""Fixtures shared by all tests: real data where it is there, offline libraries, quiet threads."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The real evaluation data beside the checkout; skips, saying so, where it is missing."""
+    if not SHARED.is_dir():
+        pytest.skip("the real data is not beside this checkout (../shared/data)")
+    return SHARED

@@ -1,0 +1,172 @@
+"""Building objectives from settings, plugins, and the errors on the way."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.objectives import InfoNCE, ModifiedBarlowTwins, Paradigm
+from isotrope.paradigm import registry
+from isotrope.paradigm.compose import part
+from isotrope.paradigm.dissipation import Always, Dissipation, Fraction, Margin
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.ratio import Ratio, Static
+from isotrope.paradigm.weight import Hardest, Softmax, Weight
+from tests.paradigm.batches import batch
+
+
+def test_build_sets_hyperparameters() -> None:
+    assert registry.build("InfoNCE", {"temperature": "0.1"}) == InfoNCE(temperature=0.1)
+
+
+def test_build_exchanges_components() -> None:
+    objective = registry.build("infonce", {"dissipation": "margin:0.3"})
+    assert isinstance(objective, Paradigm)
+    assert objective.parent == InfoNCE()
+    assert objective.dissipation == Margin(margin=0.3)
+
+
+def test_a_number_for_a_field_named_like_a_component_sets_the_field() -> None:
+    assert registry.build("barlowtwins", {"weight": 5}).weight == 5.0
+    assert registry.build("modifiedbarlowtwins", {"ratio": 1}) == ModifiedBarlowTwins(ratio=1.0)
+    edited = registry.build("barlowtwins", {"weight": "softmax:0.1"})
+    assert edited.weight == Softmax(temperature=0.1)
+
+
+def test_unknown_objective_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown objective 'infonec' .did you mean 'infonce'"):
+        registry.build("infonec")
+
+
+def test_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="no setting 'temprature' .did you mean 'temperature'"):
+        registry.build("infonce", {"temprature": 1})
+
+
+@pytest.mark.parametrize("value", ["warm", True, None, [1]])
+def test_a_setting_that_is_no_number(value: object) -> None:
+    with pytest.raises(InputError, match="temperature must be a number"):
+        registry.build("infonce", {"temperature": value})
+
+
+def test_a_setting_out_of_bounds() -> None:
+    with pytest.raises(InputError, match="must be > 0; found -1"):
+        registry.build("infonce", {"temperature": -1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        (Dissipation, "margin:0.2", Margin(margin=0.2)),
+        (Dissipation, "always", Always()),
+        (Dissipation, Fraction(temperature=0.1), Fraction(temperature=0.1)),
+        (Weight, "softmax", Softmax()),
+        (Weight, "Hardest", Hardest()),
+        (Ratio, 1.5, Static(ratio=1.5)),
+        (Ratio, "1.5", Static(ratio=1.5)),
+        (Ratio, "static:2", Static(ratio=2.0)),
+    ],
+)
+def test_short_forms_of_parts(kind: type, given: object, expected: object) -> None:
+    assert part(kind, given) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (Dissipation, "margn:0.2", "unknown dissipation 'margn' .did you mean 'margin'"),
+        (Dissipation, "always:1", "'always' takes no value"),
+        (Dissipation, "margin:wide", "could not convert"),
+        (Dissipation, "margin:-1", "must be >= 0; found -1"),
+        (Weight, 3, "a weight is one of hardest, softmax; found 3"),
+    ],
+)
+def test_bad_parts(kind: type, given: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        part(kind, given)
+
+
+TOY = '''
+"""A toy objective."""
+from typing import Annotated
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.paradigm.objective import Objective, Paper
+import torch
+
+
+class PluginToy(Objective, paper=Paper("none", "none", "none")):
+    """Only the positive pulls."""
+
+    pull: Annotated[float, Hyper("p", "strength", above=0)] = 1.0
+
+    def formula(self, pairs):
+        return -self.pull * pairs.positive
+
+    def components(self, pairs):
+        n = len(pairs.views.anchors)
+        zero = torch.zeros_like(pairs.similarity())
+        return Terms(torch.ones(n), zero, torch.full((n,), self.pull), scale=1 / n)
+'''
+
+
+def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> None:
+    file = tmp_path / "toy.py"
+    file.write_text(TOY)
+    try:
+        assert registry.load_plugin(file) == ["plugintoy"]
+        assert "plugintoy" in registry.names()
+        a, b = batch("random", 4, 3)
+        value = registry.build("plugintoy", {"pull": 2})(a, b)
+        torch.testing.assert_close(value, -2 * torch.cosine_similarity(a, b).mean())
+    finally:
+        Objective.registered.pop("plugintoy", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1/0", "failed: ZeroDivisionError"),
+        ("x = 1", "defines no new objective"),
+        (
+            "from isotrope.paradigm.objective import Objective\nclass Bare(Objective): pass",
+            r"Bare\(Objective, paper=Paper\(...\)\) names its source",
+        ),
+        (
+            "from isotrope.paradigm.objective import Objective, Paper\n"
+            "class InfoNCE(Objective, paper=Paper('','','')):\n    '''x'''\n    def other(self): ...",
+            "no new objective",
+        ),
+    ],
+)
+def test_bad_plugins(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text(text)
+    saved = dict(Objective.registered)
+    try:
+        with pytest.raises(InputError, match=message):
+            registry.load_plugin(file)
+    finally:
+        Objective.registered.clear()
+        Objective.registered.update(saved)
+
+
+def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a file"):
+        registry.load_plugin(tmp_path / "none.py")
+    (tmp_path / "loss.txt").write_text("")
+    with pytest.raises(InputError, match=r"must end in \.py"):
+        registry.load_plugin(tmp_path / "loss.txt")
+
+
+def test_negatives_where_there_is_no_place_for_them() -> None:
+    a, b = batch("random", 4, 3)
+    with pytest.raises(ValueError, match="BarlowTwins has no place for further negatives"):
+        registry.build("barlowtwins")(a, b, a)
+
+
+def test_a_single_row_cannot_be_compared() -> None:
+    a, b = batch("random", 2, 3)
+    with pytest.raises(ValueError, match="compares rows of a batch; found 1 row"):
+        InfoNCE()(a[:1], b[:1])
