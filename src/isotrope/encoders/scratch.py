@@ -1,0 +1,123 @@
+"""An encoder from nothing: a WordPiece vocabulary learnt from the text, and a small random BERT.
+
+It is what tests and offline first steps use, and a starting point for text in no known language.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.encoders.quiet import quiet_loading
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedTokenizerFast
+
+__all__ = ["scratch_model"]
+
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def scratch_model(
+    texts: Iterable[str],
+    *,
+    seed: int,
+    vocabulary: int,
+    layers: int,
+    width: int,
+    heads: int,
+    max_length: int,
+    dropout: float,
+) -> "SentenceTransformer":
+    """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``.
+
+    Raises:
+        InputError: no text to learn a vocabulary from, or sizes that do not fit each other.
+    """
+    for what, size, least in (
+        ("vocabulary", vocabulary, 100),
+        ("layers", layers, 1),
+        ("heads", heads, 1),
+        ("max_length", max_length, 8),
+    ):
+        if size < least:
+            raise InputError(
+                f"{what} of an encoder from scratch must be at least {least}; found {size}"
+            )
+    if width < heads or width % heads:
+        raise InputError(f"width must be a multiple of heads; found {width} and {heads}")
+    if not 0 <= dropout < 1:
+        raise InputError(f"dropout must lie in [0, 1); found {dropout}")
+    with quiet_loading():
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+        from transformers import BertConfig, BertModel
+
+        tokenizer = _tokenizer(texts, vocabulary, max_length)
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            max_position_embeddings=max_length,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+        )
+        # the random state around it is restored by quiet_loading
+        torch.manual_seed(seed)
+        bert = BertModel(config)
+        # sentence-transformers builds its first module from a folder only
+        with tempfile.TemporaryDirectory() as folder:
+            bert.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            transformer = Transformer(folder)
+        transformer.model = bert
+        transformer.model.config.name_or_path = transformer.tokenizer.name_or_path = "scratch"
+        return SentenceTransformer(modules=[transformer, Pooling(width, "mean")], device="cpu")
+
+
+def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedTokenizerFast":
+    """Learn a lower-casing WordPiece tokenizer with BERT's special tokens."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=list(_SPECIAL), show_progress=False
+    )
+    tokenizer.train_from_iterator(_checked(texts), trainer)
+    if tokenizer.get_vocab_size() <= len(_SPECIAL):
+        raise InputError("there is no text to learn a vocabulary from; give some sentences")
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        pad_token="[PAD]",  # noqa: S106
+        unk_token="[UNK]",  # noqa: S106
+        cls_token="[CLS]",  # noqa: S106
+        sep_token="[SEP]",  # noqa: S106
+        mask_token="[MASK]",  # noqa: S106
+    )
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(
+                f"texts[{index}] is not a text: found {text!r:.60} ({type(text).__name__})"
+            )
+        yield text
