@@ -1,0 +1,81 @@
+# Every target sets up what it needs by itself: `make demo` on a fresh clone is enough.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# The first interpreter that starts and is new enough, unless PYTHON names one. A candidate is
+# run, not only looked up: version managers leave names on PATH that answer with an error.
+FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
+	if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then python=$$candidate; break; fi; done; \
+	test -n "$$python" || { echo "isotrope needs Python 3.11 or newer; found none as \
+	$(or $(PYTHON),python3.11, python3, python3.12 or python3.13): \
+	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-seeds test check check-all fix lock bench clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## train three objectives on text of this machine and compare them (minutes)
+	$(BIN)/isotrope demo --output demo
+
+demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
+	$(BIN)/isotrope demo --seeds 0 1 2 --output demo-seeds
+
+# one thread for each worker: threads of several workers on the same cores slow all of them
+test: $(READY) ## run the test suite (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+
+check: $(READY) ## lint, formatting, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check-all: check ## the checks, then the tests that take longer
+	$(BIN)/python -m pytest -m slow
+
+fix: $(READY) ## repair what lint and formatting can repair
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY) ## measure training throughput against sentence-transformers
+	$(BIN)/python benchmarks/throughput.py
+
+clean: ## remove the environment, caches and the demo's output; runs/ stays
+	rm -rf $(VENV) $(VENV)-lock demo demo-seeds build dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# --no-deps: the lock is complete, and with --require-hashes pip would otherwise ask for hashes of
+# torch, which the machine chose.
+$(READY): requirements/torch.txt requirements/lock.txt pyproject.toml
+	@$(FIND_PYTHON); "$$python" -m venv $(VENV) || { echo "cannot make the virtual environment \
+	$(VENV): does this Python have the module venv (Debian: apt-get install python3-venv)?" >&2; \
+	exit 1; }
+	@echo "1/3 torch"
+	@$(BIN)/python -m pip install --quiet -r requirements/torch.txt \
+		$(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)")
+	@echo "2/3 the locked packages"
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/lock.txt
+	@echo "3/3 isotrope"
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip check
+	@touch $@
+
+# pip-compile comments on torch being left out; that is on purpose, so the comment goes
+lock: ## write requirements/lock.txt anew (UPGRADE=--upgrade takes newer versions)
+	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
+	$(VENV)-lock/bin/pip-compile --quiet $(UPGRADE) --extra dev --build-deps-for editable \
+		--generate-hashes --strip-extras --unsafe-package torch \
+		--constraint requirements/torch.txt --no-emit-options --no-header \
+		--output-file requirements/lock.txt pyproject.toml
+	sed -i.old -e '/^# WARNING/,$$d' requirements/lock.txt && rm requirements/lock.txt.old
