@@ -1,0 +1,79 @@
+"""Which texts count as the same: hashes of exact and of near-identical texts, and repetitions."""
+
+import hashlib
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CHUNK", "hash64", "mark_repeated", "near_identical", "read_part"]
+
+CHUNK = 1 << 19
+"""Records read at a time in a pass over an array file."""
+
+_BUCKET = 1 << 20  # different hashes held at a time while looking for repetitions
+_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+_ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
+
+
+def near_identical(text: str) -> bytes:
+    """Return what two texts must share to count as near-identical.
+
+    That is the text after NFKC normalisation and case folding, letters and digits only; a text
+    without any (emoji, punctuation) stands for itself.
+
+    >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
+    True
+    """
+    if text.isascii():
+        kept = text.lower().encode().translate(None, _ASCII_DROPPED)
+    else:
+        folded = unicodedata.normalize("NFKC", text).casefold()
+        kept = _NOT_ALPHANUMERIC.sub("", folded).encode()
+    return kept or text.encode()
+
+
+def hash64(content: bytes, key: bytes = b"") -> int:
+    """Return the 64-bit BLAKE2b hash of ``content``, keyed if a key of up to 64 bytes is given."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
+
+
+def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:
+    """Return ``count`` items (fewer at the end) of an array file, from item ``start`` on."""
+    return np.fromfile(path, dtype, count, offset=start * np.dtype(dtype).itemsize)
+
+
+def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
+    """Write one byte for each record: 1 if an earlier record has the same hash.
+
+    Each pass over the hashes looks at one bucket of their values, so that about ``_BUCKET``
+    different ones are in memory.
+
+    Args:
+        hashes: a file of uint64.
+        repeated: the file to write, uint8.
+        count: number of hashes.
+    """
+    with repeated.open("wb") as handle:
+        for start in range(0, count, CHUNK):  # no hole: a full disk must show here, not below
+            handle.write(bytes(min(CHUNK, count - start)))
+    if not count:
+        return
+    marks = np.memmap(repeated, np.uint8, "r+", shape=(count,))
+    buckets = -(-count // _BUCKET)
+    for bucket in range(buckets):
+        values, places = np.empty(0, np.uint64), np.empty(0, np.int64)
+        for start in range(0, count, CHUNK):
+            chunk = read_part(hashes, np.uint64, start, CHUNK)
+            inside = np.flatnonzero(chunk % np.uint64(buckets) == bucket)
+            values = np.concatenate([values, chunk[inside]])
+            places = np.concatenate([places, inside + start])
+            if len(values) > 2 * _BUCKET or start + CHUNK >= count:
+                # np.unique returns first occurrences, and places ascend
+                order = np.sort(np.unique(values, return_index=True)[1])
+                marks[np.delete(places, order)] = 1
+                values, places = values[order], places[order]
+    marks.flush()
