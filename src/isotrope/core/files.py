@@ -27,6 +27,19 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _swap(new: Path, path: Path, aside: Path) -> None:
+    """Rename ``new`` to ``path``; a folder that stands there goes aside, and back on failure."""
+    if not path.is_dir() or path.is_symlink():
+        new.replace(path)
+        return
+    path.rename(aside)
+    try:
+        new.replace(path)
+    except BaseException:
+        aside.rename(path)
+        raise
+
+
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
@@ -66,8 +79,6 @@ def replacing(path: Path) -> Iterator[Path]:
         with writable(path):
             yield temporary
             _sync(temporary)
-            if path.is_dir() and not path.is_symlink():
-                path.rename(room / "previous")
-            temporary.replace(path)
+            _swap(temporary, path, room / "previous")
     finally:
         _remove(room)
