@@ -1,0 +1,195 @@
+"""Whole-file writes: a reader sees the old content or the new one, never half of it."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing, writable
+
+# a process that may write no file longer than 64 bytes: what a full disk does, without filling one
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+try:
+    with replacing(Path(sys.argv[1])) as temporary:
+        temporary.write_text("new " * 1000)
+except InputError as error:
+    print(error)
+    sys.exit(2)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_new_file_and_its_missing_parents(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "x.txt"
+    with replacing(target) as temporary:
+        temporary.write_text("new")
+        assert not target.exists()
+    assert target.read_text() == "new"
+    assert names(target.parent) == ["x.txt"]
+
+
+def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "x.txt"
+    target.write_text("old")
+    with replacing(target) as temporary:
+        temporary.write_text("new")
+        assert target.read_text() == "old"
+    assert target.read_text() == "new"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    (target / "inner").mkdir(parents=True)
+    (target / "inner" / "old.txt").write_text("old")
+    with replacing(target) as temporary:
+        (temporary / "inner").mkdir(parents=True)
+        (temporary / "inner" / "new.txt").write_text("new")
+    assert names(target / "inner") == ["new.txt"]
+    assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt()])
+def test_a_failing_body_leaves_the_old_content_and_nothing_else(
+    tmp_path: Path, error: BaseException
+) -> None:
+    target = tmp_path / "x.txt"
+    target.write_text("old")
+    with pytest.raises(type(error)), replacing(target) as temporary:
+        temporary.write_text("half")
+        raise error
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_body_that_writes_nothing_leaves_the_old_content(tmp_path: Path) -> None:
+    target = tmp_path / "x.txt"
+    target.write_text("old")
+    with pytest.raises(InputError, match="cannot write .*x.txt: no such file"), replacing(target):
+        pass
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_body_that_writes_nothing_leaves_the_old_folder(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "old.txt").write_text("old")
+    with pytest.raises(InputError, match="cannot write .*model"), replacing(target):
+        pass
+    assert names(target) == ["old.txt"]
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "x.txt"
+    target.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with (
+        pytest.raises(InputError, match=r"cannot write .*x\.txt: no space left on device; free"),
+        replacing(target) as temporary,
+    ):
+        temporary.write_text("new")
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_write_that_the_system_cuts_short(tmp_path: Path) -> None:
+    target = tmp_path / "x.txt"
+    target.write_text("old")
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(target)], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2, run.stderr
+    assert f"cannot write {target}: file too large" in run.stdout
+    assert run.stderr == ""
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with (
+        pytest.raises(InputError, match="cannot write .*x.txt: (file exists|not a directory)"),
+        replacing(tmp_path / "file" / "x.txt"),
+    ):
+        pass
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody can write")
+def test_a_folder_that_cannot_be_written() -> None:
+    with pytest.raises(InputError, match="cannot write /proc/none/x.txt"):
+        with replacing(Path("/proc/none/x.txt")):
+            pass
+
+
+def test_a_folder_without_write_permission(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    folder.chmod(0o500)
+    try:
+        if os.access(folder, os.W_OK):
+            pytest.skip("this user may write anywhere")
+        with (
+            pytest.raises(InputError, match="cannot write .*x.txt: permission denied"),
+            replacing(folder / "x.txt"),
+        ):
+            pass
+    finally:
+        folder.chmod(0o700)
+
+
+def test_a_failed_rename_of_a_folder_puts_the_old_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "old.txt").write_text("old")
+
+    def broken(self: Path, other: Path) -> Path:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with (
+        pytest.raises(InputError, match="cannot write .*model: input/output error"),
+        replacing(target) as temporary,
+    ):
+        temporary.mkdir()
+    assert names(target) == ["old.txt"]
+
+
+def test_a_link_to_a_folder_is_replaced_and_its_target_stays(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "old.txt").write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    with replacing(link) as temporary:
+        temporary.write_text("new")
+    assert link.read_text() == "new"
+    assert names(real) == ["old.txt"]
+
+
+def test_an_input_error_from_the_body_keeps_its_own_message(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match=r"^line 3 is empty$"),
+        writable(tmp_path / "x.txt"),
+    ):
+        raise InputError("line 3 is empty")

@@ -1,0 +1,136 @@
+"""Views: shapes that do not fit, the positive of each anchor, and the unit sphere."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+
+from isotrope.core.moments import cross_moment
+from isotrope.core.terms import Terms
+from isotrope.core.views import Views, unit
+
+
+def rows(n: int, d: int = 3, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, d, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"anchors": torch.ones(3)}, r"must be matrices \(n x d\); found shapes \(3,\) and"),
+        ({"positives": torch.ones(1, 4, 3)}, r"must be matrices .* and \(1, 4, 3\)"),
+        ({"positives": torch.ones(4, 2)}, r"must fit; found \(4, 3\), \(4, 2\), offset 0"),
+        ({"positives": torch.ones(3, 3)}, r"must fit; found \(4, 3\), \(3, 3\), offset 0"),
+        ({"offset": 1}, r"must fit; found \(4, 3\), \(4, 3\), offset 1"),
+        ({"negatives": torch.ones(2, 5)}, r"negatives must be q x 3, .* found \(2, 5\)"),
+        ({"negatives": torch.ones(3)}, r"negatives must be q x 3, .* found \(3,\)"),
+        ({"groups": torch.ones(3)}, r"one integer for each of the 4 positives; found shape \(3,\)"),
+        ({"groups": torch.ones(4, 1)}, r"found shape \(4, 1\)"),
+        ({"anchors": torch.ones(4, 3, dtype=torch.long)}, "floating point; found torch.int64"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit(arguments: dict[str, object], message: str) -> None:
+    fitting = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
+    with pytest.raises(ValueError, match=message):
+        Views(**{**fitting, **arguments})
+
+
+def test_the_positive_of_each_anchor_counts_from_the_offset() -> None:
+    views = Views(rows(2), rows(5, seed=1), offset=2)
+    assert views.rows == slice(2, 4)
+    assert torch.equal(views.own, views.positives[2:4])
+
+
+def test_unit_views_have_rows_of_length_one_and_keep_the_rest() -> None:
+    groups = torch.arange(5)
+    views = Views(rows(2), rows(5, seed=1), rows(3, seed=2), offset=1, groups=groups).unit()
+    assert views.negatives is not None
+    for part in (views.anchors, views.positives, views.negatives):
+        torch.testing.assert_close(part.norm(dim=1), torch.ones(len(part), dtype=torch.float64))
+    assert views.offset == 1
+    assert views.groups is groups
+    assert Views(rows(2), rows(2)).unit().negatives is None
+
+
+def test_swapped_is_the_other_direction() -> None:
+    views = Views(rows(3), rows(3, seed=1), rows(2, seed=2))
+    other = views.swapped()
+    assert other.anchors is views.positives
+    assert other.positives is views.anchors
+    assert other.negatives is views.negatives
+
+
+def test_rectangular_views_have_no_other_direction() -> None:
+    with pytest.raises(ValueError, match="only square views .* found 2 anchors and 5 positives"):
+        Views(rows(2), rows(5)).swapped()
+
+
+def test_detached_views_have_the_numbers_without_history() -> None:
+    views = Views(rows(2).requires_grad_(), rows(2).requires_grad_(), rows(2).requires_grad_())
+    detached = views.detached()
+    assert detached.negatives is not None
+    for part in (detached.anchors, detached.positives, detached.negatives):
+        assert not part.requires_grad
+    assert torch.equal(detached.anchors, views.anchors)
+    assert Views(rows(2), rows(2)).detached().negatives is None
+
+
+def test_views_are_values() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Views(rows(2), rows(2)).offset = 1  # type: ignore[misc]
+
+
+def test_unit_agrees_with_the_definition() -> None:
+    x = rows(4)
+    expected = torch.stack([row / row.square().sum().sqrt() for row in x])
+    torch.testing.assert_close(unit(x), expected)
+    torch.testing.assert_close(unit(1e-9 * x), expected)
+    torch.testing.assert_close(unit(1e100 * x), expected)
+
+
+def test_unit_of_a_zero_row_is_zero_with_zero_gradient() -> None:
+    x = rows(3)
+    x[1] = 0
+    x.requires_grad_()
+    y = unit(x)
+    assert torch.equal(y[1], torch.zeros(3, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad((y * rows(3, seed=1)).sum(), x)
+    assert torch.equal(gradient[1], torch.zeros(3, dtype=torch.float64))
+    assert gradient[[0, 2]].abs().min() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_unit_of_rows_too_short_for_their_dtype(dtype: torch.dtype) -> None:
+    x = torch.zeros(2, 4, dtype=dtype)
+    x[0, 0] = torch.finfo(dtype).tiny / 4
+    x.requires_grad_()
+    y = unit(x)
+    assert (y == 0).all()
+    y.sum().backward()
+    assert x.grad is not None
+    assert (x.grad == 0).all()
+
+
+def test_the_gradient_of_unit_is_tangent_to_the_sphere() -> None:
+    x = rows(5).requires_grad_()
+    assert torch.autograd.gradcheck(unit, x)
+    (gradient,) = torch.autograd.grad((unit(x) * rows(5, seed=1)).sum(), x)
+    torch.testing.assert_close((gradient * x).sum(dim=1), torch.zeros(5, dtype=torch.float64))
+
+
+def test_cross_moment_is_the_mean_outer_product_of_own_pairs() -> None:
+    views = Views(rows(3), rows(5, seed=1), offset=1)
+    expected = sum(torch.outer(views.anchors[i], views.positives[i + 1]) for i in range(3)) / 3
+    torch.testing.assert_close(cross_moment(views), expected)
+
+
+def test_the_ratio_of_terms_is_pull_over_mass() -> None:
+    weight = torch.tensor([[0.0, 2.0], [0.0, 0.0]], dtype=torch.float64)
+    pull = torch.tensor([3.0, 5.0], dtype=torch.float64)
+    terms = Terms(torch.ones(2), weight, pull)
+    assert terms.mass.tolist() == [2.0, 0.0]
+    assert terms.ratio is not None
+    assert terms.ratio.tolist() == [1.5, 0.0], "no weight, no ratio: 0 and not 5/0"
+    assert Terms(torch.ones(2), weight, pull[:, None]).ratio is None
