@@ -1,0 +1,208 @@
+"""Throughput and peak memory of ``isotrope train`` beside sentence-transformers' own trainer.
+
+Both train the same weights on the same batches in the same order: the sentences of each batch,
+their number, the maximal length, the steps, the objective (InfoNCE at temperature .05, dropout
+views), the optimiser (AdamW, linear decay, clip 1.0) and the precision are the same. Each runs in
+a fresh process; the processes alternate, so that a busy machine disturbs both alike. Seconds are
+those of the training loop as each side reports them, without imports, tokenisation before the loop
+or saving; peak memory is the process's largest resident set.
+
+    python benchmarks/throughput.py [--text FILE] [--steps 30] [--rounds 3] [--csv FILE]
+
+Without ``--text`` the sentences are the first sentences of the docstrings installed here.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+COLUMNS = (
+    "trainer",
+    "round",
+    "sentences_per_second",
+    "peak_mib",
+    "seconds",
+    "steps",
+    "batch_size",
+    "max_length",
+    "final_loss",
+    "threads",
+    "machine",
+    "torch",
+    "sentence_transformers",
+)
+
+
+def peak_mib() -> float:
+    """Return the largest resident set of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def ours(text: Path, steps: int, batch: int, length: int) -> dict[str, float]:
+    """Train with ``isotrope.fit``."""
+    import isotrope
+
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = isotrope.fit(
+            [text],
+            output=f"{folder}/run",
+            encoder="all-MiniLM-L6-v2",
+            head="none",
+            device="cpu",
+            batch_size=batch,
+            max_steps=steps,
+            max_length=length,
+            progress=False,
+        )
+        metrics = outcome.result.metrics
+        return {
+            "sentences_per_second": metrics["sentences_per_second"],
+            "seconds": metrics["seconds"],
+            "final_loss": metrics["loss"],
+            "peak_mib": peak_mib(),
+        }
+
+
+def theirs(text: Path, steps: int, batch: int, length: int) -> dict[str, float]:
+    """Train with SentenceTransformerTrainer on the batches that ours takes, in their order."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.training_args import (
+        SentenceTransformerTrainingArguments,
+    )
+    from torch.utils.data import SequentialSampler
+
+    from isotrope.data.batches import Batches
+    from isotrope.encoders.names import resolve
+
+    class InOrder(SentenceTransformerTrainer):
+        def get_batch_sampler(self, dataset, batch_size, drop_last, **_):
+            from sentence_transformers.base.sampler import DefaultBatchSampler
+
+            return DefaultBatchSampler(
+                SequentialSampler(dataset), batch_size=batch_size, drop_last=drop_last
+            )
+
+    sentences = text.read_text(encoding="utf-8").splitlines()
+    batches = Batches(sentences, batch, seed=42)
+    chosen = [sentences[i] for step in range(steps) for i in batches.at(step)]
+    model = SentenceTransformer(str(resolve("all-MiniLM-L6-v2")), device="cpu")
+    model.max_seq_length = length
+    dataset = Dataset.from_dict({"anchor": chosen, "positive": chosen})
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            folder,
+            per_device_train_batch_size=batch,
+            max_steps=steps,
+            learning_rate=3e-5,
+            max_grad_norm=1.0,
+            lr_scheduler_type="linear",
+            warmup_steps=0,
+            seed=42,
+            use_cpu=True,
+            save_strategy="no",
+            report_to="none",
+            logging_steps=10,
+            disable_tqdm=True,
+            dataloader_drop_last=True,
+        )
+        trainer = InOrder(
+            model=model,
+            args=arguments,
+            train_dataset=dataset,
+            loss=MultipleNegativesRankingLoss(model, scale=20.0),
+        )
+        out = trainer.train()
+        losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+        return {
+            "sentences_per_second": steps * batch / out.metrics["train_runtime"],
+            "seconds": out.metrics["train_runtime"],
+            "final_loss": losses[-1] if losses else out.metrics["train_loss"],
+            "peak_mib": peak_mib(),
+        }
+
+
+def sentences(path: Path, count: int) -> None:
+    """Write distinct sentences of this machine's documentation."""
+    from isotrope.data.docstrings import collect
+
+    found = dict.fromkeys(item.query for item in collect())
+    path.write_text("\n".join(list(found)[:count]) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Alternate the two trainers and print the ratio of their medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--csv", type=Path, default=HERE / "throughput.csv")
+    parser.add_argument("--one", choices=("ours", "theirs"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        run = ours if given.one == "ours" else theirs
+        print("RESULT " + json.dumps(run(given.text, given.steps, given.batch, given.length)))
+        return
+    import sentence_transformers
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        text = given.text
+        if text is None:
+            text = Path(folder) / "sentences.txt"
+            sentences(text, given.steps * given.batch * 2)
+        rows = []
+        for number in range(given.rounds):
+            for name in ("theirs", "ours"):
+                command = [sys.executable, __file__, "--one", name, "--text", str(text)]
+                command += ["--steps", str(given.steps), "--batch", str(given.batch)]
+                command += ["--length", str(given.length)]
+                environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+                output = subprocess.run(
+                    command, check=True, stdout=subprocess.PIPE, text=True, env=environment
+                ).stdout
+                found = json.loads(output.rpartition("RESULT ")[2])
+                rows.append(
+                    {
+                        "trainer": "isotrope" if name == "ours" else "sentence-transformers",
+                        "round": number,
+                        **found,
+                        "steps": given.steps,
+                        "batch_size": given.batch,
+                        "max_length": given.length,
+                        "threads": torch.get_num_threads(),
+                        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+                        "torch": torch.__version__,
+                        "sentence_transformers": sentence_transformers.__version__,
+                    }
+                )
+                print(f"{rows[-1]['trainer']}: {found}", flush=True)
+    with given.csv.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+    def median(trainer: str, column: str) -> float:
+        return statistics.median(r[column] for r in rows if r["trainer"] == trainer)
+
+    speed = median("isotrope", "sentences_per_second") / median(
+        "sentence-transformers", "sentences_per_second"
+    )
+    memory = median("isotrope", "peak_mib") / median("sentence-transformers", "peak_mib")
+    print(f"sentences/s: {speed:.2f} times theirs; peak memory: {memory:.2f} of theirs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""``python -m isotrope``."""
+
+from isotrope.cli.main import main
+
+main()

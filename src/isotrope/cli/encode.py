@@ -1,0 +1,48 @@
+"""``isotrope encode``: the lines of a file as a matrix of embeddings."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from isotrope.cli.arguments import Parser
+
+EPILOG = """\
+examples:
+  isotrope encode runs/wiki/model sentences.txt -o embeddings.npy
+  python -c "import numpy; print(numpy.load('embeddings.npy').shape)"
+
+Row i of the matrix (float32) is line i of the file, blank lines left out.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, encode, say what was written."""
+    parser = Parser(
+        prog="isotrope encode",
+        description="Encode every text of a file into one row of a .npy matrix.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("-o", "--output", metavar="OUT.npy", required=True, type=Path)
+    parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
+    parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
+    parser.add_argument("--normalize", action="store_true", help="rows of length 1")
+    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda|mps")
+    given = parser.parse_args(list(arguments))
+    from isotrope.evaluation.files import encode_file
+
+    n, d = encode_file(
+        given.model,
+        given.file,
+        given.output,
+        columns=[given.columns] if given.columns else None,
+        pooling=given.pooling,
+        normalize=given.normalize,
+        device=given.device,
+        progress=True,
+    )
+    print(f"{n:,} x {d} float32 -> {given.output}", file=sys.stderr)
+    return 0

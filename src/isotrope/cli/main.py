@@ -1,0 +1,95 @@
+"""The command ``isotrope``: find the verb, turn errors into one line and an exit code.
+
+Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler; 130 Ctrl-C.
+"""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from isotrope import __version__
+from isotrope.core.errors import InputError, nearest
+
+__all__ = ["main"]
+
+# one line each; the modules are imported only when used
+VERBS = {
+    "train": "fine-tune a sentence encoder on unlabelled text or pairs",
+    "evaluate": "score an encoder: seven STS tasks, retrieval",
+    "encode": "turn the lines of a file into a matrix of embeddings",
+    "search": "find the lines of a file that are closest to a query",
+    "objectives": "list the objectives with their hyperparameters, or show one",
+    "report": "compare runs in one HTML file",
+    "demo": "the whole job on the documentation installed on this machine",
+}
+
+EXAMPLES = """\
+examples:
+  isotrope train sentences.txt --dev auto --output runs/first
+  isotrope train pairs.tsv --objective infonce --objective.temperature 0.05 --output runs/pairs
+  isotrope train sentences.txt --objective barlowtwins --objective.dissipation margin:0.3 \\
+      --objective.weight softmax:0.05 --objective.ratio 1.5 --output runs/edited
+  isotrope evaluate runs/first --sts DIR
+  isotrope search runs/first sentences.txt "what you are looking for"
+  isotrope report runs/first runs/edited
+
+`isotrope VERB --help` explains one verb.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    verbs = "\n".join(f"  {name:<12}{line}" for name, line in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="isotrope",
+        usage="isotrope VERB ...",
+        description="Train, evaluate and explain embedding models by the gradients of their "
+        f"objectives.\n\nverbs:\n{verbs}",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"isotrope {__version__}")
+    parser.add_argument("verb", nargs="?", help=argparse.SUPPRESS)
+    return parser
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    if not arguments or arguments[0].startswith("-"):
+        parser.parse_args(arguments)
+        parser.print_help()
+        return 0 if arguments else 2
+    verb, *rest = arguments
+    if verb not in VERBS:
+        raise InputError(
+            f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}"
+        )
+    module = importlib.import_module(f"isotrope.cli.{verb}")
+    code: int = module.run(rest)
+    return code
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(guarded(sys.argv[1:] if arguments is None else arguments))
+
+
+def guarded(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code; bad input is one line on stderr."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # forked workers warn otherwise
+    try:
+        return _run(arguments)
+    except InputError as error:
+        message = " ".join(str(error).split())
+        print(f"isotrope: error: {message}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # the reader of our output has gone (`| head`): not our error, nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("isotrope: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT

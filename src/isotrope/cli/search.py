@@ -1,0 +1,46 @@
+"""``isotrope search``: the lines of a file that are closest to a query."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from isotrope.cli.arguments import Parser
+
+EPILOG = """\
+example:
+  isotrope search runs/wiki sentences.txt "what you are looking for" --top 5
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, search, print score and text."""
+    parser = Parser(
+        prog="isotrope search",
+        description="Find the texts of a file that are closest to a query, by cosine.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("query", metavar="QUERY")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many [10]")
+    parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
+    parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
+    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda|mps")
+    given = parser.parse_args(list(arguments))
+    if given.top < 1:
+        parser.error(f"--top must be 1 or more; found {given.top}")
+    from isotrope.evaluation.files import search_file
+
+    for score, line, text in search_file(
+        given.model,
+        given.file,
+        given.query,
+        top=given.top,
+        columns=[given.columns] if given.columns else None,
+        pooling=given.pooling,
+        device=given.device,
+        progress=True,
+    ):
+        print(f"{score:.4f}  {line}: {text}")
+    return 0

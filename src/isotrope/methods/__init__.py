@@ -1,0 +1,22 @@
+"""Floor 5: our training, the only room that imports Lightning.
+
+``settings`` says what a training can be told (and imports nothing heavy), ``simcse`` is the method
+(two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
+card, ``fit`` the whole: data, encoder, training, dev score, run folder.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isotrope.methods.fit import fit as fit
+
+__all__ = ["fit"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - the one lazy name
+    if name != "fit":
+        raise AttributeError(f"module 'isotrope.methods' has no attribute {name!r}")
+    from isotrope.methods.fit import fit
+
+    globals()["fit"] = fit  # the function, not the file of the same name
+    return fit

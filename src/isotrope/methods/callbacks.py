@@ -1,0 +1,375 @@
+"""What happens between the steps: log, dev score, checkpoints, progress, and being asked to stop."""
+
+import csv
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from tqdm import tqdm
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing, writable
+from isotrope.methods.simcse import SimCSE
+
+__all__ = ["COLUMNS", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
+
+COLUMNS = (
+    "step",
+    "epoch",
+    "loss",
+    "learning_rate",
+    "gradient_norm",
+    "dissipation",
+    "dead",
+    "hardest_share",
+    "ratio",
+    "alignment",
+    "uniformity",
+    "norm",
+    "dev",
+    "sentences_per_second",
+)
+
+
+class Timer(L.Callback):
+    """Seconds spent training: data, forward, backward and update, without what surrounds them.
+
+    The first callback of a run: its end-of-step hook runs before any other callback's, and its
+    start-of-step hook after them.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.steps = 0
+        self._since: float | None = None
+        self._resting = 0.0
+
+    def rest(self, seconds: float) -> None:
+        """Leave time spent by another callback out of the account."""
+        self._resting += seconds
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Start the clock."""
+        self._since, self._resting = time.perf_counter(), 0.0
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Add the step that has just ended, fetching its data included."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self.seconds += now - self._since - self._resting
+        self.steps += 1
+        self._since, self._resting = now, 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the account, which goes into checkpoints."""
+        return {"seconds": self.seconds, "steps": self.steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the account of a checkpoint."""
+        self.seconds, self.steps = state_dict["seconds"], state_dict["steps"]
+
+
+class Metrics(L.Callback):
+    """metrics.csv and TensorBoard: one row a logged step, what was not measured left empty."""
+
+    def __init__(
+        self, folder: Path, *, batch_size: int, steps_per_epoch: int, timer: Timer
+    ) -> None:
+        self.path = folder / "metrics.csv"
+        self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
+        self.board = TensorBoardLogger(str(folder), name="tensorboard", version="")
+        self.rows: dict[int, dict[str, float | None]] = {}
+        self._pending: int | None = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Begin the file; on resuming keep the rows before the present step: later ones come again."""
+        step, kept = trainer.global_step, ""
+        if self.path.is_file() and step > 0:
+            with self.path.open(newline="", encoding="utf-8") as handle:
+                for row in csv.DictReader(handle):
+                    if (at := int(row["step"])) < step:
+                        self.rows[at] = {k: float(row[k]) if row[k] else None for k in COLUMNS[1:]}
+            kept = "".join(self._line(at) for at in sorted(self.rows) if at < step)
+        with replacing(self.path) as temporary:
+            temporary.write_text(",".join(COLUMNS) + "\n" + kept, encoding="utf-8")
+
+    def add(self, step: int, values: dict[str, float | None]) -> None:
+        """Begin or complete the row of ``step``; it is written when the next one begins."""
+        if step != self._pending:
+            self.flush()
+        self._pending = step
+        self.rows.setdefault(step, {}).update(values)
+        self.board.log_metrics({k: v for k, v in values.items() if v is not None}, step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the row that is not written yet, which goes into checkpoints."""
+        return {"pending": None if self._pending is None else (self._pending, self.rows[self._pending])}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the unwritten row of a checkpoint."""
+        if state_dict["pending"] is not None:
+            self._pending, row = state_dict["pending"]
+            self.rows[self._pending] = row
+
+    def flush(self) -> None:
+        """Write the row that is being filled."""
+        if self._pending is None:
+            return
+        with writable(self.path), self.path.open("a", encoding="utf-8") as handle:
+            handle.write(self._line(self._pending))
+        self._pending = None
+
+    def last(self) -> dict[str, float | None]:
+        """Return the newest known value of each column."""
+        newest: dict[str, float | None] = {}
+        for step in sorted(self.rows):
+            newest |= {k: v for k, v in self.rows[step].items() if v is not None}
+        return newest
+
+    def _line(self, step: int) -> str:
+        row = {"step": step, **self.rows[step]}
+        cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in COLUMNS)
+        return ",".join(cells) + "\n"
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Add a row if the step was measured."""
+        assert isinstance(pl_module, SimCSE)
+        if not pl_module.measured:
+            return
+        step = trainer.global_step - 1  # the step that has just ended, counted from 0
+        norm = pl_module.gradient_norm
+        self.add(
+            step,
+            {
+                **pl_module.measured,
+                "epoch": step / self.steps_per_epoch,
+                "learning_rate": pl_module.learning_rate * (1 - step / pl_module.steps),
+                "gradient_norm": None if norm is None else float(norm),
+                "sentences_per_second": self.timer.steps
+                * self.batch_size
+                / max(self.timer.seconds, 1e-9),
+            },
+        )
+        pl_module.measured = {}
+
+
+class Dev(L.Callback):
+    """The dev score at step 0, every k steps and at the end; the best step's model is kept."""
+
+    def __init__(
+        self,
+        score: Callable[[], float] | None,
+        *,
+        every: int,
+        last: int,
+        keep: Callable[[int, float | None], None],
+        metrics: Metrics,
+        timer: Timer,
+        tell: Callable[[str], None],
+        name: str,
+    ) -> None:
+        self.score, self.every, self.last, self.keep = score, every, last, keep
+        self.metrics, self.timer, self.tell, self.name = metrics, timer, tell, name
+        self.scores: dict[int, float] = {}
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """Step and score of the best evaluation, the earliest at ties."""
+        if not self.scores:
+            return None
+        step = max(self.scores, key=lambda s: (self.scores[s], -s))
+        return step, self.scores[step]
+
+    def evaluate(self, step: int) -> None:
+        """Score the encoder as it is after ``step`` updates; keep it if it is the best so far."""
+        if self.score is None:
+            return
+        start = time.perf_counter()
+        value = self.score()
+        self.scores[step] = value
+        best = self.best
+        assert best is not None
+        self.metrics.add(step, {"dev": value})
+        if best[0] == step:
+            self.keep(step, value)
+        first = self.scores[min(self.scores)]
+        note = "start" if step == 0 else f"{value - first:+.2f} from the start"
+        self.tell(f"step {step}: {self.name} {value:.2f} ({note})")
+        self.timer.rest(time.perf_counter() - start)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Score the model as it came."""
+        if trainer.global_step == 0 and 0 not in self.scores:
+            self.evaluate(0)
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Score every k steps and after the last."""
+        step = trainer.global_step
+        if step % self.every == 0 or step == self.last:
+            self.evaluate(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the scores so far, which go into checkpoints."""
+        return {"scores": self.scores}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from the scores of a checkpoint."""
+        self.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+
+
+class Checkpoints(L.Callback):
+    """checkpoints/last.ckpt, written whole, the one before kept as previous.ckpt."""
+
+    def __init__(self, folder: Path, *, every: int, last: int, timer: Timer) -> None:
+        self.folder, self.every, self.last, self.timer = folder, every, last, timer
+
+    def save(self, trainer: L.Trainer) -> None:
+        """Write a checkpoint of the present step."""
+        start = time.perf_counter()
+        newest = self.folder / "last.ckpt"
+        with replacing(newest) as temporary:
+            try:
+                trainer.save_checkpoint(temporary)
+            except RuntimeError as error:
+                # torch's zip writer reports a full disk as a RuntimeError of its own
+                raise InputError(
+                    f"cannot write {newest}: {error}; free some space and --resume"
+                ) from error
+            if newest.is_file():
+                newest.replace(self.folder / "previous.ckpt")
+        self.timer.rest(time.perf_counter() - start)
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Save every k steps, but not after the last."""
+        if trainer.global_step % self.every == 0 and trainer.global_step != self.last:
+            self.save(trainer)
+
+
+class Stop(L.Callback):
+    """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
+
+    A second Ctrl-C ends it at once, without one.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, tell: Callable[[str], None]) -> None:
+        self.checkpoints, self.tell = checkpoints, tell
+        self.signal: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        self.tell(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Put our handlers in place of Python's (signals reach the main thread only)."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._asked)
+            except ValueError:  # not the main thread: whoever runs us handles signals
+                return
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Once more: Lightning has set its own in between."""
+        for number in self._before:
+            signal.signal(number, self._asked)
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """End the run if we were asked to."""
+        if self.signal is not None and not trainer.should_stop:
+            self.checkpoints.save(trainer)
+            trainer.should_stop = True
+
+    def restore(self) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+class Bar(L.Callback):
+    """A progress bar over the steps of the whole run, on stderr."""
+
+    def __init__(self, *, steps: int, shown: bool) -> None:
+        self.steps, self.shown = steps, shown
+        self.bar: Any = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Open the bar at the step where the run (re)starts."""
+        self.bar = tqdm(
+            total=self.steps,
+            initial=trainer.global_step,
+            desc="train",
+            unit="step",
+            file=sys.stderr,
+            disable=not self.shown,
+            dynamic_ncols=True,
+        )
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Advance by one step."""
+        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+        if isinstance(loss, torch.Tensor) and (trainer.global_step - 1) % 10 == 0:
+            self.bar.set_postfix(loss=f"{float(loss):.4f}", refresh=False)
+        self.bar.update(1)
+
+    def tell(self, message: str) -> None:
+        """Print a line above the bar."""
+        if self.shown:
+            tqdm.write(message, file=sys.stderr)
+
+    def close(self) -> None:
+        """Close the bar."""
+        if self.bar is not None:
+            self.bar.close()

@@ -1,0 +1,96 @@
+"""The model card: the README.md of a saved model, with the numbers of its run."""
+
+from isotrope.data.tokens import StoreReport
+from isotrope.methods.settings import TrainSettings
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["model_card"]
+
+_TEMPLATE = """\
+---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-transformers
+- sentence-similarity
+- feature-extraction
+- isotrope
+base_model: {base}
+---
+
+# {title}
+
+A sentence embedding model, {base} trained by isotrope with {objective}.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+embeddings = model.encode(["a sentence", "another one"])
+```
+
+## Training
+
+| | |
+|---|---|
+| objective | {objective} ({reference}) |
+| settings | {parameters} |
+| data | {records:,} records, views by {views}, fingerprint `{fingerprint}` |
+| steps | {step} of {steps}, batch {batch} |
+| learning rate | {rate:g}, linear decay |
+| max length in training | {length} tokens |
+| head in training | {head} (not part of this model) |
+| seed | {seed} |
+
+## Evaluation
+
+{evaluation}
+"""
+
+
+def model_card(
+    settings: TrainSettings,
+    objective: Objective,
+    report: StoreReport,
+    *,
+    step: int,
+    steps: int,
+    dev: dict[int, float],
+    name: str,
+) -> str:
+    """Return the card of the model after ``step`` of ``steps`` updates.
+
+    Args:
+        settings: of the run.
+        objective: of the run.
+        report: what its data is.
+        step: the updates this model has had.
+        steps: the updates of the whole run.
+        dev: the dev scores so far, by step.
+        name: of the dev score.
+    """
+    parameters = ", ".join(f"{k} {v}" for k, v in objective.hyperparameters().items())
+    if dev:
+        rows = [("before training", dev[min(dev)]), (f"this model (step {step})", dev[step])]
+        table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
+        evaluation = f"| | {name} |\n|---|---|\n{table}"
+    else:
+        evaluation = "No dev score was asked for in training."
+    return _TEMPLATE.format(
+        title=settings.output.rstrip("/").rsplit("/", 1)[-1],
+        base=settings.encoder,
+        objective=settings.objective,
+        reference=objective.paper.reference,
+        parameters=parameters,
+        records=report.kept,
+        views=report.views,
+        fingerprint=report.fingerprint,
+        step=step,
+        steps=steps,
+        batch=settings.batch_size,
+        rate=settings.learning_rate,
+        length=report.max_length,
+        head=settings.head,
+        seed=settings.seed,
+        evaluation=evaluation,
+    )

@@ -1,0 +1,456 @@
+"""From settings to a run folder: check everything, read the data once, train, keep the best.
+
+Nothing is written before the settings, the objective, the dev set and the encoder have been
+found good; what fails while the data is read leaves no folder behind.
+"""
+
+import functools
+import math
+import shutil
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.data.batches import Batch, Batches, collate
+from isotrope.data.corpora import read
+from isotrope.data.retrieval_sets import load_retrieval
+from isotrope.data.sts_sets import load_sts_file
+from isotrope.data.tokens import TokenStore, build
+from isotrope.encoders.heads import MLPHead
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.holdout import holdout_set
+from isotrope.evaluation.retrieval import retrieval_dev
+from isotrope.evaluation.sts import sts_dev
+from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Stop, Timer
+from isotrope.methods.card import model_card
+from isotrope.methods.settings import TrainSettings, read_yaml
+from isotrope.methods.simcse import SimCSE, Steps
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Outcome", "fit", "summary", "train"]
+
+# what may differ between a run and its continuation: nothing of it changes the trained weights
+_FREE = {"checkpoint_every", "progress", "device"}
+_SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
+REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to.
+
+    Attributes:
+        result: numbers and provenance; of an interrupted run, the state so far.
+        output: the run folder.
+        exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
+    """
+
+    result: Result
+    output: Path
+    exit_code: int = 0
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
+
+    name: str
+    score: Callable[[SentenceEncoder], float]
+
+
+def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
+    """Train a sentence encoder; the arguments are the fields of ``TrainSettings``.
+
+    Args:
+        files: path or paths of text or pairs.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        settings: any other setting, e.g. ``output="runs/x"``, ``objective="infonce"``,
+            ``objective_settings={"temperature": 0.05}``, ``max_steps=100``.
+
+    Returns:
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+    """
+    return train(TrainSettings.read({"files": files, **settings}), resume=resume)
+
+
+def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
+    """Train as the settings say and write the run folder.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+    """
+    output = Path(settings.output)
+    finished = _check_output(output, settings, resume=resume)
+    if finished is not None:
+        return finished
+    for plugin in settings.plugin:
+        registry.load_plugin(Path(plugin))
+    objective = registry.build(settings.objective, settings.objective_settings)
+    watch = None if settings.dev in (None, "auto") else _watch_file(Path(str(settings.dev)))
+    encoder = _encoder(settings)
+    made = not output.exists()
+    try:
+        store = _store(settings, encoder, output / "tokens")
+        if settings.dev == "auto":
+            watch = _watch_held_out(store)
+        batches = Batches(store, settings.batch_size, settings.seed)
+        if objective.takes_negatives is False and store.columns == 3:
+            raise InputError(
+                f"objective {settings.objective} takes no hard negatives, but the file has a third "
+                "column: remove it, or choose infonce"
+            )
+    except BaseException:
+        if made:
+            shutil.rmtree(output, ignore_errors=True)
+        raise
+    return _run(settings, encoder, objective, store, batches, watch)
+
+
+def _check_output(output: Path, settings: TrainSettings, *, resume: bool) -> Outcome | None:
+    """Return the outcome of a run that is already finished, or None to go on.
+
+    Raises:
+        InputError: the folder is in use, is a file, or belongs to another run.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError(f"output {output} is a file; give a folder")
+    if not output.exists() or not any(output.iterdir()):
+        return None
+    if not resume:
+        raise InputError(
+            f"output folder {output} is not empty; choose another, or add --resume to continue "
+            "the run in it"
+        )
+    config = output / "config.yaml"
+    if not config.is_file():
+        raise InputError(f"{output} holds no run (no config.yaml); choose another output folder")
+    before = TrainSettings.read(read_yaml(config), source=str(config))
+    for name in TrainSettings.model_fields:
+        old, new = getattr(before, name), getattr(settings, name)
+        if name not in _FREE | {"output"} and old != new:
+            shown = name.replace("_", "-")
+            raise InputError(
+                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
+                "command, or choose another output folder"
+            )
+    if (output / "result.json").is_file():
+        return Outcome(Result.load(output / "result.json"), output)
+    return None
+
+
+def _encoder(settings: TrainSettings) -> SentenceEncoder:
+    device = settings.device
+    if settings.encoder == "scratch":
+        texts = (text for record in _records(settings) for text in record.texts)
+        limited = (text for _, text in zip(range(_SCRATCH_TEXTS), texts, strict=False))
+        encoder = SentenceEncoder.scratch(
+            limited, seed=settings.seed, max_length=max(128, settings.max_length)
+        )
+    else:
+        encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
+    if settings.max_length > encoder.max_length:
+        raise InputError(
+            f"--max-length {settings.max_length} is more than {settings.encoder} takes "
+            f"({encoder.max_length} tokens)"
+        )
+    if settings.dropout is not None:
+        for module in encoder.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = settings.dropout
+    return encoder
+
+
+def _records(settings: TrainSettings) -> Iterator[Any]:
+    return read([Path(f) for f in settings.files], columns=settings.columns or None)
+
+
+def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
+    """Return the tokenised corpus, from an earlier part of this run if it is there."""
+    if (folder / "manifest.json").is_file():
+        return TokenStore.open(folder)
+    with tqdm(
+        desc="read", unit=" records", file=sys.stderr, disable=not settings.progress
+    ) as bar:
+        return build(
+            folder,
+            _records(settings),
+            encoder.tokenize,
+            vocabulary=len(encoder.tokenizer),
+            max_length=settings.max_length,
+            prompts=(settings.query_prompt, settings.passage_prompt),
+            holdout=settings.held_out,
+            seed=settings.seed,
+            views=settings.views,
+            progress=bar.update,
+        )
+
+
+def _watch_file(path: Path) -> _Watch:
+    """Return the dev score of an STS file, a retrieval folder or a pairs file."""
+    if path.is_dir():
+        data = load_retrieval(path)
+        return _Watch("dev retrieval MRR@10", functools.partial(retrieval_dev, data=data))
+    try:
+        subset = load_sts_file(path)
+    except InputError as not_sts:
+        try:
+            pairs = load_retrieval(path)
+        except InputError:
+            raise not_sts from None
+        return _Watch("dev retrieval MRR@10", functools.partial(retrieval_dev, data=pairs))
+    return _Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_dev(encoder, subset))
+
+
+def _watch_held_out(store: TokenStore) -> _Watch:
+    data = holdout_set(list(store.held_out()), store.report.views)
+    return _Watch("held-out MRR@10", functools.partial(retrieval_dev, data=data))
+
+
+def _run(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    objective: Objective,
+    store: TokenStore,
+    batches: Batches,
+    watch: _Watch | None,
+) -> Outcome:
+    output = Path(settings.output)
+    per_epoch = batches.steps_per_epoch
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    settings.save(output / "config.yaml")
+    torch.manual_seed(settings.seed)
+    module = SimCSE(
+        encoder=encoder,
+        head=MLPHead(encoder.dimension) if settings.head == "mlp" else None,
+        objective=objective,
+        steps=steps,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        seed=settings.seed,
+        log_every=settings.log_every,
+    )
+    module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
+    bar = Bar(steps=steps, shown=settings.progress)
+    timer = Timer()
+    metrics = Metrics(
+        output, batch_size=settings.batch_size, steps_per_epoch=per_epoch, timer=timer
+    )
+    checkpoints = Checkpoints(output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer)
+    stop = Stop(checkpoints, bar.tell)
+
+    def keep(step: int, value: float | None) -> None:
+        card = model_card(settings, objective, store.report, step=step, steps=steps, dev=dev.scores, name=dev.name)
+        encoder.save(output / "model", card=card)
+
+    dev = Dev(
+        None if watch is None else lambda: watch.score(encoder),
+        every=settings.eval_every,
+        last=steps,
+        keep=keep,
+        metrics=metrics,
+        timer=timer,
+        tell=bar.tell,
+        name="dev" if watch is None else watch.name,
+    )
+    _introduce(settings, encoder, store, steps, bar.tell)
+    resumed = output / "checkpoints" / "last.ckpt"
+    start = _step_of(resumed)
+    pad = encoder.tokenizer.pad_token_id or 0
+
+    def at(step: int) -> Batch:
+        return collate(store, batches.at(step), pad_id=pad)
+
+    with _quiet():
+        trainer = L.Trainer(
+            accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
+            devices=1,
+            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
+            max_steps=steps,
+            max_epochs=-1,
+            gradient_clip_val=settings.clip,
+            callbacks=[timer, bar, metrics, dev, checkpoints, stop],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+        loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
+        began = time.perf_counter()
+        try:
+            trainer.fit(module, loader, ckpt_path=resumed if start else None, weights_only=True)
+        finally:
+            stop.restore()
+            bar.close()
+            metrics.flush()
+            metrics.board.finalize("success")
+    if stop.signal is not None and trainer.global_step < steps:
+        result = _result(settings, objective, store, dev, metrics, timer, trainer.global_step)
+        code = 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
+        return Outcome(result, output, exit_code=code)
+    if watch is None:
+        keep(steps, None)
+    result = _result(settings, objective, store, dev, metrics, timer, steps)
+    result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
+    result.save(output / "result.json")
+    shutil.rmtree(output / "tokens", ignore_errors=True)
+    return Outcome(result, output)
+
+
+def _step_of(checkpoint: Path) -> int:
+    """Return the number of updates a checkpoint holds, 0 without one.
+
+    Raises:
+        InputError: the checkpoint cannot be read.
+    """
+    if not checkpoint.is_file():
+        return 0
+    try:
+        return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
+    except Exception as error:
+        raise InputError(
+            f"checkpoint {checkpoint} cannot be read ({type(error).__name__}); put previous.ckpt in its place, or start again in another folder"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning's advertising and its advice about our own loader off the screen."""
+    import logging
+
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="lightning.*")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _introduce(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    store: TokenStore,
+    steps: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Say what is about to happen: what most silent failures of SimCSE would have shown."""
+    report = store.report
+    rates = sorted({m.p for m in encoder.modules() if isinstance(m, nn.Dropout)})
+    shown = ", ".join(f"{p:g}" for p in rates) or "none"
+    tell(
+        f"{report.kept:,} {'texts' if report.columns == 1 else 'pairs'} "
+        f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
+        f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
+    )
+    tell(
+        f"{steps:,} steps of {settings.batch_size}; views by {report.views}; dropout {shown}; "
+        f"pooling {encoder.pooling}"
+    )
+    if report.views == "dropout" and not any(rates):
+        tell("warning: without dropout the two views are the same; the positives teach nothing")
+
+
+def _result(
+    settings: TrainSettings,
+    objective: Objective,
+    store: TokenStore,
+    dev: Dev,
+    metrics: Metrics,
+    timer: Timer,
+    steps: int,
+) -> Result:
+    best = dev.best
+    first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
+    newest = metrics.last()
+    measured = ("loss", "dissipation", "dead", "hardest_share", "ratio", "alignment", "uniformity", "norm")
+    report = store.report
+    return Result(
+        kind="train",
+        name=Path(settings.output).name,
+        metrics={
+            "dev_start": first,
+            "dev_best": None if best is None else best[1],
+            "dev_best_step": None if best is None else best[0],
+            "dev_final": last,
+            "steps": steps,
+            "seconds": round(timer.seconds, 3),
+            "sentences_per_second": round(timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2),
+            **{name: newest.get(name) for name in measured},
+        },
+        details={
+            "objective": {
+                "name": settings.objective,
+                "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
+            },
+            "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
+            "data": {
+                "files": list(settings.files),
+                "records": report.kept,
+                "duplicates_dropped": report.duplicates_dropped,
+                "truncated_share": report.truncated_share,
+                "holdout": report.held_out,
+                "views": report.views,
+            },
+            "verdict": _verdict(dev),
+        },
+        provenance=provenance(seed=settings.seed, data=report.fingerprint),
+    )
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, (int, float, str)) or value is None else str(value)
+
+
+def _verdict(dev: Dev) -> str:
+    """Return one sentence: did training help?"""
+    best = dev.best
+    if best is None:
+        return "no dev score was asked for: whether training helped is not known (use --dev)"
+    step, score = best
+    first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
+    if step == 0:
+        return (
+            f"training made it worse: {dev.name} was {first:.2f} at the start and never higher "
+            f"({last:.2f} at the end); the saved model is the one you came with"
+        )
+    return f"{dev.name} rose from {first:.2f} to {score:.2f} at step {step}"
+
+
+def summary(outcome: Outcome) -> str:
+    """Return what the command line prints at the end."""
+    result, output = outcome.result, outcome.output
+    if outcome.exit_code:
+        return (
+            f"stopped at step {result.metrics['steps']}; a checkpoint is in {output}/checkpoints: "
+            "run the same command with --resume to go on"
+        )
+    metrics = result.metrics
+    return (
+        f"{result.details['verdict']}\n"
+        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, "
+        f"{metrics['sentences_per_second']:.0f} sentences/s\n"
+        f"model:  {output / 'model'}\n"
+        f"report: isotrope report {output}"
+    )

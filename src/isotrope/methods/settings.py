@@ -1,0 +1,213 @@
+"""Everything a training can be told, declared once: flags, YAML keys and Python arguments.
+
+A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
+(``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
+``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). Defaults are
+SimCSE's (Gao et al., 2021) where it has one.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.files import replacing
+
+__all__ = ["TrainSettings"]
+
+OBJECTIVE = "objective."
+
+
+class TrainSettings(BaseModel):
+    """Settings of one training run; every field has its help, default and bounds here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    files: list[str] = Field(
+        min_length=1,
+        description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
+        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), or folders of these",
+    )
+    output: str = Field(description="run folder; must be new or empty unless --resume")
+    encoder: str = Field(
+        "all-MiniLM-L6-v2",
+        description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
+        "'scratch': a small one built here with a tokenizer trained on the text",
+    )
+    objective: str = Field("infonce", description="name, see `isotrope objectives`")
+    objective_settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="hyperparameters (--objective.temperature 0.05) and exchanged components "
+        "(--objective.dissipation margin:0.3)",
+    )
+    plugin: list[str] = Field(
+        default_factory=list, description="Python file with an objective of your own"
+    )
+    columns: list[str] = Field(
+        default_factory=list,
+        description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
+        "and hard negative: --columns question,answer",
+    )
+    views: Literal["auto", "dropout", "adjacent", "pairs"] = Field(
+        "auto",
+        description="where the positive comes from: the same text through another dropout mask, "
+        "the next text of the document, or the file's second column; auto: pairs if there is one, "
+        "else dropout",
+    )
+    query_prompt: str = Field("", description="put before every anchor of pairs")
+    passage_prompt: str = Field("", description="put before every positive and negative of pairs")
+    dev: str | None = Field(
+        None,
+        description="what to watch: an STS file, a retrieval folder or pairs file, or 'auto', a "
+        "label-free score on text held out of your own; the best step is kept, step 0 included",
+    )
+    eval_every: int = Field(125, ge=1, description="steps between dev evaluations")
+    holdout: float = Field(
+        0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
+    )
+    batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step")
+    max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
+    epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
+    learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    max_length: int = Field(32, ge=3, description="tokens a text is cut to in training")
+    pooling: str | None = Field(
+        None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
+    )
+    head: Literal["mlp", "none"] = Field(
+        "mlp", description="network on top in training only; never part of the saved model"
+    )
+    dropout: float | None = Field(
+        None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
+    )
+    precision: Literal["32", "bf16", "16"] = Field("32", description="of the encoder's arithmetic")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to train")
+    seed: int = Field(42, ge=0, lt=2**32, description="decides data order, dropout, head, holdout")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
+    progress: bool = Field(True, description="show a progress bar")
+
+    @field_validator("files", "columns", "plugin", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+        """One path stands for a list of one."""
+        return [str(value)] if isinstance(value, (str, Path)) else [str(v) for v in value or ()]
+
+    @field_validator("columns", mode="after")
+    @classmethod
+    def _split(cls, value: list[str]) -> list[str]:
+        """``anchor,positive`` stands for two columns."""
+        return [name.strip() for given in value for name in given.split(",") if name.strip()]
+
+    @field_validator("output", "dev", "encoder", mode="before")
+    @classmethod
+    def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+        return str(value) if isinstance(value, Path) else value
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _bits(cls, value: Any) -> Any:  # noqa: ANN401 - YAML reads 32 as a number
+        return str(value) if isinstance(value, int) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_objective(cls, values: Any) -> Any:  # noqa: ANN401 - before validation
+        """Collect the ``objective.*`` keys."""
+        if not isinstance(values, Mapping):
+            return values
+        plain = {k: v for k, v in values.items() if not str(k).startswith(OBJECTIVE)}
+        inner = {k[len(OBJECTIVE) :]: v for k, v in values.items() if str(k).startswith(OBJECTIVE)}
+        if inner:
+            plain["objective_settings"] = {
+                **plain.get("objective_settings", {}),
+                **{k: _number(v) for k, v in inner.items()},
+            }
+        return plain
+
+    @property
+    def held_out(self) -> float:
+        """The share of held-out text: ``--dev auto`` needs some."""
+        return 0.1 if self.dev == "auto" and self.holdout == 0 else self.holdout
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, source: str = "") -> "TrainSettings":
+        """Return checked settings.
+
+        Args:
+            values: by field name, with hyphens or underscores.
+            source: where they come from, for the message.
+
+        Raises:
+            InputError: an unknown key, or a value of the wrong type or out of its bounds.
+        """
+        where = f"{source}: " if source else ""
+        plain = {
+            k if str(k).startswith(OBJECTIVE) else str(k).replace("-", "_"): v
+            for k, v in values.items()
+        }
+        for key in plain:
+            if not key.startswith(OBJECTIVE) and key not in cls.model_fields:
+                names = [flag(n) for n in cls.model_fields]
+                raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = flag(str(first["loc"][0])) if first["loc"] else "settings"
+            if first["type"] == "missing":
+                raise InputError(f"{where}--{name} is missing: {_help(cls, name)}") from None
+            raise InputError(
+                f"{where}--{name}: {first['msg'].lower()}; found {first['input']!r}"
+            ) from None
+
+    def to_yaml(self) -> str:
+        """Return the settings as the YAML that ``--config`` reads."""
+        values = self.model_dump(exclude={"objective_settings"})
+        listed = {flag(k): v for k, v in values.items() if v not in (None, [])}
+        listed |= {OBJECTIVE + k: v for k, v in self.objective_settings.items()}
+        return yaml.safe_dump(listed, sort_keys=False, allow_unicode=True)
+
+    def save(self, path: Path) -> None:
+        """Write :meth:`to_yaml` to ``path``."""
+        with replacing(path) as temporary:
+            temporary.write_text(self.to_yaml(), encoding="utf-8")
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
+    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def flag(name: str) -> str:
+    """Return a field's name as flags and YAML keys spell it."""
+    return name.replace("_", "-")
+
+
+def _help(cls: type[BaseModel], name: str) -> str:
+    return cls.model_fields[name.replace("-", "_")].description or ""
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the keys of a settings file.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or is not a mapping.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", None)
+        place = f"{path}:{line + 1}" if line is not None else str(path)
+        raise InputError(f"{place} is not YAML: {getattr(error, 'problem', error)}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise InputError(f"{path} must hold settings, `key: value` on each line")
+    return values

@@ -1,0 +1,172 @@
+"""SimCSE: two views of a text batch through one encoder, any objective on top (Gao et al., 2021).
+
+All views of a batch go through the encoder together, in chunks of similar length, so that padding
+is low; which sentences are negatives of each other does not depend on the chunks. The head exists
+in training only. Randomness is a function of (seed, step): nothing random is saved, and resuming
+in the middle of an epoch repeats the very same masks.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from isotrope.core.views import Views
+from isotrope.data.batches import Batch
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.measures.alignment import alignment
+from isotrope.measures.norms import mean_norm
+from isotrope.measures.uniformity import uniformity
+from isotrope.paradigm.anatomy import anatomy
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["SimCSE", "Steps", "step_seed"]
+
+
+def step_seed(seed: int, step: int) -> int:
+    """Return the random seed of one step, a function of the run's seed and the step alone."""
+    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 1) % 2**63
+
+
+class Steps(IterableDataset[Batch]):
+    """The batches of the steps ``start`` to ``stop`` of a run, in order."""
+
+    def __init__(self, at: Callable[[int], Batch], start: int, stop: int) -> None:
+        self.at, self.start, self.stop = at, start, stop
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield one collated batch a step."""
+        for step in range(self.start, self.stop):
+            yield self.at(step)
+
+
+class SimCSE(L.LightningModule):
+    """The encoder, its head, the objective and the optimiser of one run.
+
+    Args:
+        encoder: trained in place.
+        head: on top in training only, or None.
+        objective: any registered objective or composition.
+        steps: of the whole run; the learning rate reaches 0 there.
+        learning_rate: peak, at step 0.
+        weight_decay: of AdamW.
+        seed: of the run.
+        log_every: steps between looks at the gradient's components.
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: SentenceEncoder,
+        head: nn.Module | None,
+        objective: Objective,
+        steps: int,
+        learning_rate: float,
+        weight_decay: float,
+        seed: int,
+        log_every: int,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head if head is not None else nn.Identity()
+        self.objective = objective
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.seed = seed
+        self.log_every = log_every
+        self.measured: dict[str, float | None] = {}
+        self.gradient_norm: Tensor | None = None
+
+    def transfer_batch_to_device(
+        self, batch: Batch, device: torch.device, dataloader_idx: int
+    ) -> Batch:
+        """Leave the batch where it is: its chunks move one by one in :meth:`embed`."""
+        return batch
+
+    def embed(self, batch: Batch) -> list[Tensor]:
+        """Return the embeddings of each view of the batch, n x d, as the objective sees them."""
+        parts = [
+            self.encoder(self._moved(chunk.input_ids), self._moved(chunk.attention_mask))
+            for chunk in batch.chunks
+        ]
+        rows: Tensor = self.head(torch.cat(parts)[self._moved(batch.inverse)])
+        return list(rows.split(batch.sizes))
+
+    def _moved(self, array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+    def views(self, batch: Batch) -> Views:
+        """Return the batch as the objective's input."""
+        anchors, positives, *hard = self.embed(batch)
+        return Views(
+            anchors=anchors,
+            positives=positives,
+            negatives=hard[0] if hard and len(hard[0]) else None,
+            groups=self._moved(batch.groups),
+        )
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the loss of one batch; every ``log_every`` steps also look inside it."""
+        step = self.global_step
+        torch.manual_seed(step_seed(self.seed, step))
+        views = self.views(batch)
+        with _full_precision(views.anchors.device.type):
+            loss = self.objective.loss(views)
+            if step % self.log_every == 0 or step == self.steps - 1:
+                self.measured = measure(self.objective, views)
+                self.measured["loss"] = float(loss.detach())
+        return loss
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm of all gradients, and keep the norm for the log."""
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(
+            self.parameters(), gradient_clip_val or math.inf
+        )
+
+    def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
+        """AdamW (fused), learning rate falling linearly to 0, no warm-up."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(
+            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: max(0.0, 1 - step / self.steps)
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }
+
+
+@torch.no_grad()
+def measure(objective: Objective, views: Views) -> dict[str, float | None]:
+    """Return the components, alignment, uniformity and norm of one batch of raw embeddings."""
+    views = views.detached()
+    anchors = views.anchors.float() if views.anchors.dtype.itemsize < 4 else views.anchors
+    positives = views.positives.to(anchors.dtype)
+    return {
+        **anatomy(objective, views),
+        "alignment": float(alignment(anchors, positives)),
+        "uniformity": float(uniformity(anchors)),
+        "norm": float(mean_norm(anchors)),
+    }
+
+
+@contextlib.contextmanager
+def _full_precision(device: str) -> Iterator[None]:
+    """Similarities and the loss are computed in float32 even when the encoder is not."""
+    with torch.autocast(device, enabled=False):
+        yield
