@@ -1,0 +1,215 @@
+"""Run folders, read: config.yaml, metrics.csv and result.json as one frozen record."""
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+
+__all__ = ["Run", "read_run"]
+
+Series = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run as its folder tells it.
+
+    Attributes:
+        name: the folder's name.
+        folder: where it was read.
+        settings: config.yaml.
+        steps: t logged steps, increasing.
+        series: column of metrics.csv -> t values, NaN where nothing was measured.
+        result: result.json, or None while the run is in progress (or was stopped).
+    """
+
+    name: str
+    folder: Path
+    settings: Mapping[str, Any]
+    steps: Series
+    series: Mapping[str, Series]
+    result: Result | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run wrote its result."""
+        return self.result is not None
+
+    @property
+    def objective(self) -> str:
+        """Registered name of the objective, ``"?"`` if no file names it."""
+        return str(self._objective().get("name", "?"))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Hyperparameters of the objective."""
+        parameters = self._objective().get("parameters")
+        return dict(parameters) if isinstance(parameters, Mapping) else {}
+
+    @property
+    def dev_name(self) -> str:
+        """What the dev score is, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
+        dev = self.result.details.get("dev") if self.result else None
+        return str(dev.get("name") or "") if isinstance(dev, Mapping) else ""
+
+    @property
+    def dev_data(self) -> str:
+        """What must agree for two dev scores to be comparable; ``""`` if unknown.
+
+        A label-free score (``--dev auto``) is on the run's own text, so that must agree too.
+        """
+        own = self.result is not None and self.settings.get("dev") == "auto"
+        text = self.result.provenance.get("data") if self.result is not None and own else ""
+        return f"{self.dev_name} {text}".strip()
+
+    def metric(self, name: str) -> float | None:
+        """Return a final number: from the result, else from the metrics so far; None if missing."""
+        if self.result is not None:
+            value = self.result.metrics.get(name)
+            number = isinstance(value, (int, float)) and math.isfinite(value)
+            return value if number and isinstance(value, (int, float)) else None
+        return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
+
+    def last(self, column: str) -> float | None:
+        """Return the last finite value of a column of metrics.csv, or None."""
+        values = self.series.get(column, np.empty(0))
+        values = values[np.isfinite(values)]
+        return float(values[-1]) if len(values) else None
+
+    def _so_far(self) -> dict[str, float]:
+        """Return the dev numbers of a run that has not written its result."""
+        dev = self.series.get("dev", np.full_like(self.steps, np.nan))
+        measured = np.flatnonzero(np.isfinite(dev))
+        if not len(measured):
+            return {}
+        best = measured[np.argmax(dev[measured])]
+        numbers = {
+            "dev_best": dev[best],
+            "dev_best_step": self.steps[best],
+            "dev_final": dev[measured[-1]],
+        }
+        if self.steps[measured[0]] == 0:
+            numbers["dev_start"] = dev[measured[0]]
+        return {name: float(value) for name, value in numbers.items()}
+
+    def _objective(self) -> dict[str, Any]:
+        """Return name and parameters from the result, else from nested or dotted settings."""
+        told = self.result.details.get("objective") if self.result else None
+        if isinstance(told, Mapping):
+            return dict(told)
+        asked = self.settings.get("objective")
+        if isinstance(asked, Mapping):
+            parameters = {str(key): value for key, value in asked.items() if key != "name"}
+            nested = parameters.pop("parameters", None)
+            return {"name": asked.get("name", "?"), "parameters": nested or parameters}
+        prefix = "objective."
+        dotted = {
+            str(key).removeprefix(prefix): value
+            for key, value in self.settings.items()
+            if str(key).startswith(prefix)
+        }
+        return {"name": asked or "?", "parameters": dotted}
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder.
+
+    Raises:
+        InputError: the folder or one of its files is missing, cut short or damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give the --output folder of `isotrope train`")
+    result_file = folder / "result.json"
+    result = Result.load(result_file) if result_file.exists() else None
+    if result is not None and not (
+        isinstance(result.metrics, dict) and isinstance(result.details, dict)
+    ):
+        raise InputError(f"{result_file}: metrics and details must be objects; was it edited?")
+    if result is not None and result.kind != "train":
+        raise InputError(
+            f"{result_file} holds a result of kind {result.kind!r}, not of training; "
+            "give the --output folder of `isotrope train`"
+        )
+    steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
+    settings = _read_settings(folder / "config.yaml")
+    return Run(folder.resolve().name, folder, settings, steps, series, result)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}; "
+            "is this the --output folder of `isotrope train`?"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text (byte {error.start}); train again or restore the file"
+        ) from error
+
+
+def _read_settings(path: Path) -> Mapping[str, Any]:
+    try:
+        settings = yaml.safe_load(_text(path))
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} is not YAML ({reason}); restore the file") from error
+    if not isinstance(settings, Mapping):
+        raise InputError(
+            f"{path} must hold settings (name: value); found {type(settings).__name__}; "
+            "restore the file"
+        )
+    return settings
+
+
+def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
+    """Return steps and columns; rows of one step are merged, the later cell wins.
+
+    A run in progress may be in the middle of a line, so its last line counts only once it ends.
+    """
+    text = _text(path)
+    if not complete:
+        text = text[: text.rfind("\n") + 1]
+    lines = list(csv.reader(text.splitlines()))
+    if not lines or "step" not in lines[0]:
+        if not complete and not lines:
+            return np.empty(0), {}
+        raise InputError(f"{path}:1: the header has no column 'step'; restore the file")
+    header = lines[0]
+    rows: dict[float, dict[str, float]] = {}
+    for number, cells in enumerate(lines[1:], start=2):
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            raise InputError(
+                f"{path}:{number}: {len(cells)} cells under {len(header)} columns; "
+                "the file was cut short or edited: remove the line"
+            )
+        try:
+            row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
+        except ValueError as error:
+            raise InputError(
+                f"{path}:{number}: {error}; every cell must be a number or empty"
+            ) from error
+        step = row.pop("step", math.nan)
+        if not math.isfinite(step):
+            raise InputError(f"{path}:{number}: the row has no step; remove the line")
+        rows.setdefault(step, {}).update(row)
+    steps = sorted(rows)
+    names = [name for name in header if name != "step"]
+    series = {
+        name: np.array([rows[step].get(name, math.nan) for step in steps], dtype=np.float64)
+        for name in names
+    }
+    return np.array(steps, dtype=np.float64), series

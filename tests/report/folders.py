@@ -1,0 +1,75 @@
+"""Run folders written by hand, as the contract of ``isotrope train`` has them."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+COLUMNS = (
+    "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
+    "alignment,uniformity,norm,dev,sentences_per_second"
+)
+PLOTTED = ("dev", "loss", "dissipation", "hardest_share", "ratio", "norm", "gradient_norm")
+
+
+def row(step: int, *, dev: float | None, ratio: float | None = 1.0) -> str:
+    """Return one line of metrics.csv; step 0 has a dev score and nothing else."""
+    decay = math.exp(-step / 20)
+    measured = [
+        step / 40, 0.1 + decay, 3e-5, 1 + decay, 0.2 + 0.3 * decay, 0.01, 0.5 - 0.1 * decay, ratio,
+        0.2 - 0.1 * decay, -3 + decay, 6 - decay,
+    ]  # fmt: skip
+    cells = [step, *(measured if step else [None] * len(measured)), dev, 400 if step else None]
+    return ",".join("" if cell is None else f"{cell:.6g}" for cell in cells)
+
+
+def write_run(
+    folder: Path,
+    *,
+    objective: str = "infonce",
+    parameters: dict[str, Any] | None = None,
+    dev: tuple[float, ...] = (86.61, 87.13, 86.9),
+    ratio: float | None = 1.0,
+    finished: bool = True,
+    dev_name: str = "dev STS Spearman (dev.tsv)",
+    verdict: str | None = None,
+    settings: str = "",
+) -> Path:
+    """Write a run of 40 steps, logged every 2, with ``dev`` spread over its length."""
+    folder.mkdir(parents=True)
+    parameters = {"temperature": 0.05} if parameters is None else parameters
+    at = {round(40 * i / max(len(dev) - 1, 1)): score for i, score in enumerate(dev)}
+    rows = [row(step, dev=at.get(step), ratio=ratio) for step in range(0, 41, 2)]
+    (folder / "metrics.csv").write_text("\n".join([COLUMNS, *rows]) + "\n", encoding="utf-8")
+    dotted = "".join(f"objective.{name}: {value}\n" for name, value in parameters.items())
+    (folder / "config.yaml").write_text(
+        f"files: [notes.txt]\nobjective: {objective}\n{dotted}{settings}", encoding="utf-8"
+    )
+    if finished:
+        best = max(at, key=lambda step: at[step]) if at else None
+        result = {
+            "kind": "train",
+            "name": folder.name,
+            "metrics": {
+                "dev_start": at.get(0), "dev_best": None if best is None else at[best],
+                "dev_best_step": best, "dev_final": at.get(40), "steps": 40, "seconds": 12.34,
+                "sentences_per_second": 412.3, "loss": 0.2, "dissipation": 0.25, "dead": 0.01,
+                "hardest_share": 0.4, "ratio": ratio, "alignment": 0.15, "uniformity": -2.9,
+                "norm": 5.5,
+            },
+            "details": {
+                "objective": {"name": objective, "parameters": parameters},
+                "dev": {"name": dev_name, "kind": "dev.tsv"} if dev else None,
+                "data": {"records": 200, "files": ["notes.txt"]},
+                "verdict": verdict,
+            },
+            "provenance": {
+                "versions": {"isotrope": "0.1.0", "torch": "2.0"}, "python": "3.11",
+                "platform": "Linux", "cores": 2, "seed": 42, "data": "abc123",
+                "command": ["isotrope", "train", "my notes.txt"],
+                "git": {"commit": "0123456789abcdef", "modified": True},
+                "time": "2025-01-01T00:00:00Z",
+            },
+        }  # fmt: skip
+        (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    return folder

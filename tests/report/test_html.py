@@ -1,0 +1,183 @@
+"""The report is one inert file that says what the runs say, and survives what users call things."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.report.html import Example, Table, write_report
+from tests.report.folders import PLOTTED, write_run
+
+NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
+
+
+class Page(HTMLParser):
+    """Elements, what they would load, and the text of the page."""
+
+    VOID = frozenset({"meta", "link", "img", "br"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.scripts: list[tuple[str | None, str]] = []
+        self.titles: list[str] = []
+        self.text = ""
+        self.feed(source)
+        self.close()
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        assert not [name for name in given if name.startswith("on")], tag
+        self.loads += [given[name] or "" for name in ("src", "href", "xlink:href") if name in given]
+        self.titles += [given["title"] or ""] if "title" in given else []
+        if tag == "script":
+            self.scripts.append((given.get("type"), ""))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        elif self.open and self.open[-1] != "style":
+            self.text += data + " "
+
+
+def report(tmp_path: Path, *runs: Path, **extra: object) -> tuple[str, Page]:
+    written = write_report(runs, tmp_path / "report.html", **extra)  # type: ignore[arg-type]
+    source = written.read_text(encoding="utf-8")
+    page = Page(source)
+    assert page.open == []
+    return source, page
+
+
+def test_report_is_one_inert_file_with_everything_in_it(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name) for name in ("one", "two")]
+    source, page = report(tmp_path, *runs, title="My runs")
+    assert all(load.startswith(("#", "data:")) for load in page.loads)
+    assert "@import" not in source
+    assert "url(" not in re.sub(r"url\(#\w+\)", "", source)
+    assert [kind for kind, _ in page.scripts] == ["application/json"]
+    assert "prefers-color-scheme: dark" in source
+    for key in (*PLOTTED, "trajectory"):
+        assert f'id="series-{key}-1"' in source
+    for words in ("My runs", "Comparison", "Gradient dissipation", "temperature 0.05", "abc123"):
+        assert words in page.text
+    assert "isotrope train 'my notes.txt'" in page.text
+    assert "commit 0123456789ab with changes" in page.text
+    data = json.loads(page.scripts[0][1])
+    assert [run["name"] for run in data] == ["one", "two"]
+    assert data[0]["series"]["dev"][0] == 86.61
+    assert data[0]["series"]["loss"][0] is None
+
+
+def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "one")
+    first = write_report([run], tmp_path / "a.html").read_bytes()
+    assert write_report([run], tmp_path / "b.html").read_bytes() == first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "b.html", "one"]
+
+
+def test_headline_and_verdicts(tmp_path: Path) -> None:
+    better = write_run(tmp_path / "better", verdict="dev rose from 86.61 to 87.13")
+    worse = write_run(tmp_path / "worse", dev=(86.61, 86.0, 85.0))
+    running = write_run(tmp_path / "running", dev=(86.61, 86.9), finished=False)
+    _, page = report(tmp_path, worse, better, running)
+    assert (
+        "better is best: dev STS Spearman (dev.tsv) 87.13 at step 20, +0.52 over the model"
+        in page.text
+    )
+    assert "Dev rose from 86.61 to 87.13." in page.text
+    assert "No step has beaten step 0 (86.61)." in page.text
+    assert (
+        "In progress (or stopped) at step 40: best dev score 86.90 (+0.29) at step 40." in page.text
+    )
+    _, page = report(tmp_path, worse)
+    assert "Training made it worse: the best model is the one before training" in page.text
+    _, page = report(tmp_path, better)
+    assert "better reached dev STS" in page.text
+
+
+def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "one"), write_run(tmp_path / "two", dev_name="retrieval")
+    source, page = report(tmp_path, one, two)
+    assert "scored on different dev data" in page.text
+    assert 'class="number best"' not in source
+
+
+def test_missing_numbers_say_why(tmp_path: Path) -> None:
+    barlow = write_run(tmp_path / "barlow", objective="barlowtwins", ratio=None, dev=())
+    running = write_run(tmp_path / "running", finished=False, dev=())
+    source, page = report(tmp_path, barlow, running)
+    assert "No dev score was measured" in page.text
+    assert "In progress (or stopped) at step 40: no dev score was measured." in page.text
+    assert "the pull of this objective is a matrix" in source
+    assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
+    assert any("has not written its result" in title for title in page.titles)
+    assert "not measured" in source
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / parent / "run") for parent in ("a", "b")]
+    _, page = report(tmp_path, *runs)
+    assert "a/run" in page.text
+    assert "b/run" in page.text
+
+
+def test_tables_and_examples(tmp_path: Path) -> None:
+    table = Table(
+        "Find it", ["model", "MRR", "n"], [["old", 0.5, 1204], ["new", None, 3]], "A note."
+    )
+    example = Example("sort a list", ["heapq", "sorted"], ["sorted", "heapq"], "sorted")
+    source, page = report(tmp_path, write_run(tmp_path / "one"), tables=[table], examples=[example])
+    for words in ("Find it", "A note.", "0.500", "1,204", "sort a list", "sorted ✓"):
+        assert words in page.text
+    assert source.count('<li class="right">') == 2
+    with pytest.raises(ValueError, match="'Find it' has 1 columns; found a row of 3"):
+        write_report(
+            [tmp_path / "one"], tmp_path / "x.html", tables=[Table("Find it", ["a"], table.rows)]
+        )
+
+
+def test_words_of_users_stay_words(tmp_path: Path) -> None:
+    name = NASTY.replace("/", "\N{DIVISION SLASH}")
+    run = write_run(
+        tmp_path / name, objective=NASTY, parameters={"x": NASTY}, verdict=NASTY, dev_name=NASTY
+    )
+    nasty = [NASTY, NASTY]
+    _, page = report(
+        tmp_path, run, title=NASTY,
+        tables=[Table(NASTY, nasty, [nasty, nasty], NASTY)],
+        examples=[Example(NASTY, nasty, nasty, NASTY)],
+    )  # fmt: skip
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert json.loads(page.scripts[0][1])[0]["objective"] == NASTY
+    assert NASTY in page.text
+
+
+def test_refusals(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "one")
+    with pytest.raises(InputError, match="a report needs at least one run"):
+        write_report([], tmp_path / "x.html")
+    with pytest.raises(InputError, match="is a folder; give the name of an HTML file"):
+        write_report([run], tmp_path)
+    (run / "metrics.csv").write_text("step,loss\n1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"metrics\.csv:2: 1 cells"):
+        write_report([run], tmp_path / "x.html")
+    assert not (tmp_path / "x.html").exists()

@@ -1,0 +1,104 @@
+"""Run folders are read whole, or refused with the file that is wrong."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.report.runs import read_run
+from tests.report.folders import COLUMNS, write_run
+
+
+def test_finished_run(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "first"))
+    assert (run.name, run.objective, run.parameters) == ("first", "infonce", {"temperature": 0.05})
+    assert run.finished
+    assert run.metric("dev_best") == 87.13
+    assert run.metric("dev_best_step") == 20
+    assert list(run.steps[:3]) == [0, 2, 4]
+    assert np.isnan(run.series["loss"][0])
+    assert run.dev_name == "dev STS Spearman (dev.tsv)"
+
+
+def test_run_in_progress_reads_what_is_there(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x", finished=False, parameters={"temperature": 0.1})
+    with (folder / "metrics.csv").open("a", encoding="utf-8") as handle:
+        handle.write("42,1.0")  # in the middle of a line
+    run = read_run(folder)
+    assert not run.finished
+    assert run.steps[-1] == 40
+    assert (run.objective, run.parameters) == ("infonce", {"temperature": 0.1})
+    assert run.metric("dev_start") == 86.61
+    assert (run.metric("dev_best"), run.metric("dev_best_step")) == (87.13, 20)
+    assert run.metric("dissipation") == pytest.approx(0.24, abs=0.01)
+    assert run.metric("seconds") is None
+
+
+def test_run_that_has_not_logged_yet(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x", finished=False)
+    (folder / "metrics.csv").write_text("step,lo", encoding="utf-8")
+    run = read_run(folder)
+    assert len(run.steps) == 0
+    assert run.metric("dev_best") is None
+    assert run.last("loss") is None
+
+
+def test_nested_objective_in_settings(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x", finished=False)
+    (folder / "config.yaml").write_text("objective: {name: met, margin: 0.4}\n", encoding="utf-8")
+    run = read_run(folder)
+    assert (run.objective, run.parameters) == ("met", {"margin": 0.4})
+
+
+def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "metrics.csv").write_text("step,loss,dev\n2,0.5,\n\n0,,80\n2,,81\n", encoding="utf-8")
+    run = read_run(folder)
+    assert list(run.steps) == [0, 2]
+    assert list(run.series["dev"]) == [80, 81]
+    assert run.series["loss"][1] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("metrics.csv", "", r"metrics\.csv:1: the header has no column 'step'"),
+        ("metrics.csv", "loss\n1\n", r"metrics\.csv:1: the header has no column 'step'"),
+        ("metrics.csv", "step,loss\n1,2\n3", r"metrics\.csv:3: 1 cells under 2 columns"),
+        ("metrics.csv", "step,loss\n1,x\n", r"metrics\.csv:2: .*'x'; every cell must be a number"),
+        ("metrics.csv", "step,loss\n,2\n", r"metrics\.csv:2: the row has no step"),
+        ("metrics.csv", b"\xff\xfe", r"metrics\.csv is not UTF-8 text \(byte 0\)"),
+        ("config.yaml", "a: [", r"config\.yaml is not YAML"),
+        ("config.yaml", "- a\n", r"config\.yaml must hold settings .* found list"),
+        ("result.json", "{", r"result\.json is not a result of isotrope"),
+        ("result.json", '{"kind":"train","name":"x","metrics":[]}', "must be objects"),
+        ("result.json", '{"kind":"sts","name":"x","metrics":{}}', "of kind 'sts', not of training"),
+    ],
+)
+def test_damaged_file_is_named(tmp_path: Path, file: str, text: str | bytes, message: str) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / file).write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(InputError, match=message):
+        read_run(folder)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere is not a folder; give the --output folder"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"cannot read .*metrics\.csv: no such file"):
+        read_run(tmp_path)
+    (tmp_path / "metrics.csv").write_text(f"{COLUMNS}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"cannot read .*config\.yaml: no such file"):
+        read_run(tmp_path)
+
+
+def test_auto_dev_scores_compare_on_one_text_only(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", settings="dev: auto\n")
+    two = write_run(tmp_path / "two", settings="dev: auto\n")
+    assert read_run(one).dev_data == read_run(two).dev_data
+    result = json.loads((two / "result.json").read_text())
+    result["provenance"]["data"] = "other"
+    (two / "result.json").write_text(json.dumps(result))
+    assert read_run(one).dev_data != read_run(two).dev_data
