@@ -68,9 +68,14 @@ def test_a_failing_body_leaves_the_old_content_and_nothing_else(
 ) -> None:
     target = tmp_path / "x.txt"
     target.write_text("old")
-    with pytest.raises(type(error)), replacing(target) as temporary:
-        temporary.write_text("half")
-        raise error
+
+    def write_half() -> None:
+        with replacing(target) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
     assert target.read_text() == "old"
     assert names(tmp_path) == ["x.txt"]
 
@@ -78,7 +83,7 @@ def test_a_failing_body_leaves_the_old_content_and_nothing_else(
 def test_a_body_that_writes_nothing_leaves_the_old_content(tmp_path: Path) -> None:
     target = tmp_path / "x.txt"
     target.write_text("old")
-    with pytest.raises(InputError, match="cannot write .*x.txt: no such file"), replacing(target):
+    with pytest.raises(InputError, match=r"cannot write .*x\.txt: no such file"), replacing(target):
         pass
     assert target.read_text() == "old"
     assert names(tmp_path) == ["x.txt"]
@@ -88,7 +93,7 @@ def test_a_body_that_writes_nothing_leaves_the_old_folder(tmp_path: Path) -> Non
     target = tmp_path / "model"
     target.mkdir()
     (target / "old.txt").write_text("old")
-    with pytest.raises(InputError, match="cannot write .*model"), replacing(target):
+    with pytest.raises(InputError, match=r"cannot write .*model"), replacing(target):
         pass
     assert names(target) == ["old.txt"]
 
@@ -126,7 +131,7 @@ def test_a_write_that_the_system_cuts_short(tmp_path: Path) -> None:
 def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with (
-        pytest.raises(InputError, match="cannot write .*x.txt: (file exists|not a directory)"),
+        pytest.raises(InputError, match=r"cannot write .*x\.txt: (file exists|not a directory)"),
         replacing(tmp_path / "file" / "x.txt"),
     ):
         pass
@@ -135,9 +140,11 @@ def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody can write")
 def test_a_folder_that_cannot_be_written() -> None:
-    with pytest.raises(InputError, match="cannot write /proc/none/x.txt"):
-        with replacing(Path("/proc/none/x.txt")):
-            pass
+    with (
+        pytest.raises(InputError, match=r"cannot write /proc/none/x\.txt"),
+        replacing(Path("/proc/none/x.txt")),
+    ):
+        pass
 
 
 def test_a_folder_without_write_permission(tmp_path: Path) -> None:
@@ -148,7 +155,7 @@ def test_a_folder_without_write_permission(tmp_path: Path) -> None:
         if os.access(folder, os.W_OK):
             pytest.skip("this user may write anywhere")
         with (
-            pytest.raises(InputError, match="cannot write .*x.txt: permission denied"),
+            pytest.raises(InputError, match=r"cannot write .*x\.txt: permission denied"),
             replacing(folder / "x.txt"),
         ):
             pass
@@ -168,7 +175,7 @@ def test_a_failed_rename_of_a_folder_puts_the_old_one_back(
 
     monkeypatch.setattr(Path, "replace", broken)
     with (
-        pytest.raises(InputError, match="cannot write .*model: input/output error"),
+        pytest.raises(InputError, match=r"cannot write .*model: input/output error"),
         replacing(target) as temporary,
     ):
         temporary.mkdir()

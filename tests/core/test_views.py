@@ -63,7 +63,7 @@ def test_swapped_is_the_other_direction() -> None:
 
 
 def test_rectangular_views_have_no_other_direction() -> None:
-    with pytest.raises(ValueError, match="only square views .* found 2 anchors and 5 positives"):
+    with pytest.raises(ValueError, match=r"only square views .* found 2 anchors and 5 positives"):
         Views(rows(2), rows(5)).swapped()
 
 

@@ -1,0 +1,33 @@
+"""Choosing a backend, and saying why."""
+
+import pytest
+import torch
+
+from isotrope.core.views import Views
+from isotrope.kernels.choose import choose, pairs
+from isotrope.kernels.eager import EagerPairs
+
+VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
+
+
+def test_auto_gives_a_reason_with_the_size() -> None:
+    assert choose(VIEWS) == ("eager", "the only backend; it holds 2 x 3 similarities")
+
+
+def test_a_backend_that_was_asked_for() -> None:
+    assert choose(VIEWS, "eager") == ("eager", "asked for")
+
+
+def test_pairs_come_from_the_chosen_backend() -> None:
+    found = pairs(VIEWS, "eager")
+    assert isinstance(found, EagerPairs)
+    assert found.backend == "eager"
+    assert found.views is VIEWS
+
+
+@pytest.mark.parametrize("function", [choose, pairs])
+def test_an_unknown_backend_names_the_nearest(function: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager"
+    ):
+        function(VIEWS, "eagre")  # type: ignore[operator]
