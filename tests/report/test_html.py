@@ -109,6 +109,8 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     )
     _, page = report(tmp_path, worse)
     assert "Training made it worse: the best model is the one before training" in page.text
+    _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
+    assert "No gain: the best model is the one before training, step 0." in page.text
     _, page = report(tmp_path, better)
     assert "better reached dev STS" in page.text
 

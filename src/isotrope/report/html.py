@@ -240,7 +240,9 @@ def _headline(runs: Sequence[Run]) -> str:
     best, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.metric("dev_best_step"), _dev_digits(runs)
     if not step:
-        return "Training made it worse: the best model is the one before training, step 0."
+        final = run.metric("dev_final")
+        lead = "Training made it worse" if final is not None and final < best else "No gain"
+        return f"{lead}: the best model is the one before training, step 0."
     where = f"{run.dev_name or 'dev score'} {_number(best, digits)} at step {step:,.0f}"
     gain = (
         f", {_signed(best - start, digits)} over the model before training"
@@ -286,7 +288,9 @@ def _why_missing(run: Run, key: str) -> str:
     if key.startswith("dev_"):
         return "not measured: the run had no --dev data"
     if key == "ratio":
-        return "not defined: the pull of this objective is a matrix, not one number"
+        return "not defined: the pull of this objective is a matrix, or no negative had a weight"
+    if key == "hardest_share":
+        return "not defined: no anchor was active at the last measurement"
     return "not measured in this run"
 
 
