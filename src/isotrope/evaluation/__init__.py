@@ -1,0 +1,36 @@
+"""Floor 4: an encoder and data in, a Result out.
+
+The functions ``sts`` and ``retrieval`` live in the files of the same names.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["Encoder", "evaluate", "holdout_set", "retrieval_dev", "search", "sts_dev"]
+
+if TYPE_CHECKING:
+    from isotrope.evaluation.embed import Encoder as Encoder
+    from isotrope.evaluation.holdout import holdout_set as holdout_set
+    from isotrope.evaluation.one_call import evaluate as evaluate
+    from isotrope.evaluation.retrieval import retrieval_dev as retrieval_dev
+    from isotrope.evaluation.retrieval import search as search
+    from isotrope.evaluation.sts import sts_dev as sts_dev
+
+_HOME = {
+    "Encoder": "embed",
+    "evaluate": "one_call",
+    "holdout_set": "holdout",
+    "retrieval_dev": "retrieval",
+    "search": "retrieval",
+    "sts_dev": "sts",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name of the room
+    if name not in _HOME:
+        raise AttributeError(f"module 'isotrope.evaluation' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"isotrope.evaluation.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

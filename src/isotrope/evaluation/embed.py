@@ -1,0 +1,59 @@
+"""What an evaluation asks of an encoder: a method ``encode``, ours or anybody's."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+
+__all__ = ["Encoder", "embed", "encoder_name"]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Anything with ``encode``: our SentenceEncoder, a SentenceTransformer, a few lines of yours.
+
+    ``encode(texts, batch_size=...)`` gets a list of n texts and returns n vectors of one size, as
+    an array or something numpy makes an array of. A keyword ``progress`` or ``show_progress_bar``
+    is used where there is one.
+    """
+
+    @property
+    def encode(self) -> Callable[..., Any]:
+        """The method that embeds; see the class."""
+        ...
+
+
+def embed(
+    encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
+) -> np.ndarray:
+    """Return the embeddings of ``texts`` (n x d, float32), each distinct text encoded once.
+
+    Raises:
+        InputError: the encoder has no ``encode``, or it does not return n vectors of one size.
+    """
+    if not isinstance(encoder, Encoder):
+        raise InputError(f"{type(encoder).__name__} is no encoder: it has no method encode")
+    places: dict[str, int] = {}
+    where = [places.setdefault(text, len(places)) for text in texts]
+    distinct = list(places)
+    taken = inspect.signature(encoder.encode).parameters
+    options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
+    for name in ("progress", "show_progress_bar"):
+        if name in taken:
+            options[name] = progress
+    vectors = np.asarray(encoder.encode(distinct, **options), dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(distinct):
+        raise InputError(
+            f"{encoder_name(encoder)}.encode must return one vector for each of {len(distinct)} "
+            f"texts; it returned an array of shape {vectors.shape}"
+        )
+    return vectors if len(distinct) == len(where) else vectors[where]
+
+
+def encoder_name(encoder: Encoder) -> str:
+    """Return what the user calls the encoder, or the name of its class."""
+    name = getattr(encoder, "name", None)
+    return name if isinstance(name, str) else type(encoder).__name__

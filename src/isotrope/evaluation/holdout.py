@@ -1,0 +1,77 @@
+"""The label-free score (``--dev auto``): does an encoder put together what belongs together?
+
+From held-out records that were never trained on it makes a search task without any labels. Of a
+pair, or of two adjacent texts, the first is the query and the second the target; a single text of
+at least eight words is cut in the middle, and its first half looks for its second. The score is
+MRR@10 of finding the own target among all held-out targets.
+
+What it measures: whether embeddings keep enough of a text's subject to recognise its continuation
+among a few hundred others, on the user's own kind of text. It notices when training destroys a
+model, and when it stops helping. What it does not measure: graded similarity as people see it (a
+paraphrase and a contradiction on the same subject look alike to it), and anything about text of
+another kind. Shared words make it easy, so a high value is no proof of understanding; compare it
+only with itself, on the same records and with the same seed.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.data.retrieval_sets import RetrievalSet, from_pairs
+
+__all__ = ["VIEWS", "holdout_set"]
+
+VIEWS = ("dropout", "adjacent", "pairs")
+"""How the two views of training arise, and with it what a held-out record consists of."""
+
+_WORDS = 8
+_LEAST = 20
+
+
+def holdout_set(
+    records: Sequence[Sequence[str]], views: str, limit: int = 1000, seed: int = 0
+) -> RetrievalSet:
+    """Make the search task of held-out records.
+
+    Equal queries or targets count once. Query and target of one record must differ. Beyond
+    ``limit`` queries, so many are drawn; their order, too, depends on nothing but the seed.
+
+    Args:
+        records: single texts (``dropout``: a list of one), or an anchor, its positive, and more
+            that is ignored (``adjacent`` and ``pairs``).
+        views: of :data:`VIEWS`.
+        limit: at most so many queries.
+        seed: of the draw.
+
+    Raises:
+        InputError: unknown views, records without a positive, or fewer than 20 usable ones.
+    """
+    if views not in VIEWS:
+        raise InputError(
+            f"there are no views {views!r}{nearest(views, VIEWS)}; choose one of {', '.join(VIEWS)}"
+        )
+    if views != "dropout" and any(len(record) < 2 for record in records):
+        index = next(i for i, record in enumerate(records) if len(record) < 2)
+        raise InputError(f"held-out record {index} has no second text, which {views} needs")
+    halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
+    usable = dict.fromkeys((a, b) for a, b in halves if a and b and a != b)
+    if len(usable) < _LEAST:
+        kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
+        raise InputError(
+            f"--dev auto needs at least {_LEAST} held-out {kind}; found {len(usable)} among "
+            f"{len(records)} records. Hold out more (--holdout), or give --dev an STS file or a "
+            "retrieval folder"
+        )
+    pairs = list(usable)
+    order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
+    return from_pairs(pairs[i] for i in order)
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """Cut a text in the middle of its words; two empty halves if there are too few."""
+    words = text.split()
+    if len(words) < _WORDS:
+        return "", ""
+    middle = len(words) // 2
+    return " ".join(words[:middle]), " ".join(words[middle:])
