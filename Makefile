@@ -60,13 +60,13 @@ $(READY): requirements/torch.txt requirements/lock.txt pyproject.toml
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV) || { echo "cannot make the virtual environment \
 	$(VENV): does this Python have the module venv (Debian: apt-get install python3-venv)?" >&2; \
 	exit 1; }
-	@echo "1/3 torch"
-	@$(BIN)/python -m pip install --quiet -r requirements/torch.txt \
+	@echo "1/3 torch (0.2 GB for a CPU, some GB with CUDA)"
+	@$(BIN)/python -m pip install -qq -r requirements/torch.txt \
 		$(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)")
-	@echo "2/3 the locked packages"
-	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/lock.txt
-	@echo "3/3 isotrope"
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@echo "2/3 the locked packages (0.3 GB)"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/lock.txt
+	@echo "3/3 isotrope itself"
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m pip check
 	@touch $@
 
