@@ -64,9 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0 if arguments else 2
     verb, *rest = arguments
     if verb not in VERBS:
-        raise InputError(
-            f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}"
-        )
+        raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
     module = importlib.import_module(f"isotrope.cli.{verb}")
     code: int = module.run(rest)
     return code

@@ -25,7 +25,12 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path)
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, default=Path("report.html"), help="[report.html]"
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        default=Path("report.html"),
+        help="[report.html]",
     )
     given = parser.parse_args(list(arguments))
     from isotrope.report.html import write_report

@@ -1,4 +1,4 @@
-"""The errors that a user can cause, each one line that says what was wrong, what was found and what to do."""
+"""The errors that a user can cause: what was wrong, what was found and what to do, in one line."""
 
 import difflib
 from collections.abc import Iterable

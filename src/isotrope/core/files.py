@@ -1,4 +1,4 @@
-"""Writing files and folders so that a reader sees the old content or the new one, never half of it."""
+"""Writing files and folders whole: a reader sees the old content or the new, never half of it."""
 
 import os
 import shutil

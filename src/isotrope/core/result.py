@@ -1,4 +1,4 @@
-"""Result: numbers with the provenance that makes them worth keeping; the only thing reports read."""
+"""Result: numbers with the provenance that makes them worth keeping; all that reports read."""
 
 import json
 import math

@@ -63,7 +63,7 @@ class EagerPairs(Pairs):
         if against in ("within", "both"):
             same = torch.arange(n, device=device) != row
             if group is not None:
-                same &= group.T != group
+                same &= group != group.T
             parts.append(same)
         if views.negatives is not None:
             shape = (n, len(views.negatives))

@@ -45,12 +45,12 @@ class Pairs(ABC):
 
     @abstractmethod
     def similarity(self, against: Against = "cross") -> Tensor:
-        """n x c, all similarities; the columns are those of ``columns(against)``."""
+        """N x c, all similarities; the columns are those of ``columns(against)``."""
 
     @abstractmethod
     def negative(self, against: Against = "cross") -> Tensor:
-        """n x c booleans, True where the column is a negative of the anchor."""
+        """N x c booleans, True where the column is a negative of the anchor."""
 
     @abstractmethod
     def columns(self, against: Against = "cross") -> Tensor:
-        """c x d, the vectors that the anchors are compared with (see ``Terms.against``)."""
+        """C x d, the vectors that the anchors are compared with (see ``Terms.against``)."""

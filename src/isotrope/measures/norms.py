@@ -8,4 +8,5 @@ __all__ = ["mean_norm"]
 
 def mean_norm(embeddings: Tensor) -> Tensor:
     """Return the mean Euclidean norm of the rows of ``embeddings`` (n x d)."""
-    return torch.linalg.vector_norm(embeddings, dim=1).mean()
+    norms: Tensor = torch.linalg.vector_norm(embeddings, dim=1)
+    return norms.mean()

@@ -1,4 +1,4 @@
-"""What happens between the steps: log, dev score, checkpoints, progress, and being asked to stop."""
+"""What happens between the steps: log, dev score, checkpoints, progress, requests to stop."""
 
 import csv
 import signal
@@ -96,7 +96,7 @@ class Metrics(L.Callback):
         self._pending: int | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin the file; on resuming keep the rows before the present step: later ones come again."""
+        """Begin the file; on resuming keep the rows before the present step: others come again."""
         step, kept = trainer.global_step, ""
         if self.path.is_file() and step > 0:
             with self.path.open(newline="", encoding="utf-8") as handle:
@@ -117,7 +117,9 @@ class Metrics(L.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the row that is not written yet, which goes into checkpoints."""
-        return {"pending": None if self._pending is None else (self._pending, self.rows[self._pending])}
+        return {
+            "pending": None if self._pending is None else (self._pending, self.rows[self._pending])
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the unwritten row of a checkpoint."""

@@ -105,6 +105,7 @@ def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
     watch = None if settings.dev in (None, "auto") else _watch_file(Path(str(settings.dev)))
+    next(_records(settings))  # the first record: what is wrong with the files shows early
     encoder = _encoder(settings)
     made = not output.exists()
     try:
@@ -187,7 +188,12 @@ def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> T
     if (folder / "manifest.json").is_file():
         return TokenStore.open(folder)
     with tqdm(
-        desc="read", unit=" records", file=sys.stderr, disable=not settings.progress
+        desc="read",
+        unit=" records",
+        file=sys.stderr,
+        disable=not settings.progress,
+        leave=False,
+        delay=1,
     ) as bar:
         return build(
             folder,
@@ -253,11 +259,15 @@ def _run(
     metrics = Metrics(
         output, batch_size=settings.batch_size, steps_per_epoch=per_epoch, timer=timer
     )
-    checkpoints = Checkpoints(output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer)
+    checkpoints = Checkpoints(
+        output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer
+    )
     stop = Stop(checkpoints, bar.tell)
 
     def keep(step: int, value: float | None) -> None:
-        card = model_card(settings, objective, store.report, step=step, steps=steps, dev=dev.scores, name=dev.name)
+        card = model_card(
+            settings, objective, store.report, step=step, steps=steps, dev=dev.scores, name=dev.name
+        )
         encoder.save(output / "model", card=card)
 
     dev = Dev(
@@ -328,7 +338,8 @@ def _step_of(checkpoint: Path) -> int:
         return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
     except Exception as error:
         raise InputError(
-            f"checkpoint {checkpoint} cannot be read ({type(error).__name__}); put previous.ckpt in its place, or start again in another folder"
+            f"checkpoint {checkpoint} cannot be read ({type(error).__name__}); put previous.ckpt in "
+            "its place, or start again in another folder"
         ) from error
 
 
@@ -384,7 +395,16 @@ def _result(
     best = dev.best
     first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
     newest = metrics.last()
-    measured = ("loss", "dissipation", "dead", "hardest_share", "ratio", "alignment", "uniformity", "norm")
+    measured = (
+        "loss",
+        "dissipation",
+        "dead",
+        "hardest_share",
+        "ratio",
+        "alignment",
+        "uniformity",
+        "norm",
+    )
     report = store.report
     return Result(
         kind="train",
@@ -396,7 +416,9 @@ def _result(
             "dev_final": last,
             "steps": steps,
             "seconds": round(timer.seconds, 3),
-            "sentences_per_second": round(timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2),
+            "sentences_per_second": round(
+                timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
+            ),
             **{name: newest.get(name) for name in measured},
         },
         details={
@@ -431,8 +453,9 @@ def _verdict(dev: Dev) -> str:
     step, score = best
     first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
     if step == 0:
+        what = "training made it worse" if last < first else "training did not help"
         return (
-            f"training made it worse: {dev.name} was {first:.2f} at the start and never higher "
+            f"{what}: {dev.name} was {first:.2f} at the start and never higher "
             f"({last:.2f} at the end); the saved model is the one you came with"
         )
     return f"{dev.name} rose from {first:.2f} to {score:.2f} at step {step}"

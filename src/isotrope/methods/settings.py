@@ -169,7 +169,7 @@ class TrainSettings(BaseModel):
         values = self.model_dump(exclude={"objective_settings"})
         listed = {flag(k): v for k, v in values.items() if v not in (None, [])}
         listed |= {OBJECTIVE + k: v for k, v in self.objective_settings.items()}
-        return yaml.safe_dump(listed, sort_keys=False, allow_unicode=True)
+        return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
 
     def save(self, path: Path) -> None:
         """Write :meth:`to_yaml` to ``path``."""

@@ -98,7 +98,7 @@ class SimCSE(L.LightningModule):
             for chunk in batch.chunks
         ]
         rows: Tensor = self.head(torch.cat(parts)[self._moved(batch.inverse)])
-        return list(rows.split(batch.sizes))
+        return list(torch.split(rows, batch.sizes))
 
     def _moved(self, array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)

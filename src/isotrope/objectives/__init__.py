@@ -7,8 +7,10 @@ attributes here (``isotrope.objectives.InfoNCE``). Nothing is listed by hand.
 import importlib
 import pkgutil
 
-from isotrope.paradigm.compose import Paradigm
+from isotrope.paradigm import compose  # registers Paradigm
 from isotrope.paradigm.objective import Objective
+
+Paradigm = compose.Paradigm
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -25,8 +25,8 @@ class BarlowTwins(
     Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N.
 
     Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the positive is pulled by the matrix
-    (2/N) (I - (1 - nu) diag C), one value for each coordinate; the residual (2 nu / N^2) |h'_i|^2 h_i
-    is radial.
+    (2/N) (I - (1 - nu) diag C), one value for each coordinate; the residual (2 nu / N^2)
+    |h'_i|^2 h_i is radial.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -54,5 +54,5 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         "hardest_share": hardest_share(terms, views.unit()),
         "ratio": float(ratio[weighted].mean())
         if ratio is not None and bool(weighted.any())
-        else None,  # noqa: E501
+        else None,
     }

@@ -10,7 +10,7 @@ anything: watch the gradient's components, not the loss.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ class Paradigm(
         kinds = (Dissipation, Weight, Ratio)
         for name, kind, default in zip(
             ("dissipation", "weight", "ratio"), kinds, defaults, strict=True
-        ):  # noqa: E501
+        ):
             given = getattr(self, name)
             value = default if given is None else part(kind, given)  # type: ignore[type-var]
             object.__setattr__(self, name, value)
@@ -95,7 +95,7 @@ class Paradigm(
         given = None if self.parent is None else self.parent.components(pairs)
         dissipation = (
             self.dissipation(pairs) if given is None or self.dissipation else given.dissipation
-        )  # noqa: E501
+        )
         weight = self.weight(pairs) if given is None or self.weight else given.weight
         against = self.weight.against if given is None or self.weight else given.against
         if given is None or self.ratio:
@@ -120,11 +120,18 @@ class Paradigm(
 def modify(
     parent: Objective,
     *,
-    dissipation: Dissipation | str | None = None,
-    weight: Weight | str | None = None,
-    ratio: Ratio | str | float | None = None,
+    dissipation: object = None,
+    weight: object = None,
+    ratio: object = None,
 ) -> Paradigm:
-    """Return ``parent`` with some components exchanged; those not given stay the parent's."""
+    """Return ``parent`` with some components exchanged; those not given stay the parent's.
+
+    Args:
+        parent: any objective with gradient components.
+        dissipation: a part, or its short form (``"margin:0.3"``).
+        weight: a part, or its short form (``"softmax:0.05"``).
+        ratio: a part, its short form, or a number.
+    """
     if isinstance(parent, Paradigm):
         return Paradigm(
             parent=parent.parent,
@@ -144,8 +151,8 @@ def part(kind: type[_Part], given: object) -> _Part:
     if isinstance(given, kind):
         return given
     if kind is Ratio and isinstance(given, (int, float)):
-        return Static(ratio=float(given))
-    known: Mapping[str, type[_Part]] = kind.known  # type: ignore[assignment]
+        given = f"static:{given}"
+    known = cast("Mapping[str, type[_Part]]", kind.known)
     what = kind.__name__.lower()
     if not isinstance(given, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {given!r}")

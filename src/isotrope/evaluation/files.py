@@ -1,0 +1,85 @@
+"""Using a model on a file: encode its texts, search them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.data.corpora import Record, read
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.retrieval import search
+
+__all__ = ["encode_file", "search_file"]
+
+_BLOCK = 20_000  # texts encoded, and rows written, at a time
+
+
+def _texts(file: Path, columns: Sequence[str] | None) -> list[Record]:
+    records = list(read([Path(file)], columns=columns))
+    if len(records[0].texts) != 1:
+        raise InputError(
+            f"{file} holds pairs; name the one column to take, or give a file of single texts"
+        )
+    return records
+
+
+def encode_file(
+    model: str | Path,
+    file: Path,
+    output: Path,
+    *,
+    columns: Sequence[str] | None = None,
+    pooling: str | None = None,
+    normalize: bool = False,
+    device: str = "auto",
+    progress: bool = False,
+) -> tuple[int, int]:
+    """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
+
+    Returns:
+        n and d.
+
+    Raises:
+        InputError: anything wrong with the model, the file or the place to write.
+    """
+    if Path(output).suffix != ".npy":
+        raise InputError(f"output {output} must end in .npy")
+    texts = [record.texts[0] for record in _texts(file, columns)]
+    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+    shape = (len(texts), encoder.dimension)
+    with replacing(Path(output)) as temporary:
+        matrix = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+        for start in range(0, len(texts), _BLOCK):
+            block = texts[start : start + _BLOCK]
+            matrix[start : start + len(block)] = encoder.encode(
+                block, normalize=normalize, progress=progress
+            )
+        matrix.flush()
+    return shape
+
+
+def search_file(
+    model: str | Path,
+    file: Path,
+    query: str,
+    *,
+    top: int = 10,
+    columns: Sequence[str] | None = None,
+    pooling: str | None = None,
+    device: str = "auto",
+    progress: bool = False,
+) -> list[tuple[float, int, str]]:
+    """Return cosine, line number and text of the ``top`` texts of ``file`` closest to ``query``.
+
+    Raises:
+        InputError: an empty query, or anything wrong with the model or the file.
+    """
+    if not query.strip():
+        raise InputError("the query is empty; give some words to search for")
+    records = _texts(file, columns)
+    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+    corpus = encoder.encode([record.texts[0] for record in records], progress=progress)
+    found = search(encoder, corpus, query, top=top)
+    return [(score, records[i].line, records[i].texts[0]) for i, score in found]

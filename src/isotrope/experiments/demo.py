@@ -1,0 +1,333 @@
+"""The whole job on text that every machine has: find the function by what it does.
+
+The docstrings of the installed packages are the corpus: the first sentence of each is a query, the
+rest its target. Real pretrained weights are trained on pairs (query, target) of some functions
+with three objectives: InfoNCE, Barlow Twins (ineffective for sentences, says paper 000) and its
+modified form. Other functions, never trained on, are then searched for. The best objective is
+chosen by a dev score on part of the *training* text, so the held-out functions choose nothing.
+"""
+
+import csv
+import io
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.core.result import Result, provenance
+from isotrope.core.views import Views
+from isotrope.data.docstrings import Documented, collect, split
+from isotrope.data.retrieval_sets import RetrievalSet
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.retrieval import nearest_rows, retrieval
+from isotrope.measures.alignment import alignment
+from isotrope.measures.uniformity import uniformity
+from isotrope.methods.fit import fit
+from isotrope.paradigm import registry
+from isotrope.paradigm.anatomy import anatomy
+from isotrope.report.html import Example, Table, write_report
+
+__all__ = ["COLUMNS", "RECIPE", "Row", "demo"]
+
+ENCODER = "all-MiniLM-L6-v2"
+OBJECTIVES = ("infonce", "barlowtwins", "modifiedbarlowtwins")
+COLUMNS = (
+    "model",
+    "MRR@10",
+    "recall@1",
+    "alignment",
+    "uniformity",
+    "GD",
+    "hardest share",
+    "ratio",
+    "seconds",
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of the demo, found by experiment (docs/LOG.md).
+
+    Attributes:
+        heldout: functions searched for, never trained on.
+        trained: functions trained on, at most.
+        steps: of each training.
+        batch_size: pairs a step.
+        max_length: tokens in training.
+        search_length: tokens when functions are searched for.
+        learning_rate: of all objectives.
+        eval_every: steps between dev scores.
+        holdout: share of the trained functions that only choose the best step and objective.
+        probe: pairs whose gradient components are reported together.
+    """
+
+    heldout: int = 1000
+    trained: int = 4000
+    steps: int = 30
+    batch_size: int = 64
+    max_length: int = 32
+    search_length: int = 64
+    learning_rate: float = 5e-5
+    eval_every: int = 15
+    holdout: float = 0.06
+    probe: int = 64
+
+
+RECIPE = Recipe()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the demo's table; None where a number does not exist."""
+
+    model: str
+    mrr: float
+    recall: float
+    alignment: float
+    uniformity: float
+    dissipation: float | None = None
+    hardest_share: float | None = None
+    ratio: float | None = None
+    seconds: float | None = None
+
+    def cells(self) -> list[str | float | None]:
+        """The values in the order of ``COLUMNS``."""
+        return [
+            self.model,
+            self.mrr,
+            self.recall,
+            self.alignment,
+            self.uniformity,
+            self.dissipation,
+            self.hardest_share,
+            self.ratio,
+            self.seconds,
+        ]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What one run of the demo came to.
+
+    Attributes:
+        rows: untrained first, then one for each objective.
+        best: name of the objective chosen by the dev score, or ``"untrained"``.
+        model: folder of the best model.
+        report: the HTML file.
+        examples: three searches before and after.
+        functions: how many were found in all.
+    """
+
+    rows: list[Row]
+    best: str
+    model: Path | None
+    report: Path
+    examples: list[Example]
+    functions: int
+
+
+class _Vectors:
+    """An encoder that keeps what it has encoded, so that several measures share one pass."""
+
+    def __init__(self, encoder: SentenceEncoder, recipe: Recipe, texts: Sequence[str]) -> None:
+        matrix = encoder.encode(texts, max_length=recipe.search_length)
+        self.name = encoder.name
+        self.known = dict(zip(texts, matrix, strict=True))
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the rows of known texts."""
+        return np.stack([self.known[text] for text in texts])
+
+
+def demo(
+    output: Path, *, seed: int = 0, recipe: Recipe = RECIPE, tell: Callable[[str], None] = print
+) -> Demo:
+    """Run the demo once and write its folder: a run for each objective, and the report.
+
+    Args:
+        output: folder; an earlier demo in it is replaced, anything else is refused.
+        seed: of the held-out functions, the data order, dropout.
+        recipe: sizes and training settings.
+        tell: where progress messages go.
+
+    Raises:
+        InputError: the folder holds something else, or the weights are not installed.
+    """
+    output = Path(output)
+    _make_room(output)
+    encoder = SentenceEncoder.load(ENCODER, device="cpu")
+    began = time.perf_counter()
+    found = collect()
+    rest, heldout = split(found, recipe.heldout, seed)
+    if len(rest) > recipe.trained:
+        _, rest = split(rest, recipe.trained, seed)
+    tell(
+        f"{len(found):,} documented functions on this machine "
+        f"({time.perf_counter() - began:.0f} s); {len(rest):,} to train on, "
+        f"{len(heldout):,} held out"
+    )
+    with replacing(output / "pairs.tsv") as temporary:
+        lines = (f"{_cell(item.query)}\t{_cell(item.target)}\n" for item in rest)
+        temporary.write_text("".join(lines), encoding="utf-8")
+    data = RetrievalSet(
+        queries=[item.query for item in heldout],
+        corpus=[item.target for item in heldout],
+        relevant=[{i: 1.0} for i in range(len(heldout))],
+    )
+    texts = [*data.queries, *data.corpus]
+    before = _Vectors(encoder, recipe, texts)
+    rows = [_row("untrained", before, data, None, recipe)]
+    tell(f"untrained: MRR@10 {rows[0].mrr:.4f}")
+    scores: dict[str, float] = {"untrained": -1.0}
+    after: dict[str, _Vectors] = {}
+    for name in OBJECTIVES:
+        outcome = fit(
+            [output / "pairs.tsv"],
+            output=output / name,
+            encoder=ENCODER,
+            objective=name,
+            head="none",
+            device="cpu",
+            dev="auto",
+            holdout=recipe.holdout,
+            eval_every=recipe.eval_every,
+            batch_size=recipe.batch_size,
+            max_steps=recipe.steps,
+            max_length=recipe.max_length,
+            learning_rate=recipe.learning_rate,
+            log_every=2,
+            seed=seed,
+            progress=sys.stderr.isatty(),
+        )
+        metrics = outcome.result.metrics
+        trained = SentenceEncoder.load(output / name / "model", device="cpu")
+        after[name] = _Vectors(trained, recipe, texts)
+        rows.append(_row(name, after[name], data, float(metrics["seconds"] or 0), recipe))
+        scores["untrained"] = float(metrics["dev_start"] or 0)
+        scores[name] = float(metrics["dev_best"] or 0)
+        tell(f"{name}: MRR@10 {rows[-1].mrr:.4f} ({outcome.result.details['verdict']})")
+    best = max(scores, key=lambda name: scores[name])
+    examples = [] if best == "untrained" else _examples(heldout, before, after[best])
+    note = (
+        f"{len(heldout):,} held-out functions: query the first sentence of the docstring, target "
+        f"the rest, searched among all {len(heldout):,} targets. GD, hardest share and ratio: each "
+        f"objective's own, after training, on held-out pairs in batches of {recipe.probe}. "
+        "Barlow Twins' ratio is matrix-valued. Seed "
+        f"{seed}. The best objective ({best}) was chosen by the dev score."
+    )
+    report = write_report(
+        [output / name for name in OBJECTIVES],
+        output / "report.html",
+        title="Find the function by what it does",
+        tables=[Table("Held-out functions", COLUMNS, [row.cells() for row in rows], note)],
+        examples=examples,
+    )
+    metrics: dict[str, float | int | str | None] = {}
+    for row in rows:
+        metrics |= {f"{row.model}/mrr@10": row.mrr, f"{row.model}/recall@1": row.recall}
+    Result(
+        kind="demo",
+        name=output.name,
+        metrics=metrics,
+        details={"best": best, "functions": len(found)},
+        provenance=provenance(seed=seed),
+    ).save(output / "demo.json")
+    model = None if best == "untrained" else output / best / "model"
+    return Demo(rows, best, model, report, examples, len(found))
+
+
+def _make_room(output: Path) -> None:
+    """Remove an earlier demo.
+
+    Raises:
+        InputError: the folder holds something that is not a demo of ours.
+    """
+    if output.is_dir() and any(output.iterdir()):
+        ours = {"pairs.tsv", "report.html", "demo.json", *OBJECTIVES}
+        strange = sorted(item.name for item in output.iterdir() if item.name not in ours)
+        if strange:
+            raise InputError(
+                f"{output} holds something else than a demo ({strange[0]}); choose another folder"
+            )
+        shutil.rmtree(output)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _row(
+    name: str, vectors: _Vectors, data: RetrievalSet, seconds: float | None, recipe: Recipe
+) -> Row:
+    metrics = retrieval(vectors, data, ks=(1,)).metrics
+    queries, targets = (
+        torch.from_numpy(vectors.encode(texts)) for texts in (data.queries, data.corpus)
+    )
+    components: dict[str, float | None] = {}
+    if seconds is not None:
+        objective = registry.build(name)
+        looks = [
+            anatomy(objective, Views(queries[i : i + recipe.probe], targets[i : i + recipe.probe]))
+            for i in range(0, len(queries) - recipe.probe + 1, recipe.probe)
+        ]
+        components = {key: _mean([look[key] for look in looks]) for key in looks[0]}
+    return Row(
+        model=name,
+        mrr=float(metrics["mrr@10"] or 0),
+        recall=float(metrics["recall@1"] or 0),
+        alignment=float(alignment(queries, targets)),
+        uniformity=float(uniformity(torch.cat([queries, targets]))),
+        dissipation=components.get("dissipation"),
+        hardest_share=components.get("hardest_share"),
+        ratio=components.get("ratio"),
+        seconds=seconds,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _examples(heldout: Sequence[Documented], before: _Vectors, after: _Vectors) -> list[Example]:
+    """The first three held-out functions, in order of name, whose first find has changed."""
+    targets = [item.target for item in heldout]
+    queries = [item.query for item in heldout]
+    found = [
+        nearest_rows(vectors.encode(queries), vectors.encode(targets), 3)[0]
+        for vectors in (before, after)
+    ]
+    changed = [i for i in range(len(heldout)) if found[0][i, 0] != found[1][i, 0]][:3]
+    return [
+        Example(
+            query=heldout[i].query,
+            before=[heldout[j].name for j in found[0][i]],
+            after=[heldout[j].name for j in found[1][i]],
+            answer=heldout[i].name,
+        )
+        for i in changed
+    ]
+
+
+def seeds_csv(runs: dict[int, list[Row]]) -> str:
+    """Return the tables of several seeds as CSV text."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["seed", *COLUMNS])
+    for seed, rows in runs.items():
+        for row in rows:
+            cells: list[Any] = [
+                f"{c:.4f}" if isinstance(c, float) else ("" if c is None else c)
+                for c in row.cells()
+            ]
+            writer.writerow([seed, *cells])
+    return text.getvalue()

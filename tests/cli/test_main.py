@@ -1,0 +1,124 @@
+"""The command as a whole: help, speed of help, errors, exit codes."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from isotrope.cli.main import VERBS
+
+HEAVY = {"torch", "transformers", "sentence_transformers", "lightning", "sklearn", "scipy", "numpy"}
+
+
+def test_help_teaches_by_example(run) -> None:
+    found = run("--help")
+    assert found.code == 0
+    for verb in VERBS:
+        assert f"\n  {verb} " in found.out
+    assert "isotrope train sentences.txt" in found.out
+
+
+def test_without_arguments_help_and_code_2(run) -> None:
+    found = run()
+    assert found.code == 2
+    assert "verbs:" in found.out
+
+
+def test_version(run) -> None:
+    assert run("--version").out.startswith("isotrope 0.")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(run, verb: str) -> None:
+    found = run(verb, "--help")
+    assert found.code == 0
+    assert f"isotrope {verb}" in found.out
+    assert "example" in found.out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom isotrope.cli.main import guarded\n"
+        f"try: guarded({arguments!r})\nexcept SystemExit: pass\n"
+        f"print('LOADED', sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert "LOADED []" in out
+
+
+def test_help_is_quick() -> None:
+    """0.4 s on a quiet machine; the best of five, because machines are shared."""
+    best = min(_seconds() for _ in range(5))
+    assert best < 0.4
+
+
+def _seconds() -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "isotrope", "--help"], capture_output=True, check=True)
+    return time.perf_counter() - start
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = f"import sys, isotrope; print(sorted({HEAVY!r} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_unknown_verb_names_the_nearest(run) -> None:
+    found = run("trian", "x.txt")
+    assert found.code == 2
+    assert found.err == (
+        "isotrope: error: unknown verb 'trian' (did you mean 'train'?); verbs: "
+        + ", ".join(VERBS)
+        + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train"],
+        ["train", "nowhere.txt", "--output", "run"],
+        ["train", "nowhere.txt", "--output", "run", "--batch-size", "1"],
+        ["train", "nowhere.txt", "--output", "run", "--bath-size", "1"],
+        ["train", "nowhere.txt", "--output", "run", "--objective", "infonec"],
+        ["train", "nowhere.txt", "--output", "run", "--objective.temperature"],
+        ["train", "nowhere.txt", "--output", "run", "--objective.temperature", "hot"],
+        ["train", "nowhere.txt", "--output", "run", "--config", "nowhere.yaml"],
+        ["evaluate", "all-MiniLM-L6-v2"],
+        ["evaluate", "all-MiniLM-L6-v2", "--sts", "nowhere"],
+        ["evaluate", "all-MiniLM-L6-v2", "--retrieval", "nowhere"],
+        ["encode", "all-MiniLM-L6-v2", "nowhere.txt", "-o", "out.npy"],
+        ["encode", "all-MiniLM-L6-v2", "nowhere.txt", "-o", "out.csv"],
+        ["search", "all-MiniLM-L6-v2", "nowhere.txt", "query"],
+        ["search", "all-MiniLM-L6-v2", "nowhere.txt", "query", "--top", "0"],
+        ["objectives", "infonec"],
+        ["objectives", "--plugin", "nowhere.py"],
+        ["report", "nowhere"],
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_one_line_and_code_2(
+    run, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(*arguments)
+    assert found.code == 2
+    assert found.err.startswith("isotrope: error: ")
+    assert found.err.count("\n") == 1
+    assert "Traceback" not in found.err
+    assert found.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_is_not_an_error() -> None:
+    command = f"{sys.executable} -m isotrope --help | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""

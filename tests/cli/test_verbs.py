@@ -1,0 +1,146 @@
+"""Each verb doing its work, on small real encoders."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.methods.conftest import sentences
+
+QUICK = ["--encoder", "scratch", "--batch-size", "16", "--no-progress", "--seed", "7"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, made by the command itself."""
+    from isotrope.cli.main import guarded
+
+    folder = tmp_path_factory.mktemp("verbs")
+    (folder / "corpus.txt").write_text("\n".join(sentences(400)) + "\n")
+    run = ["train", str(folder / "corpus.txt"), "--output", str(folder / "run"), *QUICK]
+    options = ["--max-steps", "3", "--dev", "auto", "--objective.temperature", "0.1"]
+    assert guarded([*run, *options]) == 0
+    return folder
+
+
+def test_train_prints_what_came_of_it(run, trained: Path, tmp_path: Path) -> None:
+    config = trained / "run" / "config.yaml"
+    found = run("train", "--config", config, "--output", tmp_path / "again")
+    assert found.code == 0
+    assert "held-out MRR@10" in found.out
+    assert f"model:  {tmp_path / 'again' / 'model'}" in found.out
+    first, second = (
+        json.loads((folder / "result.json").read_text())
+        for folder in (trained / "run", tmp_path / "again")
+    )
+    assert second["details"]["objective"]["parameters"] == {"temperature": 0.1}
+    for key in ("dev_start", "dev_best", "loss", "uniformity"):
+        assert first["metrics"][key] == second["metrics"][key]
+
+
+def test_print_config_is_the_config(run, trained: Path) -> None:
+    config = trained / "run" / "config.yaml"
+    found = run("train", "--config", config, "--print-config")
+    assert found.out == config.read_text()
+    changed = run("train", "--config", config, "--batch-size", "8", "--print-config")
+    assert "batch-size: 8" in changed.out
+
+
+def test_encode_and_search(run, trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npy"
+    found = run("encode", trained / "run", trained / "corpus.txt", "-o", out)
+    assert found.code == 0
+    matrix = np.load(out)
+    assert matrix.shape == (400, 128)
+    assert matrix.dtype == np.float32
+    from sentence_transformers import SentenceTransformer
+
+    texts = (trained / "corpus.txt").read_text().splitlines()
+    model = SentenceTransformer(str(trained / "run" / "model"), device="cpu")
+    np.testing.assert_allclose(matrix, model.encode(texts), atol=1e-6)
+    found = run("search", trained / "run", trained / "corpus.txt", texts[17], "--top", "3")
+    assert found.code == 0
+    lines = found.out.splitlines()
+    assert len(lines) == 3
+    assert lines[0] == f"1.0000  18: {texts[17]}"
+
+
+def test_search_refuses_an_empty_query_and_pairs(run, trained: Path, tmp_path: Path) -> None:
+    found = run("search", trained / "run", trained / "corpus.txt", " ")
+    assert found.code == 2
+    assert "the query is empty" in found.err
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("one text\tanother text\n")
+    found = run("search", trained / "run", pairs, "text")
+    assert found.code == 2
+    assert "holds pairs" in found.err
+
+
+def test_evaluate_retrieval_prints_json_alone(run, trained: Path, tmp_path: Path) -> None:
+    texts = sentences(40, seed=5)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 40, 2)))
+    found = run("evaluate", trained / "run", "--retrieval", pairs, "--json")
+    assert found.code == 0
+    value = json.loads(found.out)["retrieval"]
+    assert 0 <= value["mrr@10"] <= 1
+    found = run("evaluate", trained / "run", "--retrieval", pairs)
+    assert "mrr@10" in found.out
+
+
+def test_objectives_lists_and_explains(run) -> None:
+    found = run("objectives")
+    assert re.search(r"infonce +temperature=0.05 ", found.out)
+    assert re.search(r"barlowtwins +weight=30.0 ", found.out)
+    card = run("objectives", "ModifiedBarlowTwins").out
+    assert "--objective.margin" in card
+    assert ">= 0" in card
+
+
+def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
+    found = run("report", trained / "run", "-o", tmp_path / "r.html")
+    assert found.code == 0
+    assert found.out.strip() == str(tmp_path / "r.html")
+    assert "infonce" in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_being_stopped_leaves_a_checkpoint_to_resume(
+    trained: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """A real process, a real signal in the middle of training, and the same command again."""
+    output = tmp_path / "run"
+    command = [sys.executable, "-m", "isotrope", "train", str(trained / "corpus.txt"), *QUICK]
+    command += ["--output", str(output), "--epochs", "400", "--log-every", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    metrics = output / "metrics.csv"
+    deadline = time.monotonic() + 120
+    while not (metrics.is_file() and len(metrics.read_text().splitlines()) > 3):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "run the same command with --resume" in out
+    assert "Traceback" not in err
+    checkpoint = output / "checkpoints" / "last.ckpt"
+    stopped = torch.load(checkpoint, weights_only=True)["global_step"]
+    assert stopped > 0
+    assert f"stopped at step {stopped};" in out

@@ -1,0 +1,44 @@
+"""Small text and quick settings for tests that really train."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+WORDS = ["river", "stone", "cloud", "engine", "garden", "mirror", "ocean", "paper", "rocket", "silver", "tiger", "violet", "winter", "yellow", "anchor", "bridge", "candle", "desert", "forest", "guitar", "harbor", "island", "jungle", "kettle", "lantern", "meadow"]
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Made-up sentences of 8 to 20 words."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(8, 20))) for _ in range(count)]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    file = tmp_path / "corpus.txt"
+    file.write_text("\n".join(sentences(300)) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def quick(corpus: Path, tmp_path: Path) -> dict:
+    """Settings of a run of a second: a small encoder from scratch, six steps."""
+    return {
+        "files": [str(corpus)],
+        "output": str(tmp_path / "run"),
+        "encoder": "scratch",
+        "batch_size": 16,
+        "max_steps": 6,
+        "log_every": 2,
+        "eval_every": 3,
+        "checkpoint_every": 2,
+        "seed": 7,
+        "progress": False,
+    }

@@ -1,0 +1,236 @@
+"""Training for real: small encoders, six steps, everything a run folder promises."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import isotrope
+from isotrope.core.errors import InputError
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.methods import simcse
+from isotrope.methods.callbacks import COLUMNS
+from isotrope.methods.fit import fit
+from isotrope.paradigm import registry
+from tests.methods.conftest import sentences
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def test_a_run_folder_holds_what_it_promises(quick: dict) -> None:
+    outcome = fit(**quick, dev="auto")
+    folder = outcome.output
+    assert outcome.exit_code == 0
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["max-steps"] == 6
+    found = rows(folder)
+    assert tuple(found[0]) == COLUMNS
+    assert [int(row["step"]) for row in found] == [0, 2, 3, 4, 5, 6]
+    assert [int(row["step"]) for row in found if row["dev"]] == [0, 3, 6]
+    for row in found:
+        if row["loss"]:
+            assert float(row["alignment"]) > 0.001, "dropout makes the two views differ"
+            assert 0 <= float(row["dissipation"]) <= 1
+            assert float(row["sentences_per_second"]) > 0
+    result = json.loads((folder / "result.json").read_text())
+    assert result["provenance"]["seed"] == 7
+    assert result["provenance"]["versions"]["torch"]
+    assert len(result["provenance"]["data"]) == 16
+    assert result["details"]["data"]["holdout"] > 0
+    best = max(float(row["dev"]) for row in found if row["dev"])
+    assert result["metrics"]["dev_best"] == pytest.approx(best)
+    assert list((folder / "tensorboard").glob("events*"))
+    assert (folder / "checkpoints" / "last.ckpt").is_file()
+    assert not (folder / "tokens").exists()
+
+
+def test_the_model_loads_in_sentence_transformers(quick: dict) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    outcome = fit(**quick, dev="auto")
+    texts = ["a stone in the river", "a lantern on the bridge, seen from the harbor"]
+    theirs = SentenceTransformer(str(outcome.output / "model"), device="cpu").encode(texts)
+    ours = isotrope.load(outcome.output, device="cpu").encode(texts)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    card = (outcome.output / "model" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: sentence-transformers")
+    assert "held-out MRR@10" in card
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_objective_trains(quick: dict, name: str) -> None:
+    before = SentenceEncoder.scratch(sentences(300), seed=7, max_length=128)
+    outcome = fit(**{**quick, "objective": name, "max_steps": 2})
+    after = weights(outcome.output)
+    start = before.model[0].model.state_dict()
+    assert any(not torch.equal(after[k], start[k]) for k in after if k in start)
+    assert all(torch.isfinite(v).all() for v in after.values())
+
+
+def test_one_seed_gives_the_same_weights_and_another_does_not(quick: dict, tmp_path: Path) -> None:
+    folders = []
+    for i, seed in enumerate((7, 7, 8)):
+        folders.append(
+            fit(**{**quick, "output": str(tmp_path / str(i)), "seed": seed, "max_steps": 2}).output
+        )
+    first, again, other = (weights(folder) for folder in folders)
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    assert any(not torch.equal(first[k], other[k]) for k in first)
+
+
+def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path, monkeypatch) -> None:
+    """Weights bit for bit, and the same metrics; the interruption falls between checkpoints."""
+    whole = fit(**quick, dev="auto").output
+    broken = {**quick, "output": str(tmp_path / "broken"), "dev": "auto"}
+    step = simcse.SimCSE.training_step
+
+    def dies(self, batch, batch_idx):
+        if self.global_step == 5:
+            raise RuntimeError("the power is gone")
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(simcse.SimCSE, "training_step", dies)
+    with pytest.raises(RuntimeError, match="power"):
+        fit(**broken)
+    monkeypatch.undo()
+    torch.rand(3)  # whatever else happened to the global generator
+    resumed = fit(**broken, resume=True).output
+    first, second = weights(whole), weights(resumed)
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    drop = "sentences_per_second"
+    assert [{k: v for k, v in row.items() if k != drop} for row in rows(whole)] == [
+        {k: v for k, v in row.items() if k != drop} for row in rows(resumed)
+    ]
+
+
+def test_resume_of_a_finished_run_does_nothing(quick: dict) -> None:
+    first = fit(**quick)
+    stamp = (first.output / "result.json").stat().st_mtime_ns
+    again = fit(**quick, resume=True)
+    assert again.exit_code == 0
+    assert again.result == type(again.result).load(first.output / "result.json")
+    assert (first.output / "result.json").stat().st_mtime_ns == stamp
+
+
+def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
+    assert fit(**quick, resume=True).result.metrics["steps"] == 6
+
+
+def test_a_folder_in_use_is_refused(quick: dict) -> None:
+    fit(**quick)
+    with pytest.raises(InputError, match="is not empty; choose another, or add --resume"):
+        fit(**quick)
+    with pytest.raises(InputError, match="its --batch-size was 16, now 8; repeat the first"):
+        fit(**{**quick, "batch_size": 8}, resume=True)
+
+
+def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes").write_text("mine")
+    with pytest.raises(InputError, match="holds no run .no config.yaml"):
+        fit(**quick, resume=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        fit(**{**quick, "output": str(tmp_path / "file")})
+
+
+def test_a_damaged_checkpoint_says_so(quick: dict) -> None:
+    outcome = fit(**quick)
+    (outcome.output / "result.json").unlink()
+    (outcome.output / "checkpoints" / "last.ckpt").write_bytes(b"not a checkpoint")
+    with pytest.raises(InputError, match="last.ckpt cannot be read .*previous.ckpt"):
+        fit(**quick, resume=True)
+
+
+def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, monkeypatch) -> None:
+    values = iter([50.0, 40.0, 30.0])
+    monkeypatch.setattr("isotrope.methods.fit.retrieval_dev", lambda *_, **__: next(values))
+    outcome = fit(**quick, dev="auto")
+    assert outcome.result.metrics["dev_best_step"] == 0
+    assert "training made it worse" in outcome.result.details["verdict"]
+    start = SentenceEncoder.scratch(sentences(300), seed=7, max_length=128)
+    kept = weights(outcome.output)
+    state = start.model[0].model.state_dict()
+    assert all(torch.equal(kept[k], state[k]) for k in kept if k in state)
+
+
+def test_pairs_with_hard_negatives_and_prompts(quick: dict, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    texts = sentences(120)
+    lines = [f"{texts[i]}\t{texts[i + 1]}\t{texts[i + 2]}" for i in range(0, 117, 3)]
+    file.write_text("\n".join(lines) + "\n")
+    outcome = fit(
+        **{**quick, "files": [str(file)], "max_steps": 2},
+        query_prompt="query: ",
+        passage_prompt="passage: ",
+    )
+    assert outcome.result.details["data"]["views"] == "pairs"
+    with pytest.raises(InputError, match="barlowtwins takes no hard negatives"):
+        fit(
+            **{**quick, "files": [str(file)], "output": str(tmp_path / "b")},
+            objective="barlowtwins",
+        )
+    assert not (tmp_path / "b").exists()
+
+
+def test_adjacent_text(quick: dict) -> None:
+    outcome = fit(**{**quick, "max_steps": 2}, views="adjacent")
+    assert outcome.result.details["data"]["views"] == "adjacent"
+
+
+def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
+    texts = sentences(60, seed=3)
+    sts = tmp_path / "dev.tsv"
+    sts.write_text("".join(f"{i % 6}\t{texts[i]}\t{texts[i + 1]}\n" for i in range(40)))
+    outcome = fit(**{**quick, "max_steps": 3}, dev=str(sts))
+    assert "dev STS Spearman (dev.tsv)" in outcome.result.details["dev"]["name"]
+    pairs = tmp_path / "found.tsv"
+    pairs.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 40, 2)))
+    other = {**quick, "output": str(tmp_path / "other"), "max_steps": 3}
+    outcome = fit(**other, dev=str(pairs))
+    assert outcome.result.details["dev"]["name"] == "dev retrieval MRR@10"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"files": ["nowhere.txt"]}, "nowhere.txt"),
+        ({"objective": "infonec"}, "did you mean 'infonce'"),
+        ({"encoder": "./no/such/model"}, "no/such/model"),
+        ({"encoder": "nobody/nothing-here"}, "nobody/nothing-here"),
+        ({"batch_size": 301}, "larger than the data"),
+        ({"dev": "nowhere.tsv"}, "nowhere.tsv"),
+        ({"plugin": ["nowhere.py"]}, "nowhere.py is not a file"),
+        ({"objective_settings": {"temperature": -1}}, "must be > 0; found -1"),
+        ({"max_length": 100_000}, "max-length|maximum length|positions"),
+        ({"device": "mps"}, "mps"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(quick: dict, changed: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        fit(**{**quick, **changed})
+    assert "\n" not in str(caught.value)
+    assert not Path(quick["output"]).exists()
+
+
+def test_identical_views_are_warned_about(quick: dict, capsys) -> None:
+    fit(**{**quick, "max_steps": 2, "progress": True}, dropout=0.0)
+    assert "without dropout the two views are the same" in capsys.readouterr().err
+
+
+def test_bfloat16(quick: dict) -> None:
+    outcome = fit(**{**quick, "max_steps": 2}, precision="bf16")
+    assert np.isfinite(outcome.result.metrics["loss"])
