@@ -3,8 +3,10 @@
 It is what tests and offline first steps use, and a starting point for text in no known language.
 """
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +18,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["scratch_model"]
+__all__ = ["LEARNT_FROM", "scratch_model"]
 
+LEARNT_FROM = 200_000
+"""Texts that the vocabulary is learnt from at most, the first ones: bounds memory and time."""
+
+_INNER = re.compile(r"(?<=\S)\S")  # what can continue a word; a few marks too many do no harm
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -87,16 +93,30 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=list(_SPECIAL), show_progress=False
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    sample = list(islice(_checked(texts), LEARNT_FROM))
+    inner: set[str] = set()
+    for text in sample:
+        inner.update(_INNER.findall(normalizer.normalize_str(text)))
+    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
+    learner.normalizer = normalizer
+    learner.pre_tokenizer = pre_tokenizer
+    # the trainer numbers the characters inside words in the order of a hash table, and breaks ties
+    # by these numbers; told in advance, they and the vocabulary are the same every time
+    fixed = [*_SPECIAL, *(f"##{character}" for character in sorted(inner))]
+    learner.train_from_iterator(
+        sample,
+        trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False),
     )
-    tokenizer.train_from_iterator(_checked(texts), trainer)
-    if tokenizer.get_vocab_size() <= len(_SPECIAL):
+    vocabulary = learner.get_vocab()
+    if len(vocabulary) <= len(_SPECIAL):
         raise InputError("there is no text to learn a vocabulary from; give some sentences")
+    # anew, since the trainer takes all that was told in advance for special tokens
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.WordPiece()
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",

