@@ -131,16 +131,16 @@ def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
 
 def test_a_folder_in_use_is_refused(quick: dict) -> None:
     fit(**quick)
-    with pytest.raises(InputError, match="is not empty; choose another, or add --resume"):
+    with pytest.raises(InputError, match=r"is not empty; choose another, or add --resume"):
         fit(**quick)
-    with pytest.raises(InputError, match="its --batch-size was 16, now 8; repeat the first"):
+    with pytest.raises(InputError, match=r"its --batch-size was 16, now 8; repeat the first"):
         fit(**{**quick, "batch_size": 8}, resume=True)
 
 
 def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    with pytest.raises(InputError, match="holds no run .no config.yaml"):
+    with pytest.raises(InputError, match=r"holds no run \(no config.yaml\)"):
         fit(**quick, resume=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file; give a folder"):
@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_says_so(quick: dict) -> None:
     outcome = fit(**quick)
     (outcome.output / "result.json").unlink()
     (outcome.output / "checkpoints" / "last.ckpt").write_bytes(b"not a checkpoint")
-    with pytest.raises(InputError, match="last.ckpt cannot be read .*previous.ckpt"):
+    with pytest.raises(InputError, match=r"last.ckpt cannot be read .*previous.ckpt"):
         fit(**quick, resume=True)
 
 

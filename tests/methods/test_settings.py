@@ -76,5 +76,5 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read .*none.yaml: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*none.yaml: No such file"):
         read_yaml(tmp_path / "none.yaml")

@@ -208,12 +208,12 @@ def demo(
             seed=seed,
             progress=sys.stderr.isatty(),
         )
-        metrics = outcome.result.metrics
+        run = outcome.result.metrics
         trained = SentenceEncoder.load(output / name / "model", device="cpu")
         after[name] = _Vectors(trained, recipe, texts)
-        rows.append(_row(name, after[name], data, float(metrics["seconds"] or 0), recipe))
-        scores["untrained"] = float(metrics["dev_start"] or 0)
-        scores[name] = float(metrics["dev_best"] or 0)
+        rows.append(_row(name, after[name], data, float(run["seconds"] or 0), recipe))
+        scores["untrained"] = float(run["dev_start"] or 0)
+        scores[name] = float(run["dev_best"] or 0)
         tell(f"{name}: MRR@10 {rows[-1].mrr:.4f} ({outcome.result.details['verdict']})")
     best = max(scores, key=lambda name: scores[name])
     examples = [] if best == "untrained" else _examples(heldout, before, after[best])

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ __all__ = ["Outcome", "fit", "summary", "train"]
 # what may differ between a run and its continuation: nothing of it changes the trained weights
 _FREE = {"checkpoint_every", "progress", "device"}
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
+_HELD_OUT_READ = 4_000  # held-out records that the dev score is drawn from, at most twice that
 REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
 
 
@@ -161,9 +163,10 @@ def _encoder(settings: TrainSettings) -> SentenceEncoder:
     device = settings.device
     if settings.encoder == "scratch":
         texts = (text for record in _records(settings) for text in record.texts)
-        limited = (text for _, text in zip(range(_SCRATCH_TEXTS), texts, strict=False))
         encoder = SentenceEncoder.scratch(
-            limited, seed=settings.seed, max_length=max(128, settings.max_length)
+            islice(texts, _SCRATCH_TEXTS),
+            seed=settings.seed,
+            max_length=max(128, settings.max_length),
         )
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
@@ -226,7 +229,9 @@ def _watch_file(path: Path) -> _Watch:
 
 
 def _watch_held_out(store: TokenStore) -> _Watch:
-    data = holdout_set(list(store.held_out()), store.report.views)
+    # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
+    stride = max(1, store.report.held_out // _HELD_OUT_READ)
+    data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
     return _Watch("held-out MRR@10", functools.partial(retrieval_dev, data=data))
 
 
@@ -338,8 +343,8 @@ def _step_of(checkpoint: Path) -> int:
         return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
     except Exception as error:
         raise InputError(
-            f"checkpoint {checkpoint} cannot be read ({type(error).__name__}); put previous.ckpt in "
-            "its place, or start again in another folder"
+            f"checkpoint {checkpoint} cannot be read ({type(error).__name__}); put previous.ckpt "
+            "in its place, or start again in another folder"
         ) from error
 
 
