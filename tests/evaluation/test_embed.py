@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.evaluation.embed import Encoder, embed, encoder_name
+
+from .conftest import Table
+
+
+def test_distinct_texts_are_asked_for_once_and_options_passed_on():
+    table = Table({"a": [1, 0], "b": [0, 1]})
+    out = embed(table, ["b", "a", "b"], batch_size=7, progress=True)
+    assert out.tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert out.dtype == np.float32
+    assert table.calls == [(["b", "a"], 7, True)]
+
+
+def test_an_encoder_of_sentence_transformers_will_do(tiny, capsys):
+    texts = ["the river", "a boat", "the river"]
+    np.testing.assert_allclose(embed(tiny.model, texts), embed(tiny, texts), atol=1e-6)
+    assert capsys.readouterr().err == ""
+    embed(tiny.model, texts, progress=True)
+    assert "Batches" in capsys.readouterr().err
+
+
+def test_an_encoder_without_options_that_returns_lists_will_do():
+    class Plain:
+        def encode(self, texts):
+            return [[float(len(text)), 1.0] for text in texts]
+
+    assert isinstance(Plain(), Encoder)
+    assert embed(Plain(), ["a", "bcd"]).tolist() == [[1, 1], [3, 1]]
+    assert encoder_name(Plain()) == "Plain"
+
+
+def test_something_that_is_no_encoder():
+    with pytest.raises(InputError, match="dict is no encoder: it has no method encode"):
+        embed({}, ["a"])
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3)])
+def test_an_encoder_that_returns_something_else(shape):
+    class Wrong:
+        name = "wrong"
+
+        def encode(self, texts):
+            return np.zeros(shape)
+
+    with pytest.raises(InputError, match=r"wrong\.encode must return one vector for each of 2"):
+        embed(Wrong(), ["a", "b"])

@@ -1,0 +1,100 @@
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.evaluation.holdout import VIEWS, holdout_set
+from isotrope.evaluation.retrieval import retrieval_dev
+
+SUBJECTS = ["the boat", "a miller", "our cat", "the night train", "her teacher", "one old oak"]
+DEEDS = [
+    "waits beside the river",
+    "sings without any reason",
+    "dreams of warm bread",
+    "falls asleep",
+]
+TEXTS = [
+    f"{subject} {deed} while number {i} of the clocks strikes {i + j}"
+    for i, subject in enumerate(SUBJECTS)
+    for j, deed in enumerate(DEEDS)
+]
+PAIRS = [(f"anchor {i}", f"positive {i}") for i in range(40)]
+
+
+def found(data):
+    """The (query, target) pairs of a set."""
+    return {
+        (query, data.corpus[place])
+        for query, relevant in zip(data.queries, data.relevant, strict=True)
+        for place in relevant
+    }
+
+
+@pytest.mark.parametrize("views", ["adjacent", "pairs"])
+def test_pairs_are_query_and_target(views):
+    data = holdout_set([(*pair, "ignored") for pair in PAIRS], views)
+    assert found(data) == set(PAIRS)
+    assert all(row == {place: 1.0} for row in data.relevant for place in row)
+
+
+def test_single_texts_are_cut_in_the_middle():
+    data = holdout_set([[text] for text in TEXTS], "dropout")
+    assert len(data.queries) <= len(TEXTS)
+    for query, target in found(data):
+        assert f"{query} {target}" in TEXTS
+        assert 0 <= len(target.split()) - len(query.split()) <= 1
+
+
+def test_short_texts_are_left_out():
+    short = [["only seven words stand in this line"]] * 5
+    assert found(holdout_set([*short, *([t] for t in TEXTS)], "dropout")) == found(
+        holdout_set([[t] for t in TEXTS], "dropout")
+    )
+
+
+def test_equal_texts_count_once_and_share_their_targets():
+    pairs = [*PAIRS, PAIRS[0], ("anchor 0", "another"), ("new", "positive 1"), ("same", "same")]
+    data = holdout_set(pairs, "pairs")
+    assert found(data) == {*PAIRS, ("anchor 0", "another"), ("new", "positive 1")}
+    assert len(set(data.queries)) == len(data.queries) == 41
+    assert len(set(data.corpus)) == len(data.corpus) == 41
+    assert len(data.relevant[data.queries.index("anchor 0")]) == 2
+
+
+def test_a_limited_draw_depends_on_the_seed_alone():
+    draw = holdout_set(PAIRS, "pairs", limit=25, seed=3)
+    assert len(draw.queries) == 25
+    assert draw == holdout_set(PAIRS, "pairs", limit=25, seed=3)
+    assert draw != holdout_set(PAIRS, "pairs", limit=25, seed=4)
+    assert found(draw) < set(PAIRS)
+
+
+def test_too_few_texts():
+    records = [[text] for text in TEXTS[:19]] + [["too short"]] * 30
+    with pytest.raises(
+        InputError,
+        match=r"at least 20 held-out texts of at least 8 words; found 19 among 49 records\. "
+        r"Hold out more \(--holdout\), or give --dev an STS file",
+    ):
+        holdout_set(records, "dropout")
+    with pytest.raises(InputError, match="held-out pairs that differ; found 1 among 50"):
+        holdout_set([PAIRS[0]] * 49 + [("a", "a")], "pairs")
+
+
+def test_unknown_views():
+    with pytest.raises(InputError, match=r"no views 'pair' \(did you mean 'pairs'\?\); choose one"):
+        holdout_set(PAIRS, "pair")
+    assert set(VIEWS) == {"dropout", "adjacent", "pairs"}
+
+
+def test_records_without_a_second_text():
+    with pytest.raises(InputError, match="held-out record 40 has no second text, which adjacent"):
+        holdout_set([*PAIRS, ("alone",)], "adjacent")
+
+
+def test_a_pretrained_encoder_finds_what_belongs_together(minilm):
+    things = "boat oak cat train clock bread violin river snow candle tiger ladder onion moon rope"
+    things += " castle shoe piano honey bridge"
+    pairs = [
+        (f"the {thing} was in the garden", f"everybody looked at a {thing}")
+        for thing in things.split()
+    ]
+    assert retrieval_dev(minilm, holdout_set(pairs, "pairs")) > 90

@@ -1,0 +1,146 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from isotrope.core.errors import InputError
+from isotrope.data.sts_sets import TASKS, Subset, load_sts
+from isotrope.evaluation.sts import load_tasks, spearman, sts, sts_dev
+
+from .conftest import Table
+
+PUBLISHED = {
+    "STS12": 72.37,
+    "STS13": 80.60,
+    "STS14": 75.59,
+    "STS15": 85.39,
+    "STS16": 78.99,
+    "STS-B": 82.03,
+    "SICK-R": 77.15,
+}
+
+
+def subset(task, name, split, rng, size=12):
+    sentences = [f"{task} {name} {split} {i}" for i in range(2 * size)]
+    scores = rng.integers(0, 6, size).astype(float)
+    return Subset(task, name, split, scores, sentences[:size], sentences[size:])
+
+
+@pytest.fixture
+def sets():
+    rng = np.random.default_rng(0)
+    years = {t: [subset(t, n, "test", rng) for n in ("x", "y")] for t in TASKS[:5]}
+    split = {t: [subset(t, s, s, rng) for s in ("train", "dev", "test")] for t in TASKS[5:]}
+    return years | split
+
+
+@pytest.fixture
+def table(sets):
+    rng = np.random.default_rng(1)
+    texts = [t for task in sets.values() for s in task for t in (*s.first, *s.second)]
+    return Table({text: rng.normal(size=4) * rng.uniform(0.1, 9) for text in texts})
+
+
+def cosine(table, subset):
+    x, y = (np.array([table.vectors[t] for t in side]) for side in (subset.first, subset.second))
+    x, y = x.astype(np.float32).astype(float), y.astype(np.float32).astype(float)
+    return (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+
+
+def test_a_year_is_one_correlation_over_all_its_pairs(sets, table):
+    result = sts(table, sets)
+    for task in TASKS:
+        used = [s for s in sets[task] if s.split == "test"]
+        predicted = np.concatenate([cosine(table, s) for s in used])
+        gold = np.concatenate([s.scores for s in used])
+        expected = round(100 * spearmanr(predicted, gold).statistic, 2)
+        assert result.details["tasks"][task] == {"spearman": expected}
+        assert result.metrics[task] == expected
+    rounded = [result.metrics[task] for task in TASKS]
+    assert result.details["average"] == result.metrics["average"] == round(np.mean(rounded), 2)
+    assert list(result.details) == ["tasks", "average"]
+    assert list(result.details["tasks"]) == list(TASKS) == list(PUBLISHED)
+    assert (result.kind, result.name) == ("sts", "table")
+
+
+def test_one_call_encodes_all_sentences_once(sets, table):
+    sts(table, sets, progress=True, batch_size=5)
+    ((texts, batch_size, progress),) = table.calls
+    assert len(texts) == len(set(texts)) == 12 * 12 * 2
+    assert (batch_size, progress) == (5, True)
+
+
+def test_what_is_not_a_number_counts_as_zero():
+    vectors = {"a": [1.0, 0], "b": [1, 1], "zero": [0, 0], "nan": [np.nan, 1], "c": [-1, 0]}
+    pairs = Subset(
+        "x", "x", "dev", np.array([5.0, 2, 1, 0]), ["a", "a", "a", "a"], ["b", "zero", "nan", "c"]
+    )
+    expected = spearmanr([0.7, 0, 0, -1], pairs.scores).statistic
+    assert sts_dev(Table(vectors), pairs) == pytest.approx(100 * expected, abs=1e-9)
+
+
+def test_the_dev_score_is_not_rounded(sets, table):
+    dev = sets["STS-B"][1]
+    expected = 100 * spearmanr(cosine(table, dev), dev.scores).statistic
+    assert sts_dev(table, dev) == pytest.approx(expected, abs=1e-9)
+
+
+def test_spearman_with_ties_equals_scipy():
+    rng = np.random.default_rng(2)
+    x, y = rng.integers(0, 4, 50), rng.integers(0, 4, 50)
+    assert spearman(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+
+
+def test_a_collapsed_encoder_ranks_nothing(sets):
+    class Same:
+        def encode(self, texts):
+            return np.ones((len(texts), 3))
+
+    assert sts_dev(Same(), sets["STS-B"][1]) == 0
+    assert sts(Same(), sets).details["average"] == 0
+
+
+@pytest.mark.parametrize("scores", [[1.0, 1.0], [1.0, np.nan], [1.0]])
+def test_human_scores_that_rank_nothing(scores):
+    pairs = Subset(
+        "own.tsv", "own", "all", np.array(scores), ["a"] * len(scores), ["b"] * len(scores)
+    )
+    with pytest.raises(InputError, match=r"human scores of own\.tsv rank nothing"):
+        sts_dev(Table({"a": [1, 0], "b": [1, 1]}), pairs)
+
+
+def test_absent_tasks_are_named(sets, table, tmp_path):
+    del sets["STS13"]
+    sets["STS-B"] = sets["STS-B"][:2]
+    with pytest.raises(InputError, match="lack the test split of STS13, STS-B; the average needs"):
+        sts(table, sets)
+    (tmp_path / "sts12").mkdir()
+    (tmp_path / "stsb").mkdir()
+    with pytest.raises(InputError, match="lacks STS13, STS14, STS15, STS16, SICK-R; the average"):
+        load_tasks(tmp_path)
+
+
+def test_a_folder_of_something_else(tmp_path):
+    with pytest.raises(InputError, match="holds none of the STS tasks; expected folders sts12 to"):
+        load_tasks(tmp_path)
+    with pytest.raises(InputError, match="no such folder of STS sets"):
+        load_tasks(tmp_path / "nowhere")
+
+
+def test_the_result_is_json(sets, table):
+    assert (
+        json.loads(sts(table, sets).to_json())["details"]["tasks"]["STS12"]["spearman"] is not None
+    )
+
+
+def test_published_value_of_sts_b(minilm, shared_data):
+    (test,) = (s for s in load_sts(shared_data / "sts", ["STS-B"])["STS-B"] if s.split == "test")
+    assert sts_dev(minilm, test) == pytest.approx(PUBLISHED["STS-B"], abs=0.02)
+
+
+@pytest.mark.slow
+def test_published_values_of_all_tasks(minilm, shared_data: Path):
+    tasks = sts(minilm, shared_data / "sts").details["tasks"]
+    assert {t: v["spearman"] for t, v in tasks.items()} == pytest.approx(PUBLISHED, abs=0.02)
