@@ -64,6 +64,8 @@ class TestEncode:
     def test_a_shorter_maximum_length(self, tiny):
         cut = tiny.encode(["the tall ship left the harbour"], max_length=4)
         assert_same(cut, tiny.encode(["the tall"], max_length=4))
+        with pytest.raises(InputError, match="between 3 and 32 tokens; found 0"):
+            tiny.encode(["the tall ship"], max_length=0)
 
     def test_no_texts(self, tiny):
         assert tiny.encode([]).shape == (0, 128)

@@ -314,7 +314,8 @@ class SentenceEncoder(nn.Module):
             (places.setdefault(text, len(places)) for text in texts), np.int64, len(texts)
         )
         out = np.empty((len(places), self.dimension), dtype=np.float32)
-        ids, starts = self._flat(list(places), max_length or self.max_length)
+        limit = self.max_length if max_length is None else max_length
+        ids, starts = self._flat(list(places), limit)
         lengths = np.diff(starts)
         order = np.argsort(-lengths, kind="stable")
         modes = [(module, module.training) for module in self.modules()]
