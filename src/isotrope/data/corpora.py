@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, shown
 from isotrope.data.tables import (
     cell_text,
     csv_rows,
@@ -101,9 +101,7 @@ def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[R
             opens, found = False, True
             yield record
         if not found:
-            raise InputError(
-                f"{place(path)}: holds no text below its header; give at least one record"
-            )
+            raise InputError(f"{place(path)}: holds no text; give at least one record")
 
 
 def _kind(texts: Sequence[str]) -> str:
@@ -198,7 +196,7 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        if path.is_dir():
+        if is_folder(path):
             files += _folder_files(path)
         else:
             check_file(path)

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from isotrope.core.errors import InputError
 
-__all__ = ["MAX_CHARACTERS", "check_file", "lines", "open_bytes", "place", "shown"]
+__all__ = ["MAX_CHARACTERS", "check_file", "is_folder", "lines", "open_bytes", "place", "shown"]
 
 MAX_CHARACTERS = 100_000
 """Longest text that is read, in characters; a longer one is a file without line ends."""
@@ -27,6 +27,14 @@ def shown(value: object, width: int = 40) -> str:
     """Return ``value`` as a short one-line quotation for an error message."""
     text = repr(value[: width + 1] if isinstance(value, str) else value)
     return text if len(text) <= width + 2 else f"{text[:width]}..."
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether ``path`` is a folder; a path that cannot be looked at is none."""
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, for example: check_file says so
+        return False
 
 
 def check_file(path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 from isotrope.data.corpora import read
-from isotrope.data.lines import lines, place, shown
+from isotrope.data.lines import is_folder, lines, place, shown
 from isotrope.data.tables import cell_text, json_objects
 
 __all__ = ["RetrievalSet", "from_pairs", "load_retrieval"]
@@ -49,7 +49,7 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
             query without relevant documents (with ``qrels.tsv``, which must cover all queries).
     """
     path = Path(path)
-    if path.is_dir():
+    if is_folder(path):
         return _load_folder(path, split)
     pairs = []
     for record in read([path]):

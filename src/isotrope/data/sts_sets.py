@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, shown
 from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
 
 __all__ = ["TASKS", "Subset", "load_sts", "load_sts_file"]
@@ -79,7 +79,7 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
             files are checked before anything is returned.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"{place(folder)}: no such folder of STS sets; check the path")
     for task in tasks:
         if task not in _LAYOUT:
