@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 __all__ = ["Order"]
 
 _ROUNDS = 8
-_SMALLEST_HALF = 4  # bits; a smaller domain has too few round functions to mix
+_SMALLEST_HALF = 3  # bits; a smaller domain has too few round functions to mix
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = ["CHUNK", "hash64", "mark_repeated", "near_identical", "read_part"]
 
-CHUNK = 1 << 19
+CHUNK = 1 << 16
 """Records read at a time in a pass over an array file."""
 
 _BUCKET = 1 << 20  # different hashes held at a time while looking for repetitions
@@ -65,15 +65,17 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
     marks = np.memmap(repeated, np.uint8, "r+", shape=(count,))
     buckets = -(-count // _BUCKET)
     for bucket in range(buckets):
-        values, places = np.empty(0, np.uint64), np.empty(0, np.int64)
+        values: list[NDArray[np.uint64]] = []
+        places: list[NDArray[np.int64]] = []
         for start in range(0, count, CHUNK):
             chunk = read_part(hashes, np.uint64, start, CHUNK)
             inside = np.flatnonzero(chunk % np.uint64(buckets) == bucket)
-            values = np.concatenate([values, chunk[inside]])
-            places = np.concatenate([places, inside + start])
-            if len(values) > 2 * _BUCKET or start + CHUNK >= count:
+            values.append(chunk[inside])
+            places.append(inside + start)
+            if sum(map(len, values)) > 2 * _BUCKET or start + CHUNK >= count:
+                found, where = np.concatenate(values), np.concatenate(places)
                 # np.unique returns first occurrences, and places ascend
-                order = np.sort(np.unique(values, return_index=True)[1])
-                marks[np.delete(places, order)] = 1
-                values, places = values[order], places[order]
+                first = np.sort(np.unique(found, return_index=True)[1])
+                marks[np.delete(where, first)] = 1
+                values, places = [found[first]], [where[first]]
     marks.flush()
