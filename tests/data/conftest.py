@@ -1,0 +1,50 @@
+"""A tokenizer of words for tests of the data room, and stores built with it."""
+
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isotrope.data.corpora import Record
+from isotrope.data.tokens import TokenStore, build
+
+VOCABULARY = 1000
+
+
+def tokenize(texts: list[str], max_length: int) -> tuple[list[list[int]], int]:
+    """Return 1, one id per lower-case word, 2; a text of '@' has no tokens at all."""
+    rows, truncated = [], 0
+    for text in texts:
+        ids = [zlib.crc32(word.encode()) % (VOCABULARY - 3) + 3 for word in text.lower().split()]
+        truncated += len(ids) > max_length - 2
+        rows.append([] if text == "@" else [1, *ids[: max_length - 2], 2])
+    return rows, truncated
+
+
+def records(*texts: str | tuple[str, ...] | None) -> list[Record]:
+    """Return records of one file; None ends a document."""
+    made: list[Record] = []
+    opens = True
+    for line, text in enumerate(texts, start=1):
+        if text is not None:
+            made.append(
+                Record((text,) if isinstance(text, str) else text, Path("t.txt"), line, opens)
+            )
+        opens = text is None
+    return made
+
+
+Make = Callable[..., TokenStore]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Build a store from texts, pairs and None (end of document)."""
+
+    def made(texts: Sequence[str | tuple[str, ...] | None], **settings: Any) -> TokenStore:
+        settings = {"vocabulary": VOCABULARY, "max_length": 16} | settings
+        return build(tmp_path / "store", records(*texts), tokenize, **settings)
+
+    return made

@@ -1,0 +1,197 @@
+"""Every malformed corpus is refused on one line that names the file and says what to do."""
+
+import gzip
+import io
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.corpora import read
+
+Maker = Callable[[Path], object]
+
+
+def content(data: bytes | str | Callable[[], bytes]) -> Maker:
+    def make(path: Path) -> None:
+        whole = data() if callable(data) else data
+        path.write_bytes(whole.encode() if isinstance(whole, str) else whole)
+
+    return make
+
+
+def zipped(data: bytes | str) -> Maker:
+    return content(gzip.compress(data.encode() if isinstance(data, str) else data))
+
+
+def table(**columns: list[object]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def damaged_table() -> bytes:
+    """Return a parquet file whose footer is whole and whose data is not."""
+    whole = bytearray(table(text=[f"text {i}" * 20 for i in range(500)]))
+    whole[4:400] = bytes(396)
+    return bytes(whole)
+
+
+def listening(path: Path) -> None:
+    here = os.open(".", os.O_RDONLY)
+    os.chdir(path.parent)  # a socket's path must be short
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path.name)
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+LONG = "x" * 1_000_000
+
+# name of the file, how it is made, what the error says
+CASES: list[tuple[str, Maker, str]] = [
+    # files
+    ("missing.txt", lambda path: None, "no such file; check the path"),
+    ("missing", lambda path: None, "no such file; check the path"),
+    ("dangling.txt", lambda path: path.symlink_to("nowhere"), "no such file"),
+    ("loop.txt", lambda path: path.symlink_to(path), "cannot be read (Too many levels"),
+    ("n" * 300 + ".txt", lambda path: None, "cannot be read (File name too long)"),
+    ("pipe.txt", os.mkfifo, "not a regular file (a pipe); save the text to a file first"),
+    ("socket.txt", listening, "not a regular file (a socket)"),
+    ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
+    ("folder", lambda path: path.mkdir(), "no file with text in this folder; known kinds are"),
+    ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known are .txt, .jsonl"),
+    ("kind.json", content("{}"), "unknown kind of file '.json' (did you mean '.jsonl'?)"),
+    ("kind", content("text"), "unknown kind of file ''"),
+    ("kind.gz", zipped("text"), "unknown kind of file ''"),
+    ("line\nend.txt", content(""), "is empty"),
+    # text
+    ("empty.txt", content(""), "is empty; give a file with at least one line of text"),
+    ("empty.txt.gz", zipped(""), "is empty"),
+    ("blank.txt", content(" \n\n\t\r\n"), "holds only blank lines"),
+    ("mark.txt", content(b"\xef\xbb\xbf"), "holds only blank lines"),
+    ("binary.txt", content(b"ok\n\x7fELF\0\0\1"), "line 2: holds NUL bytes, so it is binary"),
+    ("utf16.txt", content("text".encode("utf-16-le")), "line 1: holds NUL bytes"),
+    ("mark16.txt", content(b"\xff\xfea\n"), "line 1: invalid UTF-8 at byte 1 (0xff); convert it"),
+    (
+        "latin.txt",
+        content(b"one\ntwo\ncaf\xe9 noir\n"),
+        "line 3: invalid UTF-8 at byte 4 (0xe9)",
+    ),
+    ("cut.txt", content("one\ntwo è".encode()[:-1]), "line 2: invalid UTF-8 at byte 5 (0xc3)"),
+    ("surrogate.txt", content(b"\xed\xa0\x80\n"), "line 1: invalid UTF-8 at byte 1"),
+    ("zipped.txt", zipped("text\n"), "line 1: "),
+    ("long.txt", content(f"one\n{LONG}\n"), "line 2: longer than 100,000 characters; break"),
+    ("long.txt.gz", zipped(LONG), "line 1: longer than 100,000 characters"),
+    ("wide.txt", content("𝄞" * 250_000), "line 1: longer than 100,000 characters"),
+    # gzip
+    ("plain.txt.gz", content("not compressed\n"), "is not valid gzip"),
+    ("short.txt.gz", content(gzip.compress(os.urandom(999))[:500]), "broken gzip, it ends early"),
+    ("none.txt.gz", content(b""), "is empty"),
+    (
+        "flipped.txt.gz",
+        content(gzip.compress(b"text\n" * 999)[:20] + b"\xff" * 40),
+        "broken gzip, it ends early or is damaged",
+    ),
+    ("sum.txt.gz", content(gzip.compress(b"a\n")[:-8] + bytes(8)), "is not valid gzip (CRC check"),
+    # tab-separated
+    ("mixed.tsv", content("a\tb\nc\td\te\n"), "line 2: 3 tab-separated fields where the lines"),
+    ("single.tsv", content("a\tb\n\nc\n"), "line 3: 1 tab-separated fields where the lines"),
+    ("wide.tsv", content("a\tb\tc\td\n"), "line 1: 4 tab-separated fields; a record is text"),
+    # comma-separated
+    ("ragged.csv", content("text,id\na,1\nb, c,2\n"), "line 3: 3 fields where the header has 2"),
+    ("quote.csv", content('text\n"a\nb\n'), "broken CSV"),
+    ("inner.csv", content('text\n"a "b" c"\n'), "line 2: broken CSV"),
+    ("header.csv", content("text\n"), "holds no text; give at least one record"),
+    ("columns.csv", content("id,body\n1,a\n"), "no column 'text', 'sentence' or 'anchor' with"),
+    ("semicolon.csv", content("id;text\n1;a\n"), "or separate the columns by commas"),
+    ("twice.csv", content("text,text\na,b\n"), "more than one column 'text'"),
+    ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV (field larger than"),
+    ("cell.csv", content('text\n"' + "x" * 60_000 + "\n" + "x" * 60_000 + '"\n'), "longer than"),
+    # JSON lines
+    ("broken.jsonl", content('{"text": "a"}\n{"text": "b\n'), "line 2: broken JSON (Untermin"),
+    ("deep.jsonl", content("[" * 90_000), "line 1: broken JSON"),
+    ("list.jsonl", content('["a"]\n'), "line 1: found ['a'] where a JSON object such as"),
+    ("text.jsonl", content('"a"\n'), "line 1: found 'a' where a JSON object such as"),
+    ("number.jsonl", content('{"text": 5}\n'), "line 1: column 'text' holds 5 (int), not text"),
+    ("nested.jsonl", content('{"text": ["a"]}\n'), "column 'text' holds ['a'] (list), not text"),
+    ("later.jsonl", content('{"text": "a"}\n{"test": "b"}\n'), "line 2: no key 'text' (did you"),
+    ("half.jsonl", content('{"text": "\\ud83d"}\n'), "line 1: column 'text' holds a character"),
+    ("nul.jsonl", content('{"text": "a\\u0000"}\n'), "line 1: column 'text' holds a character"),
+    ("long.jsonl", content(f'{{"text": "{LONG[:200_000]}"}}'), "column 'text' is longer than"),
+    ("longer.jsonl", content(f'{{"text": "{LONG}"}}'), "line 1: longer than 1,000,000 characters"),
+    ("nulls.jsonl", content('{"text": null}\n'), "holds no text"),
+    ("empty.jsonl", content("\n"), "holds only blank lines"),
+    # parquet
+    ("text.parquet", content("text\n"), "not a parquet file, or damaged"),
+    ("empty.parquet", content(b""), "not a parquet file, or damaged"),
+    ("cut.parquet", content(lambda: table(text=["a"])[:-20]), "not a parquet file, or damaged"),
+    ("damaged.parquet", content(damaged_table), "not a parquet file, or damaged"),
+    ("rows.parquet", content(lambda: table(text=[])), "is empty; give a file with at least one"),
+    ("number.parquet", content(lambda: table(text=[1.5])), "column 'text' holds 1.5 (float)"),
+    ("columns.parquet", content(lambda: table(a=["x"], b=["y"])), "found 'a', 'b'; choose by name"),
+    ("text.parquet.gz", zipped("text"), "not a parquet file, or damaged"),
+    ("plain.parquet.gz", content("text"), "is not valid gzip"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "message"), CASES, ids=[case[0][:20] for case in CASES])
+def test_refused_on_one_line(tmp_path: Path, name: str, make: Maker, message: str) -> None:
+    path = tmp_path / name
+    make(path)
+    with pytest.raises(InputError) as caught:
+        list(read([path]))
+    said = str(caught.value)
+    assert message in said
+    assert (str(path) if str(path).isprintable() else repr(str(path))) in said
+    assert "\n" not in said
+    assert len(said) < len(str(path)) + 400
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl", ".parquet"])
+def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    rows: dict[str, bytes] = {
+        ".tsv": b"title\tbody\na\tb\n",
+        ".csv": b"title,body\na,b\n",
+        ".jsonl": b'{"title": "a", "body": "b"}\n',
+    }
+    path.write_bytes(rows[suffix] if suffix in rows else table(title=["a"], body=["b"]))
+    with pytest.raises(InputError) as caught:
+        list(read([path], columns=["titel"]))
+    assert str(caught.value) == (
+        f"{path}: no column 'titel' (did you mean 'title'?); found 'title', 'body'"
+    )
+
+
+def test_records_of_two_kinds(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    (tmp_path / "b.tsv").write_text("a\tb\n")
+    with pytest.raises(InputError) as caught:
+        list(read([tmp_path]))
+    assert str(caught.value) == (
+        f"{tmp_path / 'b.tsv'}, line 1: found pairs (2 fields), but {tmp_path / 'a.txt'}, line 1 "
+        "holds single texts (1 field); give records of one kind"
+    )
+
+
+def test_nothing_given_and_too_many_columns(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no text given; name at least one file or folder"):
+        read([])
+    for columns in ([], list("abcd")):
+        with pytest.raises(InputError, match=f"{len(columns)} columns given; name one"):
+            read([tmp_path / "a.csv"], columns=columns)
+
+
+def test_files_are_named_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    with pytest.raises(InputError, match="no such file"):
+        read([tmp_path / "a.txt", tmp_path / "b.txt"])
