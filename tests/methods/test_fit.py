@@ -215,7 +215,10 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
         ({"dev": "nowhere.tsv"}, "nowhere.tsv"),
         ({"plugin": ["nowhere.py"]}, "nowhere.py is not a file"),
         ({"objective_settings": {"temperature": -1}}, "must be > 0; found -1"),
-        ({"max_length": 100_000}, "max-length|maximum length|positions"),
+        (
+            {"encoder": "all-MiniLM-L6-v2", "max_length": 600},
+            r"--max-length 600 is more than all-MiniLM-L6-v2 takes \(256 tokens\)",
+        ),
         ({"device": "mps"}, "mps"),
     ],
 )

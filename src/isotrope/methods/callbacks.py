@@ -104,6 +104,8 @@ class Metrics(L.Callback):
                     if (at := int(row["step"])) < step:
                         self.rows[at] = {k: float(row[k]) if row[k] else None for k in COLUMNS[1:]}
             kept = "".join(self._line(at) for at in sorted(self.rows) if at < step)
+            if self._pending is not None and self._pending < step:
+                self._pending = None  # it is among the rows just kept
         with replacing(self.path) as temporary:
             temporary.write_text(",".join(COLUMNS) + "\n" + kept, encoding="utf-8")
 

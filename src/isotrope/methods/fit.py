@@ -32,7 +32,7 @@ from isotrope.data.retrieval_sets import load_retrieval
 from isotrope.data.sts_sets import load_sts_file
 from isotrope.data.tokens import TokenStore, build
 from isotrope.encoders.heads import MLPHead
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_dev
 from isotrope.evaluation.sts import sts_dev
@@ -167,7 +167,7 @@ def _encoder(settings: TrainSettings) -> SentenceEncoder:
             islice(texts, _SCRATCH_TEXTS),
             seed=settings.seed,
             max_length=max(128, settings.max_length),
-        )
+        ).to(find_device(device))
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
     if settings.max_length > encoder.max_length:
