@@ -9,11 +9,15 @@ or saving; peak memory is the process's largest resident set.
 
     python benchmarks/throughput.py [--text FILE] [--steps 30] [--rounds 3] [--csv FILE]
 
-Without ``--text`` the sentences are the first sentences of the docstrings installed here.
+Without ``--text``: the first sentences of the docstrings installed here (short texts of many
+lengths, where padding costs most), and Wikipedia sentences (most near the maximal length, where
+there is least to gain) if ``../shared/data`` is there.
 """
 
 import argparse
 import csv
+import gzip
+import itertools
 import json
 import os
 import platform
@@ -25,7 +29,9 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+WIKIPEDIA = HERE.parents[1] / "shared" / "data" / "corpus" / "wiki_en_1m.txt.gz"
 COLUMNS = (
+    "text",
     "trainer",
     "round",
     "sentences_per_second",
@@ -158,50 +164,63 @@ def main() -> None:
     import sentence_transformers
     import torch
 
+    rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        text = given.text
-        if text is None:
-            text = Path(folder) / "sentences.txt"
-            sentences(text, given.steps * given.batch * 2)
-        rows = []
-        for number in range(given.rounds):
-            for name in ("theirs", "ours"):
-                command = [sys.executable, __file__, "--one", name, "--text", str(text)]
-                command += ["--steps", str(given.steps), "--batch", str(given.batch)]
-                command += ["--length", str(given.length)]
-                environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-                output = subprocess.run(
-                    command, check=True, stdout=subprocess.PIPE, text=True, env=environment
-                ).stdout
-                found = json.loads(output.rpartition("RESULT ")[2])
-                rows.append(
-                    {
-                        "trainer": "isotrope" if name == "ours" else "sentence-transformers",
-                        "round": number,
-                        **found,
-                        "steps": given.steps,
-                        "batch_size": given.batch,
-                        "max_length": given.length,
-                        "threads": torch.get_num_threads(),
-                        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-                        "torch": torch.__version__,
-                        "sentence_transformers": sentence_transformers.__version__,
-                    }
-                )
-                print(f"{rows[-1]['trainer']}: {found}", flush=True)
+        texts = [given.text] if given.text else prepared(Path(folder), given.steps * given.batch)
+        for text, number, name in itertools.product(texts, range(given.rounds), ("theirs", "ours")):
+            command = [sys.executable, __file__, "--one", name, "--text", str(text)]
+            command += ["--steps", str(given.steps), "--batch", str(given.batch)]
+            command += ["--length", str(given.length)]
+            environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+            output = subprocess.run(
+                command, check=True, stdout=subprocess.PIPE, text=True, env=environment
+            ).stdout
+            found = json.loads(output.rpartition("RESULT ")[2])
+            rows.append(
+                {
+                    "text": text.stem,
+                    "trainer": "isotrope" if name == "ours" else "sentence-transformers",
+                    "round": number,
+                    **found,
+                    "steps": given.steps,
+                    "batch_size": given.batch,
+                    "max_length": given.length,
+                    "threads": torch.get_num_threads(),
+                    "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+                    "torch": torch.__version__,
+                    "sentence_transformers": sentence_transformers.__version__,
+                }
+            )
+            print(f"{rows[-1]['trainer']}: {found}", flush=True)
     with given.csv.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
-    def median(trainer: str, column: str) -> float:
-        return statistics.median(r[column] for r in rows if r["trainer"] == trainer)
+    for text in texts:
+        chosen = [row for row in rows if row["text"] == text.stem]
+        speed, memory = (
+            median(chosen, "isotrope", column) / median(chosen, "sentence-transformers", column)
+            for column in ("sentences_per_second", "peak_mib")
+        )
+        print(f"{text.stem}: {speed:.2f} times their sentences/s, {memory:.2f} of their memory")
 
-    speed = median("isotrope", "sentences_per_second") / median(
-        "sentence-transformers", "sentences_per_second"
-    )
-    memory = median("isotrope", "peak_mib") / median("sentence-transformers", "peak_mib")
-    print(f"sentences/s: {speed:.2f} times theirs; peak memory: {memory:.2f} of theirs")
+
+def prepared(folder: Path, count: int) -> list[Path]:
+    """Write the texts that every machine has, and those of this one."""
+    docstrings = folder / "docstrings.txt"
+    sentences(docstrings, 2 * count)
+    if not WIKIPEDIA.is_file():
+        return [docstrings]
+    wikipedia = folder / "wikipedia.txt"
+    with gzip.open(WIKIPEDIA, "rt", encoding="utf-8") as handle:
+        wikipedia.write_text("".join(itertools.islice(handle, 2 * count)), encoding="utf-8")
+    return [docstrings, wikipedia]
+
+
+def median(rows: list[dict[str, object]], trainer: str, column: str) -> float:
+    """Return the median of a column over the rounds of one trainer."""
+    return statistics.median(float(r[column]) for r in rows if r["trainer"] == trainer)
 
 
 if __name__ == "__main__":

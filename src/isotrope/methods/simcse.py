@@ -125,6 +125,10 @@ class SimCSE(L.LightningModule):
                 self.measured["loss"] = float(loss.detach())
         return loss
 
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
+        """Drop the gradients now: Lightning would keep them through the next forward pass."""
+        self.zero_grad(set_to_none=True)
+
     def configure_gradient_clipping(
         self,
         optimizer: torch.optim.Optimizer,
