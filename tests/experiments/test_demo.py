@@ -10,7 +10,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.experiments.demo import OBJECTIVES, RECIPE, demo
 
-SMALL = replace(RECIPE, heldout=100, trained=600, steps=3, eval_every=3, batch_size=16, probe=16)
+SMALL = replace(RECIPE, heldout=100, trained=600, steps=3, batch_size=16, probe=16)
 
 
 @pytest.mark.slow

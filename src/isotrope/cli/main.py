@@ -78,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def guarded(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; bad input is one line on stderr."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # forked workers warn otherwise
+    # threads that wait for each other sleep: by default they spin, and where another process wants
+    # the same cores a step then takes up to eight times as long (docs/LOG.md)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return _run(arguments)
     except InputError as error:

@@ -65,20 +65,18 @@ class Recipe:
         max_length: tokens in training.
         search_length: tokens when functions are searched for.
         learning_rate: of all objectives.
-        eval_every: steps between dev scores.
         holdout: share of the trained functions that only choose the best step and objective.
         probe: pairs whose gradient components are reported together.
     """
 
     heldout: int = 1000
     trained: int = 4000
-    steps: int = 30
+    steps: int = 20
     batch_size: int = 64
     max_length: int = 32
     search_length: int = 64
     learning_rate: float = 5e-5
-    eval_every: int = 15
-    holdout: float = 0.06
+    holdout: float = 0.05
     probe: int = 64
 
 
@@ -199,7 +197,7 @@ def demo(
             device="cpu",
             dev="auto",
             holdout=recipe.holdout,
-            eval_every=recipe.eval_every,
+            eval_every=recipe.steps,
             batch_size=recipe.batch_size,
             max_steps=recipe.steps,
             max_length=recipe.max_length,
@@ -209,8 +207,8 @@ def demo(
             progress=sys.stderr.isatty(),
         )
         run = outcome.result.metrics
-        trained = SentenceEncoder.load(output / name / "model", device="cpu")
-        after[name] = _Vectors(trained, recipe, texts)
+        assert outcome.encoder is not None
+        after[name] = _Vectors(outcome.encoder, recipe, texts)
         rows.append(_row(name, after[name], data, float(run["seconds"] or 0), recipe))
         scores["untrained"] = float(run["dev_start"] or 0)
         scores[name] = float(run["dev_best"] or 0)
@@ -220,7 +218,8 @@ def demo(
     note = (
         f"{len(heldout):,} held-out functions: query the first sentence of the docstring, target "
         f"the rest, searched among all {len(heldout):,} targets. GD, hardest share and ratio: each "
-        f"objective's own, after training, on held-out pairs in batches of {recipe.probe}. "
+        f"objective's own, on held-out pairs in batches of {recipe.probe}. All rows but the first: "
+        "after the last step, also where the run kept an earlier one. "
         "Barlow Twins' ratio is matrix-valued. Seed "
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )

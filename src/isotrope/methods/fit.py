@@ -60,11 +60,14 @@ class Outcome:
         result: numbers and provenance; of an interrupted run, the state so far.
         output: the run folder.
         exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
+        encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
+            is the best step. None if the run had been finished before.
     """
 
     result: Result
     output: Path
     exit_code: int = 0
+    encoder: SentenceEncoder | None = None
 
 
 @dataclass(frozen=True)
@@ -321,14 +324,14 @@ def _run(
     if stop.signal is not None and trainer.global_step < steps:
         result = _result(settings, objective, store, dev, metrics, timer, trainer.global_step)
         code = 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
-        return Outcome(result, output, exit_code=code)
+        return Outcome(result, output, exit_code=code, encoder=encoder)
     if watch is None:
         keep(steps, None)
     result = _result(settings, objective, store, dev, metrics, timer, steps)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     result.save(output / "result.json")
     shutil.rmtree(output / "tokens", ignore_errors=True)
-    return Outcome(result, output)
+    return Outcome(result, output, encoder=encoder)
 
 
 def _step_of(checkpoint: Path) -> int:
