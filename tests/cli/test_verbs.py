@@ -117,6 +117,26 @@ def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
     assert "infonce" in (tmp_path / "r.html").read_text()
 
 
+def test_a_second_interrupt_ends_at_once(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
+) -> None:
+    from isotrope.methods import simcse
+
+    step = simcse.SimCSE.training_step
+
+    def impatient(self, batch, batch_idx):
+        if self.global_step == 1:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(simcse.SimCSE, "training_step", impatient)
+    found = run("train", trained / "corpus.txt", *QUICK, "--output", tmp_path / "run")
+    assert found.code == 130
+    assert "Traceback" not in found.err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_being_stopped_leaves_a_checkpoint_to_resume(
     trained: Path, tmp_path: Path, number: signal.Signals, code: int

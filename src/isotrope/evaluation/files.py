@@ -1,6 +1,7 @@
 """Using a model on a file: encode its texts, search them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,13 @@ __all__ = ["encode_file", "search_file"]
 _BLOCK = 20_000  # texts encoded, and rows written, at a time
 
 
-def _texts(file: Path, columns: Sequence[str] | None) -> list[Record]:
-    records = list(read([Path(file)], columns=columns))
-    if len(records[0].texts) != 1:
-        raise InputError(
-            f"{file} holds pairs; name the one column to take, or give a file of single texts"
-        )
-    return records
+def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
+    for record in read([Path(file)], columns=columns):
+        if len(record.texts) != 1:
+            raise InputError(
+                f"{file} holds pairs; name the one column to take, or give a file of single texts"
+            )
+        yield record
 
 
 def encode_file(
@@ -38,6 +39,8 @@ def encode_file(
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
+    The file is read twice, once to count its texts, so that memory does not grow with it.
+
     Returns:
         n and d.
 
@@ -46,16 +49,17 @@ def encode_file(
     """
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
-    texts = [record.texts[0] for record in _texts(file, columns)]
+    count = sum(1 for _ in _records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-    shape = (len(texts), encoder.dimension)
+    texts = (record.texts[0] for record in _records(file, columns))
+    shape = (count, encoder.dimension)
     with replacing(Path(output)) as temporary:
         matrix = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
-        for start in range(0, len(texts), _BLOCK):
-            block = texts[start : start + _BLOCK]
-            matrix[start : start + len(block)] = encoder.encode(
-                block, normalize=normalize, progress=progress
-            )
+        start = 0
+        while block := list(islice(texts, _BLOCK)):
+            rows = encoder.encode(block, normalize=normalize, progress=progress)
+            matrix[start : start + len(block)] = rows
+            start += len(block)
         matrix.flush()
     return shape
 
@@ -78,7 +82,7 @@ def search_file(
     """
     if not query.strip():
         raise InputError("the query is empty; give some words to search for")
-    records = _texts(file, columns)
+    records = list(_records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     corpus = encoder.encode([record.texts[0] for record in records], progress=progress)
     found = search(encoder, corpus, query, top=top)

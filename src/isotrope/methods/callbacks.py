@@ -18,7 +18,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.methods.simcse import SimCSE
 
-__all__ = ["COLUMNS", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
+__all__ = ["COLUMNS", "AtOnce", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
 
 COLUMNS = (
     "step",
@@ -284,6 +284,10 @@ class Checkpoints(L.Callback):
             self.save(trainer)
 
 
+class AtOnce(BaseException):
+    """A second Ctrl-C; Lightning would turn a KeyboardInterrupt into exit code 1."""
+
+
 class Stop(L.Callback):
     """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
 
@@ -297,7 +301,7 @@ class Stop(L.Callback):
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise AtOnce
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         self.tell(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")

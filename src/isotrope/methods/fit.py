@@ -36,7 +36,7 @@ from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_dev
 from isotrope.evaluation.sts import sts_dev
-from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Stop, Timer
+from isotrope.methods.callbacks import AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.settings import TrainSettings, read_yaml
 from isotrope.methods.simcse import SimCSE, Steps
@@ -316,6 +316,8 @@ def _run(
         began = time.perf_counter()
         try:
             trainer.fit(module, loader, ckpt_path=resumed if start else None, weights_only=True)
+        except AtOnce:
+            raise KeyboardInterrupt from None
         finally:
             stop.restore()
             bar.close()
