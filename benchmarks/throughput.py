@@ -7,7 +7,7 @@ a fresh process; the processes alternate, so that a busy machine disturbs both a
 those of the training loop as each side reports them, without imports, tokenisation before the loop
 or saving; peak memory is the process's largest resident set.
 
-    python benchmarks/throughput.py [--text FILE] [--steps 30] [--rounds 3] [--csv FILE]
+    python benchmarks/throughput.py [--text FILE] [--steps 12] [--rounds 3] [--csv FILE]
 
 Without ``--text``: the first sentences of the docstrings installed here (short texts of many
 lengths, where padding costs most), and Wikipedia sentences (most near the maximal length, where
@@ -150,7 +150,7 @@ def main() -> None:
     """Alternate the two trainers and print the ratio of their medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", type=Path)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--length", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)

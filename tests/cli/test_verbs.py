@@ -117,6 +117,56 @@ def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
     assert "infonce" in (tmp_path / "r.html").read_text()
 
 
+LIMITED = "ulimit -f {blocks}; exec {python} -m isotrope {arguments}"
+
+
+@pytest.mark.parametrize("blocks", [4, 200])
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    trained: Path, tmp_path: Path, blocks: int
+) -> None:
+    """A limit on file size stands for a full disk; in KiB: nothing fits, or all but the model."""
+    arguments = f"train {trained / 'corpus.txt'} {' '.join(QUICK)} --max-steps 2 --output run"
+    done = subprocess.run(
+        ["bash", "-c", LIMITED.format(blocks=blocks, python=sys.executable, arguments=arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("isotrope: error: cannot write ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_sigterm_while_reading_starts_anew(trained: Path, tmp_path: Path) -> None:
+    text = tmp_path / "long.txt"
+    with text.open("w") as handle:
+        for i in range(400_000):
+            handle.write(f"a long corpus takes a while to read, line {i}\n")
+    command = [
+        sys.executable,
+        "-m",
+        "isotrope",
+        "train",
+        str(text),
+        "--output",
+        str(tmp_path / "r"),
+    ]
+    command += ["--encoder", str(trained / "run"), "--no-progress", "--max-steps", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("r/.tokens.*")):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_second_interrupt_ends_at_once(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
 ) -> None:

@@ -200,3 +200,21 @@ def test_an_input_error_from_the_body_keeps_its_own_message(tmp_path: Path) -> N
         writable(tmp_path / "x.txt"),
     ):
         raise InputError("line 3 is empty")
+
+
+def test_a_folder_is_not_replaced_by_a_file_nor_a_file_by_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").write_text("years of work")
+    with (
+        pytest.raises(InputError, match="folder is a folder, not a file; choose another name"),
+        replacing(tmp_path / "folder") as temporary,
+    ):
+        temporary.write_text("new")
+    assert (tmp_path / "folder" / "mine").read_text() == "years of work"
+    (tmp_path / "file").write_text("mine")
+    with (
+        pytest.raises(InputError, match="file is a file, not a folder"),
+        replacing(tmp_path / "file") as temporary,
+    ):
+        temporary.mkdir()
+    assert (tmp_path / "file").read_text() == "mine"

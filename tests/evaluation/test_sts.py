@@ -72,13 +72,14 @@ def test_one_call_encodes_all_sentences_once(sets, table):
     assert (batch_size, progress) == (5, True)
 
 
-def test_what_is_not_a_number_counts_as_zero():
+def test_an_empty_vector_counts_as_zero_and_a_broken_one_is_refused():
     vectors = {"a": [1.0, 0], "b": [1, 1], "zero": [0, 0], "nan": [np.nan, 1], "c": [-1, 0]}
-    pairs = Subset(
-        "x", "x", "dev", np.array([5.0, 2, 1, 0]), ["a", "a", "a", "a"], ["b", "zero", "nan", "c"]
-    )
-    expected = spearmanr([0.7, 0, 0, -1], pairs.scores).statistic
+    pairs = Subset("x", "x", "dev", np.array([5.0, 2, 0]), ["a", "a", "a"], ["b", "zero", "c"])
+    expected = spearmanr([0.7, 0, -1], pairs.scores).statistic
     assert sts_dev(Table(vectors), pairs) == pytest.approx(100 * expected, abs=1e-9)
+    broken = Subset("x", "x", "dev", np.array([5.0, 2]), ["a", "a"], ["b", "nan"])
+    with pytest.raises(InputError, match="numbers that are not finite"):
+        sts_dev(Table(vectors), broken)
 
 
 def test_the_dev_score_is_not_rounded(sets, table):

@@ -147,12 +147,81 @@ def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
         fit(**{**quick, "output": str(tmp_path / "file")})
 
 
-def test_a_damaged_checkpoint_says_so(quick: dict) -> None:
-    outcome = fit(**quick)
-    (outcome.output / "result.json").unlink()
-    (outcome.output / "checkpoints" / "last.ckpt").write_bytes(b"not a checkpoint")
-    with pytest.raises(InputError, match=r"last.ckpt cannot be read .*previous.ckpt"):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(quick: dict, capsys) -> None:
+    first = fit(**quick)
+    trained = weights(first.output)
+    (first.output / "result.json").unlink()
+    last = first.output / "checkpoints" / "last.ckpt"
+    last.write_bytes(b"not a checkpoint")
+    again = fit(**{**quick, "progress": True}, resume=True)
+    assert "last.ckpt (UnpicklingError) is damaged" in capsys.readouterr().err
+    found = weights(again.output)
+    assert all(torch.equal(trained[k], found[k]) for k in trained)
+    (first.output / "result.json").unlink()
+    last.write_bytes(b"not a checkpoint")
+    torch.save({"global_step": 2}, last.with_name("previous.ckpt"))
+    with pytest.raises(InputError, match=r"no checkpoint can be read: .*last.ckpt .*previous.ckpt"):
         fit(**quick, resume=True)
+
+
+def test_a_crash_while_a_checkpoint_is_written_keeps_the_last(
+    quick: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = weights(fit(**{**quick, "output": quick["output"] + "-whole"}).output)
+
+    class Crash(BaseException):
+        pass
+
+    calls = iter(range(100))
+
+    def crash(path: Path) -> None:
+        if path.name == "last.ckpt" and next(calls) == 1:
+            raise Crash
+
+    monkeypatch.setattr("isotrope.core.files._sync", crash)
+    with pytest.raises(Crash):
+        fit(**quick)
+    monkeypatch.undo()
+    folder = Path(quick["output"]) / "checkpoints"
+    assert torch.load(folder / "last.ckpt", weights_only=True)["global_step"] == 2
+    found = weights(fit(**quick, resume=True).output)
+    assert all(torch.equal(whole[k], found[k]) for k in whole)
+
+
+def test_divergence_ends_the_run_and_nothing_broken_is_kept(quick: dict) -> None:
+    with pytest.raises(InputError, match=r"training diverged: the (loss|gradient) is not finite"):
+        fit(**{**quick, "max_steps": 30}, learning_rate=1e30, dev="auto")
+    kept = weights(Path(quick["output"]))
+    assert all(torch.isfinite(v).all() for v in kept.values())
+
+
+def test_an_sts_file_with_a_bad_line_is_not_taken_for_pairs(quick: dict, tmp_path: Path) -> None:
+    texts = sentences(60, seed=3)
+    lines = [f"{i % 6}\t{texts[i]}\t{texts[i + 1]}" for i in range(40)]
+    lines[20] = lines[20].replace("2\t", "nan\t", 1)
+    file = tmp_path / "dev.tsv"
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"dev.tsv, line 21: score 'nan' is not a finite number"):
+        fit(**quick, dev=str(file))
+
+
+def test_output_in_the_corpus_is_refused(quick: dict, corpus: Path) -> None:
+    inside = {**quick, "files": [str(corpus.parent)], "output": str(corpus.parent / "a" / "run")}
+    with pytest.raises(InputError, match="which is read as text: the run would train on its own"):
+        fit(**inside)
+
+
+def test_float16_on_a_cpu_and_pooling_from_scratch_are_refused(quick: dict) -> None:
+    with pytest.raises(InputError, match="--precision 16 needs a GPU"):
+        fit(**quick, precision="16", device="cpu")
+    with pytest.raises(InputError, match="an encoder from scratch pools by mean; found 'cls'"):
+        fit(**quick, pooling="cls")
+
+
+def test_parents_made_for_a_failed_run_go_with_it(quick: dict, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="larger than the data"):
+        fit(**{**quick, "output": str(tmp_path / "a" / "b" / "run"), "batch_size": 301})
+    assert not (tmp_path / "a").exists()
 
 
 def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, monkeypatch) -> None:

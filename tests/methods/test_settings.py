@@ -50,6 +50,13 @@ def test_dev_auto_holds_some_text_out() -> None:
         ({**LEAST, "learning_rate": 0}, "--learning-rate: .* greater than 0; found 0"),
         ({**LEAST, "views": "both"}, "--views: .*'dropout'"),
         ({**LEAST, "holdout": 0.9}, "--holdout: .* less than or equal to 0.5"),
+        ({**LEAST, "epochs": float("inf")}, "--epochs: .* finite number"),
+        ({**LEAST, "columns": 5}, "--columns: .* valid list; found 5"),
+        ({**LEAST, "objective_settings": 5, "objective.temperature": 1}, "--objective-settings"),
+        ({**LEAST, "objective_settings": {"weight": [1]}}, "--objective-settings"),
+        ({**LEAST, "output": "a\0b"}, "--output: .* one line of utf-8 text"),
+        ({**LEAST, "dev": "bad\udcff.tsv"}, "--dev: .* one line of utf-8 text"),
+        ({**LEAST, "files": [""]}, "--files: .* one line of utf-8 text"),
         ({**LEAST, "files": []}, "--files: .* at least 1 item"),
     ],
 )
@@ -66,6 +73,7 @@ def test_bad_settings(values: dict, message: str) -> None:
         ("- a\n- b\n", "must hold settings"),
         ("!!python/object/apply:os.system ['true']\n", "is not YAML"),
         ("1: 2\n", "must hold settings"),
+        ("[" * 5000 + "]" * 5000, "nested too deeply"),
     ],
 )
 def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
@@ -78,3 +86,11 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*none.yaml: No such file"):
         read_yaml(tmp_path / "none.yaml")
+
+
+def test_numbers_of_any_library_are_numbers() -> None:
+    import numpy as np
+
+    settings = TrainSettings.read({**LEAST, "objective_settings": {"temperature": np.float64(0.1)}})
+    assert settings.objective_settings == {"temperature": 0.1}
+    assert type(settings.objective_settings["temperature"]) is float

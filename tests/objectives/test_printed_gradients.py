@@ -155,3 +155,78 @@ def test_paradigm_composes_the_empirical_baseline() -> None:
     objective = Paradigm(dissipation=f"margin:{m}", weight=f"softmax:{tau}", ratio=r)
     torch.testing.assert_close(gradient(objective, a, b), tangent(expected, a) / (2 * n))
     assert not objective.batch_level
+
+
+@pytest.mark.parametrize("weight", ["softmax:0.05", "hardest"])
+def test_an_exchanged_weight_leaves_the_parents_pull(weight: str) -> None:
+    """Barlow's pull holds its 1/n; a weight normalised by rows moves the 1/n into the mean."""
+    n = 7
+    a, b = (unit(x) for x in batch("random", n, 5))
+    parent = BarlowTwins()
+    edited = parent.modify(weight=weight)
+    own, other = parent.terms(a, b), edited.terms(a, b)
+    torch.testing.assert_close(2 * other.scale * other.pull, own.scale * own.pull)
+
+
+def test_modified_objectives_keep_their_ratio_where_weights_vanish() -> None:
+    a, b = (x.float() for x in batch("random", 8, 5))
+    edited = ModifiedBarlowTwins(temperature=0.002).modify(weight="hardest")
+    torch.testing.assert_close(edited.terms(a, b).ratio, torch.full((8,), 1.5))
+
+
+def test_infonce_keeps_its_derivatives_far_from_the_boundary() -> None:
+    """softplus rounds log(1 + e^x) to x from 20 on, where the second derivative is e^-x."""
+    a = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    b = a.flip(0)  # the positive is orthogonal, the negative identical: x = 1/tau = 25
+    h = a.clone().requires_grad_()
+    objective = InfoNCE(temperature=0.04)
+    (first,) = torch.autograd.grad(objective(h, b), h, create_graph=True)
+    terms = objective.terms(a, b)
+    from isotrope.core.views import Views
+    from isotrope.paradigm.assemble import assemble
+
+    expected = tangent(terms.scale * assemble(terms, Views(a, b)), a)
+    torch.testing.assert_close(first, expected, rtol=1e-13, atol=0)
+    assert terms.dissipation[0] < 1
+
+
+def test_a_detached_look_first_does_not_cut_the_gradient() -> None:
+    from isotrope.core.views import Views
+    from isotrope.kernels.choose import pairs
+    from isotrope.paradigm.dissipation import Fraction
+
+    a, b = batch("random", 5, 4)
+    stats = pairs(Views(a.requires_grad_(), b).unit())
+    with torch.no_grad():
+        Fraction()(stats)
+    assert stats.logsumexp(0.05).requires_grad
+
+
+def test_nan_is_not_hidden() -> None:
+    a, b = batch("random", 4, 3)
+    a[1, 2] = torch.nan
+    assert torch.isnan(InfoNCE()(a, b))
+
+
+def test_anatomy_of_gathered_keys_and_half_precision() -> None:
+    from isotrope.core.views import Views
+    from isotrope.paradigm.anatomy import anatomy
+
+    a, b = batch("random", 9, 4)
+    rolled = anatomy(InfoNCE(), Views(a[3:6], b, offset=3))
+    front = anatomy(InfoNCE(), Views(a[3:6], torch.cat([b[3:6], b[:3], b[6:]])))
+    assert rolled == pytest.approx(front)
+    half = Views(a.bfloat16(), b.bfloat16())
+    assert anatomy(Paradigm(weight="hardest"), half)["hardest_share"] == 1.0
+
+
+def test_positives_similarity_of_gathered_keys() -> None:
+    from isotrope.core.views import Views
+    from isotrope.kernels.choose import pairs
+    from isotrope.paradigm.weight import Softmax
+
+    a, b = (unit(x) for x in batch("random", 9, 4))
+    groups = torch.arange(9)
+    weight = Softmax(by="positives")
+    inner = weight(pairs(Views(a[3:6], b, offset=3, groups=groups)))
+    torch.testing.assert_close(inner, weight(pairs(Views(a[3:6], b[3:6]))))

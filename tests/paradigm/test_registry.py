@@ -65,6 +65,7 @@ def test_a_setting_out_of_bounds() -> None:
         (Weight, "Hardest", Hardest()),
         (Ratio, 1.5, Static(ratio=1.5)),
         (Ratio, "1.5", Static(ratio=1.5)),
+        (Ratio, "1e-3", Static(ratio=0.001)),
         (Ratio, "static:2", Static(ratio=2.0)),
     ],
 )
@@ -116,6 +117,7 @@ def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> No
     file.write_text(TOY)
     try:
         assert registry.load_plugin(file) == ["plugintoy"]
+        assert registry.load_plugin(file) == ["plugintoy"], "a second run in one process"
         assert "plugintoy" in registry.names()
         a, b = batch("random", 4, 3)
         value = registry.build("plugintoy", {"pull": 2})(a, b)
@@ -129,6 +131,7 @@ def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> No
     [
         ("1/0", "failed: ZeroDivisionError"),
         ("x = 1", "defines no new objective"),
+        ("raise SystemExit(0)", "failed: SystemExit"),
         (
             "from isotrope.paradigm.objective import Objective\nclass Bare(Objective): pass",
             r"Bare\(Objective, paper=Paper\(...\)\) names its source",

@@ -82,15 +82,26 @@ def guarded(arguments: Sequence[str]) -> int:
     # the same cores a step then takes up to eight times as long (docs/LOG.md)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
     except InputError as error:
-        message = " ".join(str(error).split())
-        print(f"isotrope: error: {message}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not our error, nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # a name too long, a full standard output: nothing of ours, and nothing to debug
+        place = f"{error.filename}: " if error.filename else ""
+        return _refused(f"{place}{error.strerror or error}")
     except KeyboardInterrupt:
         print("isotrope: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+def _refused(message: str) -> int:
+    """Print what was wrong on one line that any terminal can show."""
+    line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    print(f"isotrope: error: {line}", file=sys.stderr)
+    return 2

@@ -78,6 +78,10 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with writable(path):
             yield temporary
+            there = path.exists() and not path.is_symlink() and temporary.exists()
+            if there and path.is_dir() != temporary.is_dir():
+                kinds = ("folder", "file") if path.is_dir() else ("file", "folder")
+                raise InputError(f"{path} is a {kinds[0]}, not a {kinds[1]}; choose another name")
             _sync(temporary)
             _swap(temporary, path, room / "previous")
     finally:

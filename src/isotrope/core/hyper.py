@@ -38,7 +38,7 @@ class Hyper:
     def allows(self, value: float) -> bool:
         """Tell whether ``value`` is a number within the bounds."""
         return not (
-            math.isnan(value)
+            not math.isfinite(value)
             or (self.above is not None and value <= self.above)
             or (self.at_least is not None and value < self.at_least)
             or (self.at_most is not None and value > self.at_most)

@@ -12,13 +12,13 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the rows of ``x`` (n x d) divided by their Euclidean norm.
 
     A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
-    becomes zero and receives zero gradient, instead of a gradient of order 1/eps.
+    becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN.
     """
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    alive = norm > max(eps, torch.finfo(x.dtype).tiny)
+    dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
     # the inner where keeps 0/0 out of the backward pass of the norm
-    safe = torch.linalg.vector_norm(torch.where(alive, x, 1.0), dim=-1, keepdim=True)
-    return torch.where(alive, x / safe, 0.0)
+    safe = torch.linalg.vector_norm(torch.where(dead, 1.0, x), dim=-1, keepdim=True)
+    return torch.where(dead, 0.0, x / safe)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class Views:
                 f"{tuple(self.anchors.shape)} and {tuple(self.positives.shape)}"
             )
         n, d = self.anchors.shape
+        if n == 0 or self.offset < 0:
+            raise ValueError(
+                f"views need at least one anchor and an offset of 0 or more; found {n} anchors, "
+                f"offset {self.offset}"
+            )
         if self.positives.shape[1] != d or len(self.positives) < self.offset + n:
             raise ValueError(
                 "anchors (n x d) and positives (m x d, m >= offset + n) must fit; found "
@@ -72,6 +77,12 @@ class Views:
             )
         if not self.anchors.is_floating_point():
             raise ValueError(f"embeddings must be floating point; found {self.anchors.dtype}")
+        others = [self.positives] if self.negatives is None else [self.positives, self.negatives]
+        for other in others:
+            if other.dtype != self.anchors.dtype:
+                raise ValueError(
+                    f"all views must have one dtype; found {self.anchors.dtype} and {other.dtype}"
+                )
 
     @property
     def rows(self) -> slice:

@@ -141,17 +141,12 @@ def collate(
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
+    # texts that differ only after max_length are one and the same input
+    inputs = [np.array([hash64(row.tobytes()) for row in c], np.uint64) for c in columns]
     if store.columns == 3:
-        theirs = store.groups(indices, 2)
-        new = np.zeros(len(theirs), bool)
-        new[np.unique(theirs, return_index=True)[1]] = True
-        new &= ~np.isin(theirs, np.concatenate(groups))
+        new = _unseen(store.groups(indices, 2), groups) & _unseen(inputs.pop(), inputs[:2])
         columns[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
     views = columns if store.columns > 1 else [columns[0], columns[0]]
-    # texts that differ only after max_length are one and the same input
-    inputs = [
-        np.array([hash64(row.tobytes()) for row in column], np.uint64) for column in columns[:2]
-    ]
     rows = [row for view in views for row in view]
     lengths = np.array([len(row) for row in rows])
     order = np.argsort(lengths, kind="stable")
@@ -168,6 +163,13 @@ def collate(
         groups=joined_groups(np.stack([*groups, *inputs], axis=1)),
         tokens=int(lengths.sum()),
     )
+
+
+def _unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
+    """Tell which marks stand for the first time, here and in the other columns."""
+    new = np.zeros(len(marks), bool)
+    new[np.unique(marks, return_index=True)[1]] = True
+    return new & ~np.isin(marks, np.concatenate(others))
 
 
 def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Chunk:

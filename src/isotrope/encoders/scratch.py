@@ -7,11 +7,13 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.files import writable
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def scratch_model(
     if not 0 <= dropout < 1:
         raise InputError(f"dropout must lie in [0, 1); found {dropout}")
     with quiet_loading():
+        from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import Transformer
         from sentence_transformers.sentence_transformer.modules import Pooling
@@ -78,8 +81,11 @@ def scratch_model(
         torch.manual_seed(seed)
         bert = BertModel(config)
         # sentence-transformers builds its first module from a folder only
-        with tempfile.TemporaryDirectory() as folder:
-            bert.save_pretrained(folder)
+        with tempfile.TemporaryDirectory() as folder, writable(Path(folder)):
+            try:
+                bert.save_pretrained(folder)
+            except SafetensorError as error:  # how its writer reports a full disk
+                raise OSError(str(error)) from error
             tokenizer.save_pretrained(folder)
             transformer = Transformer(folder)
         transformer.model = bert

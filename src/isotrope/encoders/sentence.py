@@ -330,6 +330,11 @@ class SentenceEncoder(nn.Module):
                     if self.normalizes or normalize:
                         h = nn.functional.normalize(h, dim=-1)
                     out[batch] = h.float().cpu().numpy()
+                    if not np.isfinite(out[batch]).all():
+                        raise InputError(
+                            f"{self.name} gives embeddings that are not finite (NaN or infinite): "
+                            "its weights are broken; train it again with a lower --learning-rate"
+                        )
                     bar.update(len(batch))
         finally:
             bar.close()
@@ -359,8 +364,13 @@ class SentenceEncoder(nn.Module):
         Raises:
             InputError: the folder cannot be written.
         """
+        from safetensors import SafetensorError
+
         with replacing(folder) as temporary, quiet_loading():
-            self.model.save_pretrained(str(temporary), create_model_card=False)
+            try:
+                self.model.save_pretrained(str(temporary), create_model_card=False)
+            except SafetensorError as error:  # how its writer reports a full disk
+                raise OSError(str(error)) from error
             text = self._card() if card is None else card
             (temporary / "README.md").write_text(text, encoding="utf-8")
 

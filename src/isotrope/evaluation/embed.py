@@ -50,6 +50,11 @@ def embed(
             f"{encoder_name(encoder)}.encode must return one vector for each of {len(distinct)} "
             f"texts; it returned an array of shape {vectors.shape}"
         )
+    if not np.isfinite(vectors).all():
+        raise InputError(
+            f"{encoder_name(encoder)}.encode returned numbers that are not finite (NaN or "
+            "infinite); a score of them would mean nothing"
+        )
     return vectors if len(distinct) == len(where) else vectors[where]
 
 

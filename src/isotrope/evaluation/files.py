@@ -54,13 +54,13 @@ def encode_file(
     texts = (record.texts[0] for record in _records(file, columns))
     shape = (count, encoder.dimension)
     with replacing(Path(output)) as temporary:
-        matrix = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
-        start = 0
-        while block := list(islice(texts, _BLOCK)):
-            rows = encoder.encode(block, normalize=normalize, progress=progress)
-            matrix[start : start + len(block)] = rows
-            start += len(block)
-        matrix.flush()
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        # written in order: a memory map of a file on a full disk ends in a bus error
+        with temporary.open("wb") as handle:
+            np.lib.format.write_array_header_1_0(handle, header)
+            while block := list(islice(texts, _BLOCK)):
+                rows = encoder.encode(block, normalize=normalize, progress=progress)
+                handle.write(rows.astype("<f4", copy=False).tobytes())
     return shape
 
 

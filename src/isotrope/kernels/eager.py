@@ -20,7 +20,8 @@ class EagerPairs(Pairs):
 
     def __init__(self, views: Views) -> None:
         self.views = views
-        self._similarity: dict[Against, Tensor] = {}
+        # by grad mode too: what was formed without history must not be trained through
+        self._similarity: dict[tuple[Against, bool], Tensor] = {}
         self._negative: dict[Against, Tensor] = {}
 
     @property
@@ -40,9 +41,10 @@ class EagerPairs(Pairs):
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def similarity(self, against: Against = "cross") -> Tensor:
-        if against not in self._similarity:
-            self._similarity[against] = self.views.anchors @ self.columns(against).T
-        return self._similarity[against]
+        key = (against, torch.is_grad_enabled())
+        if key not in self._similarity:
+            self._similarity[key] = self.views.anchors @ self.columns(against).T
+        return self._similarity[key]
 
     def negative(self, against: Against = "cross") -> Tensor:
         if against not in self._negative:

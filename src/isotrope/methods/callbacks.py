@@ -1,6 +1,7 @@
 """What happens between the steps: log, dev score, checkpoints, progress, requests to stop."""
 
 import csv
+import shutil
 import signal
 import sys
 import time
@@ -268,8 +269,18 @@ class Checkpoints(L.Callback):
                     f"cannot write {newest}: {error}; free some space and --resume"
                 ) from error
             if newest.is_file():
-                newest.replace(self.folder / "previous.ckpt")
+                self._keep(newest)
         self.timer.rest(time.perf_counter() - start)
+
+    def _keep(self, newest: Path) -> None:
+        """Give the present checkpoint a second name; it keeps its first until it is replaced."""
+        spare = self.folder / ".previous.ckpt"
+        spare.unlink(missing_ok=True)
+        try:
+            spare.hardlink_to(newest)
+        except OSError:  # a file system without hard links
+            shutil.copy2(newest, spare)
+        spare.replace(self.folder / "previous.ckpt")
 
     def on_train_batch_end(
         self,

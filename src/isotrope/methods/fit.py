@@ -13,9 +13,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import lightning as L
@@ -28,6 +29,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.batches import Batch, Batches, collate
 from isotrope.data.corpora import read
+from isotrope.data.lines import lines
 from isotrope.data.retrieval_sets import load_retrieval
 from isotrope.data.sts_sets import load_sts_file
 from isotrope.data.tokens import TokenStore, build
@@ -106,17 +108,34 @@ def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
     finished = _check_output(output, settings, resume=resume)
     if finished is not None:
         return finished
+    with _terminable():
+        try:
+            prepared = _prepare(settings, output)
+        except _Terminated:
+            # nothing worth keeping yet: the same command starts again
+            empty = Result(kind="train", name=output.name, metrics={"steps": 0})
+            return Outcome(empty, output, exit_code=REQUEUE)
+    return _run(settings, *prepared)
+
+
+def _prepare(
+    settings: TrainSettings, output: Path
+) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, _Watch | None]:
+    """Check everything and read the data; what fails leaves nothing behind."""
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
     watch = None if settings.dev in (None, "auto") else _watch_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
     encoder = _encoder(settings)
-    made = not output.exists()
+    made = [folder for folder in (output, *output.parents) if not folder.exists()]
     try:
+        settings.save(output / "config.yaml")  # from here on --resume knows the folder as a run
+        for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
+            shutil.rmtree(stale, ignore_errors=True)  # of a run that was killed while it wrote
         store = _store(settings, encoder, output / "tokens")
         if settings.dev == "auto":
-            watch = _watch_held_out(store)
+            watch = _watch_held_out(store, settings)
         batches = Batches(store, settings.batch_size, settings.seed)
         if objective.takes_negatives is False and store.columns == 3:
             raise InputError(
@@ -125,9 +144,31 @@ def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
             )
     except BaseException:
         if made:
-            shutil.rmtree(output, ignore_errors=True)
+            shutil.rmtree(made[-1], ignore_errors=True)
         raise
-    return _run(settings, encoder, objective, store, batches, watch)
+    return encoder, objective, store, batches, watch
+
+
+class _Terminated(BaseException):
+    """SIGTERM before the first step."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise while the data is read; later the Stop callback handles it."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, asked)
+    except ValueError:  # not the main thread: whoever runs us handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_output(output: Path, settings: TrainSettings, *, resume: bool) -> Outcome | None:
@@ -138,6 +179,12 @@ def _check_output(output: Path, settings: TrainSettings, *, resume: bool) -> Out
     """
     if output.exists() and not output.is_dir():
         raise InputError(f"output {output} is a file; give a folder")
+    for folder in map(Path, settings.files):
+        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"output {output} lies in {folder}, which is read as text: the run would train on "
+                "its own files; choose an output folder elsewhere"
+            )
     if not output.exists() or not any(output.iterdir()):
         return None
     if not resume:
@@ -164,7 +211,11 @@ def _check_output(output: Path, settings: TrainSettings, *, resume: bool) -> Out
 
 def _encoder(settings: TrainSettings) -> SentenceEncoder:
     device = settings.device
+    if settings.precision == "16" and find_device(device).type == "cpu":
+        raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
     if settings.encoder == "scratch":
+        if settings.pooling not in (None, "mean"):
+            raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
         texts = (text for record in _records(settings) for text in record.texts)
         encoder = SentenceEncoder.scratch(
             islice(texts, _SCRATCH_TEXTS),
@@ -179,10 +230,20 @@ def _encoder(settings: TrainSettings) -> SentenceEncoder:
             f"({encoder.max_length} tokens)"
         )
     if settings.dropout is not None:
-        for module in encoder.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = settings.dropout
+        for module, name in _dropouts(encoder):
+            setattr(module, name, settings.dropout)
     return encoder
+
+
+def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield where the rates are: dropout modules, and numbers that attention keeps by itself."""
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout):
+            yield module, "p"
+            continue
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                yield module, name
 
 
 def _records(settings: TrainSettings) -> Iterator[Any]:
@@ -207,7 +268,7 @@ def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> T
             encoder.tokenize,
             vocabulary=len(encoder.tokenizer),
             max_length=settings.max_length,
-            prompts=(settings.query_prompt, settings.passage_prompt),
+            prompts=_prompts(settings, encoder),
             holdout=settings.held_out,
             seed=settings.seed,
             views=settings.views,
@@ -215,26 +276,46 @@ def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> T
         )
 
 
+def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
+    """Return what stands before anchors and positives: as asked, else the model's own prompt."""
+    return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
+
+
+def _is_sts(path: Path) -> bool:
+    """Tell by the first line whether a file holds scored pairs: a number and two texts."""
+    if path.is_dir():
+        return False
+    if path.name.removesuffix(".gz").endswith((".csv", ".jsonl", ".parquet")):
+        # tables name their columns; parquet has them in its binary footer
+        return path.name.endswith(".parquet") or any(
+            '"score"' in line or "score" in line.split(",") for _, line in islice(lines(path), 1)
+        )
+    first = next((line for _, line in lines(path) if line.strip()), "").split("\t")
+    try:
+        return len(first) == 3 and isinstance(float(first[0]), float)
+    except ValueError:
+        return False
+
+
 def _watch_file(path: Path) -> _Watch:
     """Return the dev score of an STS file, a retrieval folder or a pairs file."""
-    if path.is_dir():
+    if not _is_sts(path):
         data = load_retrieval(path)
         return _Watch("dev retrieval MRR@10", functools.partial(retrieval_dev, data=data))
-    try:
-        subset = load_sts_file(path)
-    except InputError as not_sts:
-        try:
-            pairs = load_retrieval(path)
-        except InputError:
-            raise not_sts from None
-        return _Watch("dev retrieval MRR@10", functools.partial(retrieval_dev, data=pairs))
+    subset = load_sts_file(path)
     return _Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_dev(encoder, subset))
 
 
-def _watch_held_out(store: TokenStore) -> _Watch:
+def _watch_held_out(store: TokenStore, settings: TrainSettings) -> _Watch:
     # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
     stride = max(1, store.report.held_out // _HELD_OUT_READ)
     data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
+    # a model's own prompt is put there by its encode
+    data = replace(
+        data,
+        queries=[settings.query_prompt + text for text in data.queries],
+        corpus=[settings.passage_prompt + text for text in data.corpus],
+    )
     return _Watch("held-out MRR@10", functools.partial(retrieval_dev, data=data))
 
 
@@ -249,7 +330,6 @@ def _run(
     output = Path(settings.output)
     per_epoch = batches.steps_per_epoch
     steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
-    settings.save(output / "config.yaml")
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
@@ -260,6 +340,7 @@ def _run(
         weight_decay=settings.weight_decay,
         seed=settings.seed,
         log_every=settings.log_every,
+        scaled=settings.precision == "16",
     )
     module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
     bar = Bar(steps=steps, shown=settings.progress)
@@ -289,8 +370,7 @@ def _run(
         name="dev" if watch is None else watch.name,
     )
     _introduce(settings, encoder, store, steps, bar.tell)
-    resumed = output / "checkpoints" / "last.ckpt"
-    start = _step_of(resumed)
+    resumed, start = _checkpoint(output / "checkpoints", bar.tell)
     pad = encoder.tokenizer.pad_token_id or 0
 
     def at(step: int) -> Batch:
@@ -315,7 +395,7 @@ def _run(
         loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
         began = time.perf_counter()
         try:
-            trainer.fit(module, loader, ckpt_path=resumed if start else None, weights_only=True)
+            trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
         except AtOnce:
             raise KeyboardInterrupt from None
         finally:
@@ -336,21 +416,34 @@ def _run(
     return Outcome(result, output, encoder=encoder)
 
 
-def _step_of(checkpoint: Path) -> int:
-    """Return the number of updates a checkpoint holds, 0 without one.
+_PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}
+
+
+def _checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
+    """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
 
     Raises:
-        InputError: the checkpoint cannot be read.
+        InputError: there are checkpoints, but none can be read.
     """
-    if not checkpoint.is_file():
-        return 0
-    try:
-        return int(torch.load(checkpoint, map_location="cpu", weights_only=True)["global_step"])
-    except Exception as error:
+    damaged = []
+    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
+        if not path.is_file():
+            continue
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+            if missing := _PARTS - set(found):
+                raise ValueError(f"no {sorted(missing)[0]} in it")
+        # whatever a damaged archive makes torch raise
+        except Exception as error:
+            damaged.append(f"{path} ({type(error).__name__})")
+            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
+            continue
+        return path, int(found["global_step"])
+    if damaged:
         raise InputError(
-            f"checkpoint {checkpoint} cannot be read ({type(error).__name__}); put previous.ckpt "
-            "in its place, or start again in another folder"
-        ) from error
+            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
+        )
+    return None, 0
 
 
 @contextmanager
@@ -378,7 +471,7 @@ def _introduce(
 ) -> None:
     """Say what is about to happen: what most silent failures of SimCSE would have shown."""
     report = store.report
-    rates = sorted({m.p for m in encoder.modules() if isinstance(m, nn.Dropout)})
+    rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
     shown = ", ".join(f"{p:g}" for p in rates) or "none"
     tell(
         f"{report.kept:,} {'texts' if report.columns == 1 else 'pairs'} "

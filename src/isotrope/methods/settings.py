@@ -24,7 +24,7 @@ OBJECTIVE = "objective."
 class TrainSettings(BaseModel):
     """Settings of one training run; every field has its help, default and bounds here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     files: list[str] = Field(
         min_length=1,
@@ -38,7 +38,7 @@ class TrainSettings(BaseModel):
         "'scratch': a small one built here with a tokenizer trained on the text",
     )
     objective: str = Field("infonce", description="name, see `isotrope objectives`")
-    objective_settings: dict[str, Any] = Field(
+    objective_settings: dict[str, float | str] = Field(
         default_factory=dict,
         description="hyperparameters (--objective.temperature 0.05) and exchanged components "
         "(--objective.dissipation margin:0.3)",
@@ -95,7 +95,9 @@ class TrainSettings(BaseModel):
     @classmethod
     def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
         """One path stands for a list of one."""
-        return [str(value)] if isinstance(value, (str, Path)) else [str(v) for v in value or ()]
+        if isinstance(value, (str, Path)):
+            return [str(value)]
+        return [str(v) for v in value] if isinstance(value, (list, tuple)) else value
 
     @field_validator("columns", mode="after")
     @classmethod
@@ -107,6 +109,15 @@ class TrainSettings(BaseModel):
     @classmethod
     def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
         return str(value) if isinstance(value, Path) else value
+
+    @field_validator("files", "plugin", "output", "dev", "encoder", mode="after")
+    @classmethod
+    def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
+        """Names go into config.yaml, result.json and the system's calls."""
+        for name in value if isinstance(value, list) else [value or "-"]:
+            if not name or {"\0", "\n", "\r"} & set(name) or name != _in_utf8(name):
+                raise ValueError("a name must be one line of UTF-8 text")
+        return value
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -121,11 +132,9 @@ class TrainSettings(BaseModel):
             return values
         plain = {k: v for k, v in values.items() if not str(k).startswith(OBJECTIVE)}
         inner = {k[len(OBJECTIVE) :]: v for k, v in values.items() if str(k).startswith(OBJECTIVE)}
-        if inner:
-            plain["objective_settings"] = {
-                **plain.get("objective_settings", {}),
-                **{k: _number(v) for k, v in inner.items()},
-            }
+        given = plain.get("objective_settings", {})
+        if isinstance(given, Mapping):
+            plain["objective_settings"] = {k: _number(v) for k, v in {**given, **inner}.items()}
         return plain
 
     @property
@@ -180,9 +189,13 @@ class TrainSettings(BaseModel):
 def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
     """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays."""
     try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
+        return value if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
         return value
+
+
+def _in_utf8(name: str) -> str:
+    return name.encode("utf-8", "ignore").decode("utf-8")
 
 
 def flag(name: str) -> str:
@@ -204,6 +217,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply to be settings") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         place = f"{path}:{line + 1}" if line is not None else str(path)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
+from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch
 from isotrope.encoders.sentence import SentenceEncoder
@@ -59,6 +60,7 @@ class SimCSE(L.LightningModule):
         weight_decay: of AdamW.
         seed: of the run.
         log_every: steps between looks at the gradient's components.
+        scaled: float16 training, whose gradients are scaled and may overflow now and then.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class SimCSE(L.LightningModule):
         weight_decay: float,
         seed: int,
         log_every: int,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
+        self.scaled = scaled
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         self.objective = objective
@@ -120,6 +124,8 @@ class SimCSE(L.LightningModule):
         views = self.views(batch)
         with _full_precision(views.anchors.device.type):
             loss = self.objective.loss(views)
+            if not torch.isfinite(loss):
+                raise self._diverged("loss")
             if step % self.log_every == 0 or step == self.steps - 1:
                 self.measured = measure(self.objective, views)
                 self.measured["loss"] = float(loss.detach())
@@ -139,12 +145,25 @@ class SimCSE(L.LightningModule):
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(
             self.parameters(), gradient_clip_val or math.inf
         )
+        # in float16 an overflow is expected: the scaler skips that step
+        if not self.scaled and not torch.isfinite(self.gradient_norm):
+            raise self._diverged("gradient")
+
+    def _diverged(self, what: str) -> InputError:
+        return InputError(
+            f"training diverged: the {what} is not finite at step {self.global_step}; use a lower "
+            f"--learning-rate (it is {self.learning_rate:g}) or look at that batch of the data"
+        )
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
         """AdamW (fused), learning rate falling linearly to 0, no warm-up."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(
-            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
+            parameters,
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            # a fused step unscales by itself, after clipping: too late for float16
+            fused=not self.scaled,
         )
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: max(0.0, 1 - step / self.steps)

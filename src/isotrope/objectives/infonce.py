@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper
@@ -41,7 +41,9 @@ class InfoNCE(
     temperature: Annotated[float, Hyper("tau", "temperature of the softmax", above=0)] = 0.05
 
     def formula(self, pairs: Pairs) -> Tensor:
-        return F.softplus(pairs.logsumexp(self.temperature) - pairs.positive / self.temperature)
+        margin = pairs.logsumexp(self.temperature) - pairs.positive / self.temperature
+        # log(1 + e^margin); softplus would round it to the margin from 20 on, derivatives too
+        return torch.logaddexp(margin, torch.zeros_like(margin))
 
     def components(self, pairs: Pairs) -> Terms:
         weight = Softmax(temperature=self.temperature)(pairs) / self.temperature

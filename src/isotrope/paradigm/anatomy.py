@@ -4,7 +4,7 @@ import torch
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["DEAD", "anatomy", "hardest_share"]
@@ -12,7 +12,7 @@ __all__ = ["DEAD", "anatomy", "hardest_share"]
 DEAD = 0.01  # below this GD an anchor hardly moves
 
 
-def hardest_share(terms: Terms, views: Views) -> float | None:
+def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     """Return the mean over active anchors of |W| on the hardest negative / sum_j |W_ij|.
 
     The hardest negative is the column most similar to the anchor. Magnitudes, because the weights
@@ -21,9 +21,8 @@ def hardest_share(terms: Terms, views: Views) -> float | None:
 
     Args:
         terms: of the anchors.
-        views: unit-length views the terms came from.
+        pairs: the row statistics they came from.
     """
-    pairs = choose_pairs(views)
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
     share = weight.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)
@@ -45,13 +44,14 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         ``hardest_share`` see :func:`hardest_share`; ``ratio`` the mean R over anchors with some
         weight, None where it is matrix-valued (Barlow Twins).
     """
-    terms = objective.terms(views.anchors, views.positives, views.negatives, groups=views.groups)
+    pairs = objective.pairs(views)
+    terms = objective.components(pairs)
     ratio = terms.ratio
     weighted = terms.mass != 0
     return {
         "dissipation": float(terms.dissipation.mean()),
         "dead": float((terms.dissipation < DEAD).to(terms.dissipation.dtype).mean()),
-        "hardest_share": hardest_share(terms, views.unit()),
+        "hardest_share": hardest_share(terms, pairs),
         "ratio": float(ratio[weighted].mean())
         if ratio is not None and bool(weighted.any())
         else None,

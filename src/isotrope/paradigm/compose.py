@@ -87,11 +87,14 @@ class Paradigm(
         """The sum where the weights hold the 1/n themselves."""
         if self.weight is not None:
             return "sum" if self.weight.batch_wide else "mean"
-        if self.parent is not None and (self.parent.batch_level or self.parent.reduction == "sum"):
-            return "sum"
-        return "mean"
+        return "sum" if _summed(self.parent) else "mean"
+
+    @property
+    def _from_sum_to_mean(self) -> bool:
+        return _summed(self.parent) and self.reduction == "mean"
 
     def components(self, pairs: Pairs) -> Terms:
+        n = len(pairs.views.anchors)
         given = None if self.parent is None else self.parent.components(pairs)
         dissipation = (
             self.dissipation(pairs) if given is None or self.dissipation else given.dissipation
@@ -103,8 +106,8 @@ class Paradigm(
         elif self.weight and given.ratio is not None:
             pull = given.ratio * weight.sum(dim=1)
         else:
-            pull = given.pull
-        n = len(pairs.views.anchors)
+            # the parent's own; where its 1/n was inside and is now in the mean, it comes out
+            pull = given.pull * (n if self._from_sum_to_mean else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
         return Terms(dissipation, weight, pull, against, scale=scale)
 
@@ -115,6 +118,11 @@ class Paradigm(
             pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
             direction = terms.dissipation[:, None] * (push - pull * pairs.views.own)
         return (pairs.views.anchors * direction).sum(dim=1)
+
+
+def _summed(objective: Objective | None) -> bool:
+    """Whether the components of an objective hold the 1/n of the batch themselves."""
+    return objective is not None and (objective.batch_level or objective.reduction == "sum")
 
 
 def modify(
@@ -132,6 +140,7 @@ def modify(
         weight: a part, or its short form (``"softmax:0.05"``).
         ratio: a part, its short form, or a number.
     """
+    parent = getattr(parent, "paradigm", parent)  # the modified objectives are paradigms
     if isinstance(parent, Paradigm):
         return Paradigm(
             parent=parent.parent,
@@ -140,6 +149,14 @@ def modify(
             ratio=parent.ratio if ratio is None else ratio,
         )
     return Paradigm(parent=parent, dissipation=dissipation, weight=weight, ratio=ratio)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def part(kind: type[_Part], given: object) -> _Part:
@@ -157,7 +174,7 @@ def part(kind: type[_Part], given: object) -> _Part:
     if not isinstance(given, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {given!r}")
     name, _, value = given.partition(":")
-    if kind is Ratio and not value and name.replace(".", "", 1).isdigit():
+    if kind is Ratio and not value and _is_number(name):
         name, value = "static", name
     if name.lower() not in known:
         raise ValueError(

@@ -159,7 +159,7 @@ class Objective:
         """
         views = Views(anchors, positives, negatives, groups=groups)
         with torch.no_grad():
-            return self.components(self._pairs(views, "auto"))
+            return self.components(self.pairs(views))
 
     def modify(
         self,
@@ -185,7 +185,12 @@ class Objective:
         """How raw embeddings become what the formula sees: rows on the unit sphere."""
         return Views.unit
 
-    def _pairs(self, views: Views, backend: str) -> Pairs:
+    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+        """Return the row statistics of raw ``views`` in the objective's space.
+
+        Raises:
+            ValueError: negatives for an objective without any, or a single row.
+        """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
                 f"{type(self).__name__} has no place for further negatives; "
@@ -198,7 +203,7 @@ class Objective:
         return choose_pairs(self._space()(_single(views)), backend)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
-        pairs = self._pairs(views, backend)
+        pairs = self.pairs(views, backend)
         if not self.two_directions:
             return [pairs]
         return [pairs, choose_pairs(pairs.views.swapped(), backend)]

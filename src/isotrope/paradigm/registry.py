@@ -93,7 +93,6 @@ def load_plugin(path: Path) -> list[str]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
-    before = set(Objective.registered)
     spec = importlib.util.spec_from_file_location(f"isotrope_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"plugin {path} is not a Python file; its name must end in .py")
@@ -101,10 +100,10 @@ def load_plugin(path: Path) -> list[str]:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         raise InputError(f"plugin {path} failed: {type(error).__name__}: {error}") from error
-    added = sorted(set(Objective.registered) - before)
+    added = sorted(n for n, c in Objective.registered.items() if c.__module__ == spec.name)
     if not added:
         raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
     return added

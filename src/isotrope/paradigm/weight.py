@@ -1,6 +1,5 @@
 """Named weights: how the negatives share an anchor's gradient (paper 000, tables 1 and 2)."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, check
 from isotrope.core.terms import Against
+from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 
@@ -71,11 +71,8 @@ class Softmax(Weight):
     def __call__(self, pairs: Pairs) -> Tensor:
         if self.by == "positives":
             views = pairs.views
-            pairs = choose_pairs(
-                dataclasses.replace(views, anchors=views.own, positives=views.own)
-                if len(views.anchors) != len(views.positives)
-                else views.swapped()
-            )
+            groups = None if views.groups is None else views.groups[views.rows]
+            pairs = choose_pairs(Views(views.own, views.own, groups=groups))
         negative = pairs.negative(self.against)
         logits = pairs.similarity(self.against) / self.temperature
         logits = logits.masked_fill(~negative, -torch.inf)
