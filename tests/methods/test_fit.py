@@ -218,6 +218,14 @@ def test_float16_on_a_cpu_and_pooling_from_scratch_are_refused(quick: dict) -> N
         fit(**quick, pooling="cls")
 
 
+def test_an_empty_folder_stays_empty_when_a_run_fails(quick: dict) -> None:
+    output = Path(quick["output"])
+    output.mkdir()
+    with pytest.raises(InputError, match="larger than the data"):
+        fit(**{**quick, "batch_size": 301})
+    assert list(output.iterdir()) == []
+
+
 def test_parents_made_for_a_failed_run_go_with_it(quick: dict, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="larger than the data"):
         fit(**{**quick, "output": str(tmp_path / "a" / "b" / "run"), "batch_size": 301})
@@ -226,7 +234,7 @@ def test_parents_made_for_a_failed_run_go_with_it(quick: dict, tmp_path: Path) -
 
 def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, monkeypatch) -> None:
     values = iter([50.0, 40.0, 30.0])
-    monkeypatch.setattr("isotrope.methods.fit.retrieval_dev", lambda *_, **__: next(values))
+    monkeypatch.setattr("isotrope.methods.watch.retrieval_dev", lambda *_, **__: next(values))
     outcome = fit(**quick, dev="auto")
     assert outcome.result.metrics["dev_best_step"] == 0
     assert "training made it worse" in outcome.result.details["verdict"]

@@ -20,7 +20,7 @@ from isotrope.data.tokens import TokenStore
 
 __all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups"]
 
-CHUNK_OVERHEAD = 128
+CHUNK_OVERHEAD = 64
 """Default of ``overhead``: the tokens that one more forward and backward pass is worth.
 
 Of 16, 64, 128, 256, 512 and one single chunk it took the least processor time of one core for

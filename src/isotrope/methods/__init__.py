@@ -2,7 +2,7 @@
 
 ``settings`` says what a training can be told (and imports nothing heavy), ``simcse`` is the method
 (two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
-card, ``fit`` the whole: data, encoder, training, dev score, run folder.
+card, ``watch`` the dev score, ``fit`` the whole: data, encoder, training, dev score, run folder.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -4,7 +4,6 @@ Nothing is written before the settings, the objective, the dev set and the encod
 found good; what fails while the data is read leaves no folder behind.
 """
 
-import functools
 import math
 import shutil
 import signal
@@ -13,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -27,21 +26,16 @@ from tqdm import tqdm
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.batches import Batch, Batches, collate
+from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
-from isotrope.data.lines import lines
-from isotrope.data.retrieval_sets import load_retrieval
-from isotrope.data.sts_sets import load_sts_file
 from isotrope.data.tokens import TokenStore, build
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
-from isotrope.evaluation.holdout import holdout_set
-from isotrope.evaluation.retrieval import retrieval_dev
-from isotrope.evaluation.sts import sts_dev
 from isotrope.methods.callbacks import AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.settings import TrainSettings, read_yaml
 from isotrope.methods.simcse import SimCSE, Steps
+from isotrope.methods.watch import Watch, watch_file, watch_held_out
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -50,7 +44,7 @@ __all__ = ["Outcome", "fit", "summary", "train"]
 # what may differ between a run and its continuation: nothing of it changes the trained weights
 _FREE = {"checkpoint_every", "progress", "device"}
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
-_HELD_OUT_READ = 4_000  # held-out records that the dev score is drawn from, at most twice that
+_LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
 REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
 
 
@@ -70,14 +64,6 @@ class Outcome:
     output: Path
     exit_code: int = 0
     encoder: SentenceEncoder | None = None
-
-
-@dataclass(frozen=True)
-class _Watch:
-    """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
-
-    name: str
-    score: Callable[[SentenceEncoder], float]
 
 
 def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
@@ -110,32 +96,32 @@ def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
         return finished
     with _terminable():
         try:
-            prepared = _prepare(settings, output)
+            return _run(settings, *_prepare(settings, output))
         except _Terminated:
-            # nothing worth keeping yet: the same command starts again
+            # no step has been made yet: the same command starts again
             empty = Result(kind="train", name=output.name, metrics={"steps": 0})
             return Outcome(empty, output, exit_code=REQUEUE)
-    return _run(settings, *prepared)
 
 
 def _prepare(
     settings: TrainSettings, output: Path
-) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, _Watch | None]:
+) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, Watch | None]:
     """Check everything and read the data; what fails leaves nothing behind."""
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
-    watch = None if settings.dev in (None, "auto") else _watch_file(Path(str(settings.dev)))
+    watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
     encoder = _encoder(settings)
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
+    ours = made or not any(output.iterdir())
     try:
         settings.save(output / "config.yaml")  # from here on --resume knows the folder as a run
         for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
             shutil.rmtree(stale, ignore_errors=True)  # of a run that was killed while it wrote
         store = _store(settings, encoder, output / "tokens")
         if settings.dev == "auto":
-            watch = _watch_held_out(store, settings)
+            watch = watch_held_out(store, prompts=(settings.query_prompt, settings.passage_prompt))
         batches = Batches(store, settings.batch_size, settings.seed)
         if objective.takes_negatives is False and store.columns == 3:
             raise InputError(
@@ -143,8 +129,10 @@ def _prepare(
                 "column: remove it, or choose infonce"
             )
     except BaseException:
-        if made:
-            shutil.rmtree(made[-1], ignore_errors=True)
+        if ours:
+            shutil.rmtree(made[-1] if made else output, ignore_errors=True)
+        if not made:
+            output.mkdir(exist_ok=True)  # the empty folder that we were given
         raise
     return encoder, objective, store, batches, watch
 
@@ -281,51 +269,13 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def _is_sts(path: Path) -> bool:
-    """Tell by the first line whether a file holds scored pairs: a number and two texts."""
-    if path.is_dir():
-        return False
-    if path.name.removesuffix(".gz").endswith((".csv", ".jsonl", ".parquet")):
-        # tables name their columns; parquet has them in its binary footer
-        return path.name.endswith(".parquet") or any(
-            '"score"' in line or "score" in line.split(",") for _, line in islice(lines(path), 1)
-        )
-    first = next((line for _, line in lines(path) if line.strip()), "").split("\t")
-    try:
-        return len(first) == 3 and isinstance(float(first[0]), float)
-    except ValueError:
-        return False
-
-
-def _watch_file(path: Path) -> _Watch:
-    """Return the dev score of an STS file, a retrieval folder or a pairs file."""
-    if not _is_sts(path):
-        data = load_retrieval(path)
-        return _Watch("dev retrieval MRR@10", functools.partial(retrieval_dev, data=data))
-    subset = load_sts_file(path)
-    return _Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_dev(encoder, subset))
-
-
-def _watch_held_out(store: TokenStore, settings: TrainSettings) -> _Watch:
-    # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
-    stride = max(1, store.report.held_out // _HELD_OUT_READ)
-    data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
-    # a model's own prompt is put there by its encode
-    data = replace(
-        data,
-        queries=[settings.query_prompt + text for text in data.queries],
-        corpus=[settings.passage_prompt + text for text in data.corpus],
-    )
-    return _Watch("held-out MRR@10", functools.partial(retrieval_dev, data=data))
-
-
 def _run(
     settings: TrainSettings,
     encoder: SentenceEncoder,
     objective: Objective,
     store: TokenStore,
     batches: Batches,
-    watch: _Watch | None,
+    watch: Watch | None,
 ) -> Outcome:
     output = Path(settings.output)
     per_epoch = batches.steps_per_epoch
@@ -372,9 +322,10 @@ def _run(
     _introduce(settings, encoder, store, steps, bar.tell)
     resumed, start = _checkpoint(output / "checkpoints", bar.tell)
     pad = encoder.tokenizer.pad_token_id or 0
+    overhead = CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH
 
     def at(step: int) -> Batch:
-        return collate(store, batches.at(step), pad_id=pad)
+        return collate(store, batches.at(step), pad_id=pad, overhead=overhead)
 
     with _quiet():
         trainer = L.Trainer(

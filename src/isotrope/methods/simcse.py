@@ -97,11 +97,12 @@ class SimCSE(L.LightningModule):
 
     def embed(self, batch: Batch) -> list[Tensor]:
         """Return the embeddings of each view of the batch, n x d, as the objective sees them."""
+        # the longest first: the allocator then finds room for the shorter in what they leave
         parts = [
             self.encoder(self._moved(chunk.input_ids), self._moved(chunk.attention_mask))
-            for chunk in batch.chunks
+            for chunk in reversed(batch.chunks)
         ]
-        rows: Tensor = self.head(torch.cat(parts)[self._moved(batch.inverse)])
+        rows: Tensor = self.head(torch.cat(parts[::-1])[self._moved(batch.inverse)])
         return list(torch.split(rows, batch.sizes))
 
     def _moved(self, array: NDArray[np.int64]) -> Tensor:
