@@ -46,4 +46,7 @@ def test_the_whole_demo_beats_the_untrained_model(tmp_path: Path) -> None:
     scores = {row.model: row.mrr for row in outcome.rows}
     assert outcome.best != "untrained"
     assert scores[outcome.best] > scores["untrained"] + 0.02
+    best = next(row for row in outcome.rows if row.model == outcome.best)
+    assert best.helped
+    assert best.gain == pytest.approx(best.mrr - scores["untrained"])
     assert len(outcome.examples) == 3

@@ -45,9 +45,10 @@ def run(arguments: Sequence[str]) -> int:
         runs[seed] = outcome.rows
         print()
         print(table(COLUMNS, [[_shown(cell) for cell in row.cells()] for row in outcome.rows]))
-        start = outcome.rows[0].mrr
-        worse = [row.model for row in outcome.rows[1:] if row.mrr <= start]
-        print(f"\ndid not help: {', '.join(worse)}" if worse else "\nall three helped")
+        print("\ngain in MRR@10 over the untrained model (± standard error over the queries):")
+        for row in outcome.rows[1:]:
+            verdict = "helped" if row.helped else "did not help (not more than two errors)"
+            print(f"  {row.model}: {row.gain:+.4f} ± {row.error:.4f}  {verdict}")
         for example in outcome.examples:
             print(f"\n  {example.query}")
             print(f"    before: {_found(example.before, example.answer)}")

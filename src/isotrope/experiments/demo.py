@@ -85,7 +85,11 @@ RECIPE = Recipe()
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the demo's table; None where a number does not exist."""
+    """One line of the demo's table; None where a number does not exist.
+
+    ``gain`` is the mean over the queries of the reciprocal rank minus the untrained model's, and
+    ``error`` its standard error: what other queries would change, not what another seed would.
+    """
 
     model: str
     mrr: float
@@ -96,6 +100,13 @@ class Row:
     hardest_share: float | None = None
     ratio: float | None = None
     seconds: float | None = None
+    gain: float = 0.0
+    error: float = 0.0
+
+    @property
+    def helped(self) -> bool:
+        """Whether the gain is more than two standard errors."""
+        return self.gain > 2 * self.error
 
     def cells(self) -> list[str | float | None]:
         """The values in the order of ``COLUMNS``."""
@@ -183,7 +194,7 @@ def demo(
     )
     texts = [*data.queries, *data.corpus]
     before = _Vectors(encoder, recipe, texts)
-    rows = [_row("untrained", before, data, None, recipe)]
+    rows = [_row("untrained", before, before, data, None, recipe)]
     tell(f"untrained: MRR@10 {rows[0].mrr:.4f}")
     scores: dict[str, float] = {"untrained": -1.0}
     after: dict[str, _Vectors] = {}
@@ -209,7 +220,7 @@ def demo(
         run = outcome.result.metrics
         assert outcome.encoder is not None
         after[name] = _Vectors(outcome.encoder, recipe, texts)
-        rows.append(_row(name, after[name], data, float(run["seconds"] or 0), recipe))
+        rows.append(_row(name, after[name], before, data, float(run["seconds"] or 0), recipe))
         scores["untrained"] = float(run["dev_start"] or 0)
         scores[name] = float(run["dev_best"] or 0)
         tell(f"{name}: MRR@10 {rows[-1].mrr:.4f} ({outcome.result.details['verdict']})")
@@ -265,9 +276,15 @@ def _cell(text: str) -> str:
 
 
 def _row(
-    name: str, vectors: _Vectors, data: RetrievalSet, seconds: float | None, recipe: Recipe
+    name: str,
+    vectors: _Vectors,
+    before: _Vectors,
+    data: RetrievalSet,
+    seconds: float | None,
+    recipe: Recipe,
 ) -> Row:
     metrics = retrieval(vectors, data, ks=(1,)).metrics
+    gains = _reciprocal_ranks(vectors, data) - _reciprocal_ranks(before, data)
     queries, targets = (
         torch.from_numpy(vectors.encode(texts)) for texts in (data.queries, data.corpus)
     )
@@ -289,7 +306,16 @@ def _row(
         hardest_share=components.get("hardest_share"),
         ratio=components.get("ratio"),
         seconds=seconds,
+        gain=float(gains.mean()),
+        error=float(gains.std(ddof=1) / np.sqrt(len(gains))),
     )
+
+
+def _reciprocal_ranks(vectors: _Vectors, data: RetrievalSet) -> np.ndarray:
+    """1/place of each query's own target among the first ten, else 0."""
+    places, _ = nearest_rows(vectors.encode(data.queries), vectors.encode(data.corpus), 10)
+    found = places == np.arange(len(places))[:, None]
+    return np.where(found.any(axis=1), 1 / (1 + found.argmax(axis=1)), 0.0)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
