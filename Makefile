@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# threads that wait sleep instead of spinning: other work on the same cores hurts less
+export OMP_WAIT_POLICY ?= PASSIVE
 
 # The first interpreter that starts and is new enough, unless PYTHON names one. A candidate is
 # run, not only looked up: version managers leave names on PATH that answer with an error.
