@@ -30,7 +30,8 @@ def test_wikipedia_raises_sts_b(shared_data: Path, tmp_path: Path) -> None:
         eval_every=25,
     )
     metrics = outcome.result.metrics
-    assert metrics["dev_start"] == pytest.approx(86.61, abs=0.05)
+    # SimCSE's protocol cuts no sentence in evaluation; cut at 32 tokens the start is 86.61
+    assert metrics["dev_start"] == pytest.approx(86.72, abs=0.05)
     assert metrics["dev_best"] > metrics["dev_start"] + 0.2
     model = SentenceTransformer(str(outcome.output / "model"), device="cpu")
     assert model.encode(["a sentence"]).shape == (1, 384)
