@@ -105,6 +105,8 @@ def test_objectives_lists_and_explains(run) -> None:
     found = run("objectives")
     assert re.search(r"infonce +temperature=0.05 ", found.out)
     assert re.search(r"barlowtwins +weight=30.0 ", found.out)
+    for part in ("dissipation margin:0.3", "weight softmax:0.05", "ratio static:1.0"):
+        assert f"--objective.{part}" in found.out
     card = run("objectives", "ModifiedBarlowTwins").out
     assert "--objective.margin" in card
     assert ">= 0" in card

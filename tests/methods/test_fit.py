@@ -255,12 +255,45 @@ def test_pairs_with_hard_negatives_and_prompts(quick: dict, tmp_path: Path) -> N
         passage_prompt="passage: ",
     )
     assert outcome.result.details["data"]["views"] == "pairs"
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(outcome.output / "model"), device="cpu")
+    np.testing.assert_allclose(
+        model.encode_query("a stone"), model.encode("query: a stone"), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        model.encode_document("a stone"), model.encode("passage: a stone"), atol=1e-6
+    )
+    assert "queries `query: `" in (outcome.output / "model" / "README.md").read_text()
     with pytest.raises(InputError, match="barlowtwins takes no hard negatives"):
         fit(
             **{**quick, "files": [str(file)], "output": str(tmp_path / "b")},
             objective="barlowtwins",
         )
     assert not (tmp_path / "b").exists()
+
+
+def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.scratch(sentences(300))
+    encoder.model.prompts = {"own": "about: "}
+    encoder.model.default_prompt_name = "own"
+    encoder.save(tmp_path / "prompted")
+    changed = {**quick, "encoder": str(tmp_path / "prompted")}
+    with pytest.raises(InputError, match=r"puts its own prompt before every text \('about: '\)"):
+        fit(**changed, query_prompt="query: ")
+
+
+def test_the_last_numbers_are_of_one_batch(quick: dict, monkeypatch) -> None:
+    """A share that does not exist at the end must not be an old one."""
+    from isotrope.methods import simcse
+
+    looks = iter([0.5, 0.25, None, None])
+    monkeypatch.setattr(
+        simcse,
+        "anatomy",
+        lambda *_: {"dissipation": 0.0, "dead": 1.0, "hardest_share": next(looks), "ratio": 1.0},
+    )
+    assert fit(**quick).result.metrics["hardest_share"] is None
 
 
 def test_adjacent_text(quick: dict) -> None:

@@ -42,7 +42,7 @@ def test_dev_auto_holds_some_text_out() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"output": "run"}, "--files is missing: text"),
+        ({"output": "run"}, "FILE is missing: text"),
         ({"files": "a.txt"}, "--output is missing: run folder"),
         ({**LEAST, "batch-sise": 3}, "unknown setting 'batch-sise' .did you mean 'batch-size'"),
         ({**LEAST, "batch_size": 1}, "--batch-size: .* greater than or equal to 2; found 1"),

@@ -49,4 +49,22 @@ def run(arguments: Sequence[str]) -> int:
         values = ", ".join(f"{field}={getattr(cls, field)}" for field in hypers(cls))
         rows.append([name, values or "three parts", cls.paper.equation])
     print(table(["objective", "hyperparameters", "source"], rows))
+    print("\nparts, to exchange a component of any objective or compose one (paradigm):\n")
+    print(table(["flag", "means"], _parts()))
     return 0
+
+
+def _parts() -> list[list[str]]:
+    """The named dissipations, weights and ratios with their defaults."""
+    from isotrope.core.hyper import hypers
+    from isotrope.paradigm.dissipation import Dissipation
+    from isotrope.paradigm.ratio import Ratio
+    from isotrope.paradigm.weight import Weight
+
+    rows = []
+    for kind in (Dissipation, Weight, Ratio):
+        for name, cls in sorted(kind.known.items()):
+            value = "".join(f":{getattr(cls, field)}" for field in hypers(cls))
+            meaning = (inspect.getdoc(cls) or "").splitlines()[0]
+            rows.append([f"--objective.{kind.__name__.lower()} {name}{value}", meaning])
+    return rows

@@ -6,13 +6,14 @@ __all__ = ["table"]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return aligned columns: the first to the left, the others to the right."""
+    """Return aligned columns: numbers to the right, text to the left."""
     cells = [list(header), *(list(row) for row in rows)]
+    numeric = [all(row[i][:1] in "+-0123456789" for row in rows) for i in range(len(header))]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
         first, *rest = (
-            cell.ljust(width) if i == 0 else cell.rjust(width)
+            cell.ljust(width) if i == 0 or not numeric[i] else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         return "  ".join([first, *rest]).rstrip()

@@ -371,6 +371,8 @@ class SentenceEncoder(nn.Module):
                 self.model.save_pretrained(str(temporary), create_model_card=False)
             except SafetensorError as error:  # how its writer reports a full disk
                 raise OSError(str(error)) from error
+            for weights in temporary.rglob("*.safetensors"):
+                weights.chmod(0o644)  # its writer makes them readable for their owner only
             text = self._card() if card is None else card
             (temporary / "README.md").write_text(text, encoding="utf-8")
 

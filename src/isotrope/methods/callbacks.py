@@ -139,11 +139,9 @@ class Metrics(L.Callback):
         self._pending = None
 
     def last(self) -> dict[str, float | None]:
-        """Return the newest known value of each column."""
-        newest: dict[str, float | None] = {}
-        for step in sorted(self.rows):
-            newest |= {k: v for k, v in self.rows[step].items() if v is not None}
-        return newest
+        """Return the newest row with a measured batch; what it lacks did not exist then."""
+        measured = [step for step, row in self.rows.items() if row.get("loss") is not None]
+        return self.rows[max(measured)] if measured else {}
 
     def _line(self, step: int) -> str:
         row = {"step": step, **self.rows[step]}

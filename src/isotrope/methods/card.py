@@ -40,12 +40,23 @@ embeddings = model.encode(["a sentence", "another one"])
 | learning rate | {rate:g}, linear decay |
 | max length in training | {length} tokens |
 | head in training | {head} (not part of this model) |
+| prompts | {prompts} |
 | seed | {seed} |
 
 ## Evaluation
 
 {evaluation}
 """
+
+
+def _prompts(settings: TrainSettings) -> str:
+    """What this model expects before its texts."""
+    if not (settings.query_prompt or settings.passage_prompt):
+        return "none"
+    return (
+        f"queries `{settings.query_prompt}`, passages `{settings.passage_prompt}`: use "
+        "`encode_query` and `encode_document`"
+    )
 
 
 def model_card(
@@ -91,6 +102,7 @@ def model_card(
         rate=settings.learning_rate,
         length=report.max_length,
         head=settings.head,
+        prompts=_prompts(settings),
         seed=settings.seed,
         evaluation=evaluation,
     )

@@ -266,6 +266,12 @@ def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> T
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
     """Return what stands before anchors and positives: as asked, else the model's own prompt."""
+    if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
+        raise InputError(
+            f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
+            "--query-prompt and --passage-prompt out, or remove default_prompt_name from its "
+            "config_sentence_transformers.json"
+        )
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
@@ -302,6 +308,13 @@ def _run(
         output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer
     )
     stop = Stop(checkpoints, bar.tell)
+
+    if settings.query_prompt or settings.passage_prompt:
+        # where encode_query and encode_document of sentence-transformers look for them
+        encoder.model.prompts = {
+            "query": settings.query_prompt,
+            "document": settings.passage_prompt,
+        }
 
     def keep(step: int, value: float | None) -> None:
         card = model_card(

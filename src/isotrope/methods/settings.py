@@ -168,7 +168,8 @@ class TrainSettings(BaseModel):
             first = error.errors()[0]
             name = flag(str(first["loc"][0])) if first["loc"] else "settings"
             if first["type"] == "missing":
-                raise InputError(f"{where}--{name} is missing: {_help(cls, name)}") from None
+                shown = "FILE" if name == "files" else f"--{name}"
+                raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
             raise InputError(
                 f"{where}--{name}: {first['msg'].lower()}; found {first['input']!r}"
             ) from None
