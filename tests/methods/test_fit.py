@@ -283,6 +283,16 @@ def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: 
         fit(**changed, query_prompt="query: ")
 
 
+def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
+    from isotrope.methods.fit import summary
+
+    easy = fit(**{**quick, "max_steps": 2}, objective_settings={"dissipation": "margin:0"})
+    assert easy.result.metrics["dead"] == 1
+    assert "100% of the last batch's anchors had nothing left" in summary(easy)
+    busy = {**quick, "output": quick["output"] + "-busy", "max_steps": 2}
+    assert "nothing left" not in summary(fit(**busy, objective_settings={"dissipation": "always"}))
+
+
 def test_the_last_numbers_are_of_one_batch(quick: dict, monkeypatch) -> None:
     """A share that does not exist at the end must not be an old one."""
     from isotrope.methods import simcse

@@ -537,8 +537,15 @@ def summary(outcome: Outcome) -> str:
             "run the same command with --resume to go on"
         )
     metrics = result.metrics
+    dead = float(metrics["dead"] or 0)
+    spent = (
+        f"gradient dissipation {metrics['dissipation']:.2g}: {dead:.0%} of the last batch's "
+        "anchors had nothing left to learn from this objective\n"
+        if dead >= 0.9
+        else ""
+    )
     return (
-        f"{result.details['verdict']}\n"
+        f"{result.details['verdict']}\n{spent}"
         f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, "
         f"{metrics['sentences_per_second']:.0f} sentences/s\n"
         f"model:  {output / 'model'}\n"

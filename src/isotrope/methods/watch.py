@@ -77,4 +77,5 @@ def watch_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> Watch:
         queries=[prompts[0] + text for text in data.queries],
         corpus=[prompts[1] + text for text in data.corpus],
     )
-    return Watch("held-out MRR@10", functools.partial(retrieval_dev, data=data))
+    name = f"held-out MRR@10 of {len(data.queries)} queries"
+    return Watch(name, functools.partial(retrieval_dev, data=data))
