@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "MissingExtra", "NeedsEager", "NoPerAnchor", "NoTerms", "nearest"]
+__all__ = ["InputError", "MissingExtra", "NoPerAnchor", "nearest"]
 
 
 class InputError(ValueError):
@@ -27,14 +27,6 @@ class MissingExtra(InputError):
 
 class NoPerAnchor(TypeError):
     """A batch-level objective (a batch-wide statistic) was asked for one value per anchor."""
-
-
-class NoTerms(TypeError):
-    """An objective was asked for its gradient components in a space where it has none."""
-
-
-class NeedsEager(RuntimeError):
-    """A second derivative was asked of a backend other than ``eager``."""
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -23,8 +23,8 @@ __all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups"]
 CHUNK_OVERHEAD = 64
 """Default of ``overhead``: the tokens that one more forward and backward pass is worth.
 
-Of 16, 64, 128, 256, 512 and one single chunk it took the least processor time of one core for
-all-MiniLM-L6-v2, 64 Wikipedia sentences of at most 32 tokens: 2.54 s against 3.26 s as one chunk.
+On two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
+128 (docs/LOG.md).
 """
 
 

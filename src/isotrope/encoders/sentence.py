@@ -9,9 +9,8 @@ Three jobs, each with its own path through the same modules:
   ``encode`` gives, to rounding;
 - :meth:`SentenceEncoder.save` writes a folder that plain sentence-transformers loads.
 
-Attention is torch's scaled-dot-product where the model supports it: for batches of 64 to 256 short
-texts on two cores it is as fast as the explicit form, forward and backward (within 8% either way,
-benchmarks of the same batch alternating), and it never stores the weights on a GPU.
+Attention is torch's scaled-dot-product where the model supports it: on two cores neither it nor the
+explicit form was faster throughout (docs/LOG.md), and it never stores the weights on a GPU.
 """
 
 import itertools

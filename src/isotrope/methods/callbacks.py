@@ -19,21 +19,16 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.methods.simcse import SimCSE
 
-__all__ = ["COLUMNS", "AtOnce", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
+__all__ = ["COLUMNS", "MEASURED", "AtOnce", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
 
+MEASURED = ("dissipation", "dead", "hardest_share", "ratio", "alignment", "uniformity", "norm")
 COLUMNS = (
     "step",
     "epoch",
     "loss",
     "learning_rate",
     "gradient_norm",
-    "dissipation",
-    "dead",
-    "hardest_share",
-    "ratio",
-    "alignment",
-    "uniformity",
-    "norm",
+    *MEASURED,
     "dev",
     "sentences_per_second",
 )

@@ -31,7 +31,7 @@ from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
-from isotrope.methods.callbacks import AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
+from isotrope.methods.callbacks import MEASURED, AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.settings import TrainSettings, read_yaml
 from isotrope.methods.simcse import SimCSE, Steps
@@ -462,16 +462,6 @@ def _result(
     best = dev.best
     first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
     newest = metrics.last()
-    measured = (
-        "loss",
-        "dissipation",
-        "dead",
-        "hardest_share",
-        "ratio",
-        "alignment",
-        "uniformity",
-        "norm",
-    )
     report = store.report
     return Result(
         kind="train",
@@ -486,7 +476,7 @@ def _result(
             "sentences_per_second": round(
                 timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
             ),
-            **{name: newest.get(name) for name in measured},
+            **{name: newest.get(name) for name in ("loss", *MEASURED)},
         },
         details={
             "objective": {
