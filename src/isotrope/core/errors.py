@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "MissingExtra", "NoPerAnchor", "nearest"]
+__all__ = ["InputError", "MissingExtra", "NoPerAnchor", "NoTerms", "nearest"]
 
 
 class InputError(ValueError):
@@ -27,6 +27,21 @@ class MissingExtra(InputError):
 
 class NoPerAnchor(TypeError):
     """A batch-level objective (a batch-wide statistic) was asked for one value per anchor."""
+
+
+class NoTerms(TypeError):
+    """An objective has no gradient components: they exist for objectives on the unit sphere.
+
+    Args:
+        objective: its class.
+        space: what its formula sees instead.
+    """
+
+    def __init__(self, objective: str, space: str) -> None:
+        super().__init__(
+            f"{objective} has no gradient components: they are defined on the unit sphere, and "
+            f"this one sees its input as {space!r}; use its formula, or decompose it numerically"
+        )
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

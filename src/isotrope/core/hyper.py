@@ -4,9 +4,9 @@ import dataclasses
 import math
 import typing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-__all__ = ["Hyper", "check", "hypers"]
+__all__ = ["Hyper", "Temperature", "check", "hypers", "value_of"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Hyper:
         above: exclusive lower bound.
         at_least: inclusive lower bound.
         at_most: inclusive upper bound.
+        choices: the allowed values of a field that is a ``Literal`` or a ``bool``; filled in by
+            :func:`hypers` from the field's type, empty for numbers.
     """
 
     symbol: str
@@ -26,17 +28,20 @@ class Hyper:
     above: float | None = None
     at_least: float | None = None
     at_most: float | None = None
+    choices: tuple[str | bool, ...] = ()
 
     @property
     def bounds(self) -> str:
-        """The allowed range in words: ``"> 0"``, ``">= 0, <= 1"``, or ``"any number"``."""
+        """What is allowed, in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
+        if self.choices:
+            return ", ".join(str(choice).lower() for choice in self.choices)
         named = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
         return ", ".join(f"{sign} {value:g}" for sign, value in named if value is not None) or (
             "any number"
         )
 
     def allows(self, value: float) -> bool:
-        """Tell whether ``value`` is a number within the bounds."""
+        """Tell whether a number is within the bounds."""
         return not (
             not math.isfinite(value)
             or (self.above is not None and value <= self.above)
@@ -45,15 +50,43 @@ class Hyper:
         )
 
 
+# 1e-4 is far below every published temperature; under it s / tau leaves float32
+Temperature = Annotated[float, Hyper("tau", "temperature of the softmax", at_least=1e-4)]
+
+
 def hypers(cls: type) -> dict[str, Hyper]:
     """Return the hyperparameters of a class, by field name, in the order they are declared."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {
-        field.name: hyper
-        for field in dataclasses.fields(cls)
-        for hyper in getattr(hints[field.name], "__metadata__", ())
-        if isinstance(hyper, Hyper)
-    }
+    found: dict[str, Hyper] = {}
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        for hyper in getattr(hint, "__metadata__", ()):
+            if isinstance(hyper, Hyper):
+                found[field.name] = dataclasses.replace(hyper, choices=_choices(hint.__origin__))
+    return found
+
+
+def _choices(hint: object) -> tuple[str | bool, ...]:
+    if hint is bool:
+        return (False, True)
+    return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
+
+
+def value_of(hyper: Hyper, given: Any) -> Any:  # noqa: ANN401 - a setting as the user wrote it
+    """Return a setting (a number, or the text of a flag) as the field's own type.
+
+    Raises:
+        ValueError: neither a number nor one of the choices.
+    """
+    if hyper.choices:
+        for choice in hyper.choices:
+            if str(given).lower() == str(choice).lower():
+                return choice
+        raise ValueError(f"one of {hyper.bounds}; found {given!r}")
+    try:
+        return float("" if isinstance(given, bool) else given)
+    except (TypeError, ValueError):
+        raise ValueError(f"a number; found {given!r}") from None
 
 
 def check(instance: Any) -> None:  # noqa: ANN401 - any dataclass with Hyper fields
@@ -67,14 +100,19 @@ def check(instance: Any) -> None:  # noqa: ANN401 - any dataclass with Hyper fie
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)
         plain = value.detach() if hasattr(value, "detach") else value
-        try:
-            number = float("" if isinstance(plain, (str, bool)) else plain)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{name} of {type(instance).__name__} must be a number; found {value!r}"
-            ) from None
-        if not hyper.allows(number):
+        if hyper.choices:
+            allowed = any(plain is choice or plain == choice for choice in hyper.choices)
+        else:
+            try:
+                number = float("" if isinstance(plain, (str, bool)) else plain)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{name} of {type(instance).__name__} must be a number; found {value!r}"
+                ) from None
+            allowed = hyper.allows(number)
+            plain = f"{number:g}"
+        if not allowed:
             raise ValueError(
                 f"{name} of {type(instance).__name__} ({hyper.help}) must be "
-                f"{hyper.bounds}; found {number:g}"
+                f"{'one of ' if hyper.choices else ''}{hyper.bounds}; found {plain}"
             )

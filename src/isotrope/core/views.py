@@ -1,11 +1,12 @@
 """Views: the one input of every objective."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-__all__ = ["Views", "unit"]
+__all__ = ["Views", "standard", "unit"]
 
 
 def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
@@ -21,6 +22,16 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     return torch.where(dead, 0.0, x / safe)
 
 
+def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
+    """Return the columns of ``x`` (n x d) with mean 0 and variance 1 over the batch.
+
+    It is batch normalisation without learnt scale and shift: the variance divides by n, and
+    ``eps`` is added to it. A constant column becomes 0.
+    """
+    centred = x - x.mean(dim=0)
+    return centred * (centred.square().mean(dim=0) + eps).rsqrt()
+
+
 @dataclass(frozen=True)
 class Views:
     """Two views of a batch, row i of one being the positive of row i of the other.
@@ -33,6 +44,7 @@ class Views:
         offset: row of ``positives`` that belongs to anchor 0.
         groups: m integers or None. Two rows with the same group are known not to be negatives of
             each other (near-identical text): they are excluded, never pushed apart.
+        in_batch: False leaves only ``negatives`` to push (MoCo): rows of the batch do not.
     """
 
     anchors: Tensor
@@ -40,6 +52,7 @@ class Views:
     negatives: Tensor | None = None
     offset: int = 0
     groups: Tensor | None = None
+    in_batch: bool = True
 
     def __post_init__(self) -> None:
         """Check the shapes.
@@ -96,9 +109,15 @@ class Views:
 
     def unit(self) -> "Views":
         """The same views with every row on the unit sphere."""
-        negatives = None if self.negatives is None else unit(self.negatives)
+        return self.map(unit)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Views":
+        """The same views with ``function`` applied to every matrix by itself."""
         return replace(
-            self, anchors=unit(self.anchors), positives=unit(self.positives), negatives=negatives
+            self,
+            anchors=function(self.anchors),
+            positives=function(self.positives),
+            negatives=None if self.negatives is None else function(self.negatives),
         )
 
     def swapped(self) -> "Views":
@@ -116,10 +135,4 @@ class Views:
 
     def detached(self) -> "Views":
         """The same numbers without their history."""
-        negatives = None if self.negatives is None else self.negatives.detach()
-        return replace(
-            self,
-            anchors=self.anchors.detach(),
-            positives=self.positives.detach(),
-            negatives=negatives,
-        )
+        return self.map(Tensor.detach)
