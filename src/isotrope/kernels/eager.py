@@ -67,10 +67,14 @@ class EagerPairs(Pairs):
             if group is not None:
                 same &= group != group.T
             parts.append(same)
+        allowed = torch.cat(parts, dim=1)
+        if not views.in_batch:
+            allowed = torch.zeros_like(allowed)
         if views.negatives is not None:
             shape = (n, len(views.negatives))
-            parts.append(torch.ones(shape, dtype=torch.bool, device=device))
-        return torch.cat(parts, dim=1)
+            further = torch.ones(shape, dtype=torch.bool, device=device)
+            allowed = torch.cat([allowed, further], dim=1)
+        return allowed
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         negative = self.negative(against)
@@ -80,6 +84,15 @@ class EagerPairs(Pairs):
         masked = (self.similarity(against) / temperature).masked_fill(~negative, -torch.inf)
         masked = masked.masked_fill(~some[:, None], 0.0)
         return torch.logsumexp(masked, dim=1).masked_fill(~some, -torch.inf)
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        x = self.similarity(against) / temperature
+        # log(1 + e^x); softplus would round it to x from 20 on, derivatives too
+        values = torch.logaddexp(x, torch.zeros_like(x))
+        return values.masked_fill(~self.negative(against), 0.0).sum(dim=1)
+
+    def count(self, against: Against = "cross") -> Tensor:
+        return self.negative(against).sum(dim=1).to(self.views.anchors.dtype)
 
     def hardest(self, against: Against = "cross") -> Tensor:
         masked = self.similarity(against).masked_fill(~self.negative(against), -torch.inf)

@@ -1,12 +1,13 @@
 """Pairs: what an objective may ask about the similarities of two views.
 
 An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
-over the negatives, the hardest negative. Whether they came from an n x m matrix or from row
-blocks in linear memory is the backend's business. The matrix itself may be asked for by the
-gradient components (``similarity``), which are looked at, not trained through.
+over the negatives, the hardest negative, their number. Whether they came from an n x m matrix or
+from row blocks in linear memory is the backend's business. The matrix itself may be asked for by
+the gradient components (``similarity``), which are looked at, not trained through.
 
 A negative of anchor i is every column that is neither the anchor itself, nor its positive, nor a
-row of the same group (``Views.groups``).
+row of the same group (``Views.groups``); with ``Views.in_batch`` False it is none of the batch,
+only the further negatives.
 """
 
 from abc import ABC, abstractmethod
@@ -42,6 +43,14 @@ class Pairs(ABC):
     @abstractmethod
     def hardest(self, against: Against = "cross") -> Tensor:
         """n, the largest similarity with a negative (first index at ties); -inf without any."""
+
+    @abstractmethod
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        """n, sum_j log(1 + exp(s_ij / temperature)) over the negatives."""
+
+    @abstractmethod
+    def count(self, against: Against = "cross") -> Tensor:
+        """n, the number of negatives of each anchor, in the dtype of the views."""
 
     @abstractmethod
     def similarity(self, against: Against = "cross") -> Tensor:
