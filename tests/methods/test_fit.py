@@ -290,7 +290,7 @@ def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
     assert easy.result.metrics["dead"] == 1
     assert "100% of the last batch's anchors had nothing left" in summary(easy)
     busy = {**quick, "output": quick["output"] + "-busy", "max_steps": 2}
-    assert "nothing left" not in summary(fit(**busy, objective_settings={"dissipation": "always"}))
+    assert "nothing left" not in summary(fit(**busy, objective_settings={"dissipation": "none"}))
 
 
 def test_the_last_numbers_are_of_one_batch(quick: dict, monkeypatch) -> None:

@@ -11,8 +11,8 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.compose import part
 from isotrope.paradigm.dissipation import Always, Dissipation, Fraction, Margin
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.ratio import Ratio, Static
-from isotrope.paradigm.weight import Hardest, Softmax, Weight
+from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio, Static
+from isotrope.paradigm.weight import Energy, Hardest, Power, Softmax, Uniform, Weight
 from tests.paradigm.batches import batch
 
 
@@ -51,7 +51,7 @@ def test_a_setting_that_is_no_number(value: object) -> None:
 
 
 def test_a_setting_out_of_bounds() -> None:
-    with pytest.raises(InputError, match="must be > 0; found -1"):
+    with pytest.raises(InputError, match=r"must be >= 0\.0001; found -1"):
         registry.build("infonce", {"temperature": -1})
 
 
@@ -59,7 +59,16 @@ def test_a_setting_out_of_bounds() -> None:
     ("kind", "given", "expected"),
     [
         (Dissipation, "margin:0.2", Margin(margin=0.2)),
-        (Dissipation, "always", Always()),
+        (Dissipation, "none", Always()),
+        (Dissipation, "margin:0.45:distance", Margin(margin=0.45, metric="distance")),
+        (Dissipation, "fraction:0.05:0.17", Fraction(temperature=0.05, margin=0.17)),
+        (Weight, "softmax:0.1:Positives:batch", Softmax(0.1, "positives", "batch")),
+        (Weight, "hardest:angle", Hardest(metric="angle")),
+        (Weight, "uniform", Uniform()),
+        (Weight, "power:3", Power(power=3.0)),
+        (Weight, "energy:0.5", Energy(temperature=0.5)),
+        (Ratio, "arccon:0.2", ArcRatio(margin=0.2)),
+        (Ratio, "met:angle", MetricRatio(metric="angle")),
         (Dissipation, Fraction(temperature=0.1), Fraction(temperature=0.1)),
         (Weight, "softmax", Softmax()),
         (Weight, "Hardest", Hardest()),
@@ -77,10 +86,12 @@ def test_short_forms_of_parts(kind: type, given: object, expected: object) -> No
     ("kind", "given", "message"),
     [
         (Dissipation, "margn:0.2", "unknown dissipation 'margn' .did you mean 'margin'"),
-        (Dissipation, "always:1", "'always' takes no value"),
-        (Dissipation, "margin:wide", "could not convert"),
+        (Dissipation, "none:1", "'none' takes no value; found '1'"),
+        (Dissipation, "margin:1:dot:2", "'margin' takes margin:metric; found '1:dot:2'"),
+        (Dissipation, "margin:wide", "a number; found 'wide'"),
+        (Dissipation, "margin:1:cube", "one of dot, distance, angle; found 'cube'"),
         (Dissipation, "margin:-1", "must be >= 0; found -1"),
-        (Weight, 3, "a weight is one of hardest, softmax; found 3"),
+        (Weight, 3, "a weight is one of energy, hardest, power, softmax, uniform; found 3"),
     ],
 )
 def test_bad_parts(kind: type, given: object, message: str) -> None:

@@ -42,6 +42,7 @@ class BarlowTwins(
 
     batch_level = True
     takes_negatives = False
+    invariances = frozenset({"permutation", "scale", "view swap"})
 
     def formula(self, pairs: Pairs) -> Tensor:
         c = cross_moment(pairs.views)

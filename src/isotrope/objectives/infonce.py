@@ -1,11 +1,9 @@
 """InfoNCE: pull the positive, push the negatives by a softmax; the contrastive baseline."""
 
-from typing import Annotated
-
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Fraction
@@ -38,7 +36,7 @@ class InfoNCE(
         0.313262
     """
 
-    temperature: Annotated[float, Hyper("tau", "temperature of the softmax", above=0)] = 0.05
+    temperature: Temperature = 0.05
 
     def formula(self, pairs: Pairs) -> Tensor:
         margin = pairs.logsumexp(self.temperature) - pairs.positive / self.temperature

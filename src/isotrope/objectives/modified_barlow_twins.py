@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
@@ -46,13 +46,15 @@ class ModifiedBarlowTwins(
     margin: Annotated[
         float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)
     ] = 0.3
-    temperature: Annotated[float, Hyper("tau", "temperature of the softmax", above=0)] = 0.05
+    temperature: Temperature = 0.05
     ratio: Annotated[
         float, Hyper("r", "pull of the positive per push of the negatives", at_least=0)
     ] = 1.5
 
     two_directions = True
     takes_negatives = False
+    holds = "everything"
+    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:

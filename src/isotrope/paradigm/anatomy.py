@@ -36,7 +36,7 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """Return dissipation, dead, hardest_share and ratio of a batch.
 
     Args:
-        objective: any with gradient components.
+        objective: any; without gradient components (not on the sphere) all four are None.
         views: raw embeddings, n x d each.
 
     Returns:
@@ -44,6 +44,8 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         ``hardest_share`` see :func:`hardest_share`; ``ratio`` the mean R over anchors with some
         weight, None where it is matrix-valued (Barlow Twins).
     """
+    if not objective.has_terms:
+        return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
     pairs = objective.pairs(views)
     terms = objective.components(pairs)
     ratio = terms.ratio

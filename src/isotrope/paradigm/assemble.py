@@ -1,12 +1,15 @@
 """From the three components back to the gradient they describe."""
 
+from typing import Literal
+
+import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs
 
-__all__ = ["assemble", "tangent"]
+__all__ = ["assemble", "received", "tangent"]
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
@@ -21,6 +24,30 @@ def assemble(terms: Terms, views: Views) -> Tensor:
     direction = terms.weight @ columns - pull * views.own
     gradient = terms.dissipation[:, None] * direction
     return gradient if terms.residual is None else gradient + terms.residual
+
+
+def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
+    """Return what the anchors' losses do to the vectors that they are compared with, n x d.
+
+    Anchor i's loss depends on s_ij with derivative GD_i W_ij, so its gradient on x_j is
+    GD_i W_ij h_i; and on its positive -GD_i pull_i h_i. These are the roles of a vector as a
+    negative and as a positive of others, in the same unit as :func:`assemble`.
+
+    Args:
+        terms: the components of every anchor, of an objective that holds nothing constant.
+        views: square views, in the objective's space.
+        of: what the columns h_j of the same view receive (``against`` within or both), or what
+            the positives receive, as positive and as negatives (cross or both).
+    """
+    n = len(views.anchors)
+    push = (terms.dissipation[:, None] * terms.weight).T @ views.anchors
+    if of == "anchors":
+        return {"within": push[:n], "both": push[n : 2 * n]}.get(
+            terms.against, torch.zeros_like(views.anchors)
+        )
+    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
+    pulled = -terms.dissipation[:, None] * pull * views.anchors
+    return pulled if terms.against == "within" else pulled + push[:n]
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:

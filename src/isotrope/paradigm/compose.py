@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import nearest
-from isotrope.core.hyper import hypers
+from isotrope.core.hyper import hypers, value_of
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Always, Dissipation
@@ -61,6 +61,8 @@ class Paradigm(
     parent: Objective | None = None
 
     two_directions = True
+    holds = "everything"
+    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def __post_init__(self) -> None:
         """Turn short forms into parts; without a parent, fill the three with defaults.
@@ -151,16 +153,8 @@ def modify(
     return Paradigm(parent=parent, dissipation=dissipation, weight=weight, ratio=ratio)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def part(kind: type[_Part], given: object) -> _Part:
-    """Return a part from itself, from ``"name"``, ``"name:value"``, or (ratios) from a number.
+    """Return a part from itself, from ``"name"``, ``"name:value:value"``, or a number (ratios).
 
     Raises:
         ValueError: no such part, or a value that it does not take.
@@ -168,26 +162,35 @@ def part(kind: type[_Part], given: object) -> _Part:
     if isinstance(given, kind):
         return given
     if kind is Ratio and isinstance(given, (int, float)):
-        given = f"static:{given}"
+        return cast("_Part", Static(ratio=given))
     known = cast("Mapping[str, type[_Part]]", kind.known)
     what = kind.__name__.lower()
     if not isinstance(given, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {given!r}")
-    name, _, value = given.partition(":")
-    if kind is Ratio and not value and _is_number(name):
-        name, value = "static", name
-    if name.lower() not in known:
+    name, *values = given.lower().split(":")
+    if kind is Ratio and not values and _is_number(name):
+        name, values = "static", [name]
+    if name not in known:
         raise ValueError(
-            f"unknown {what} {name!r}{nearest(name.lower(), known)}; "
-            f"known: {', '.join(sorted(known))}"
+            f"unknown {what} {name!r}{nearest(name, known)}; known: {', '.join(sorted(known))}"
         )
-    cls = known[name.lower()]
-    if not value:
-        return cls()
-    fields = list(hypers(cls))
+    fields = hypers(known[name])
+    if len(values) > len(fields):
+        takes = f"takes {':'.join(fields)}" if fields else "takes no value"
+        raise ValueError(f"{what} {name!r} {takes}; found {':'.join(values)!r}")
     try:
-        return cls(**{fields[0]: float(value)})
-    except (IndexError, ValueError) as error:
-        if not fields:
-            raise ValueError(f"{what} {name!r} takes no value; found {value!r}") from None
+        named = {
+            field: value_of(hyper, value)
+            for (field, hyper), value in zip(fields.items(), values, strict=False)
+        }
+        return known[name](**named)
+    except ValueError as error:
         raise ValueError(f"{what} {given!r}: {error}") from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, check
+from isotrope.core.hyper import Hyper, Temperature, check
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.metric import Metric, dissimilarity, shifted
 
 __all__ = ["Always", "Dissipation", "Fraction", "Margin"]
 
@@ -18,8 +19,8 @@ class Dissipation:
 
     known: ClassVar[dict[str, type["Dissipation"]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        Dissipation.known[cls.__name__.lower()] = cls
+    def __init_subclass__(cls, *, name: str | None = None) -> None:
+        Dissipation.known[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)
@@ -30,7 +31,7 @@ class Dissipation:
 
 
 @dataclass(frozen=True)
-class Always(Dissipation):
+class Always(Dissipation, name="none"):
     """GD = 1: the gradient never dissipates, as in the ineffective objectives (table 2)."""
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -39,22 +40,28 @@ class Always(Dissipation):
 
 @dataclass(frozen=True)
 class Margin(Dissipation):
-    """GD = 1 while s_ii' - max_k s_ik' < m, and 0 from then on (MPT, and all modified losses)."""
+    """GD = 1 until the hardest negative is farther than the positive by the margin, then 0.
 
-    margin: Annotated[
-        float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)
-    ] = 0.3
+    In dot product 1[s_ii' - max_k s_ik' < m] (MPT, and all modified losses), in distance
+    1[min_k d_ik' - d_ii' < m] (MET), in angle 1[min_k theta_ik' - theta_ii' < m] (MAT).
+    """
+
+    margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
+    metric: Annotated[Metric, Hyper("", "what the gap is measured in")] = "dot"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        gap = pairs.positive - pairs.hardest()
+        near = dissimilarity(pairs.positive, self.metric)
+        gap = dissimilarity(pairs.hardest(), self.metric) - near
         return (gap < self.margin).to(gap.dtype)
 
 
 @dataclass(frozen=True)
 class Fraction(Dissipation):
-    """GD = 1 / (1 + e^{s_ii'/tau} / sum_k e^{s_ik'/tau}) (InfoNCE)."""
+    """GD = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_k e^{s_ik'/tau}) (InfoNCE; ArcCon: u > 0)."""
 
-    temperature: Annotated[float, Hyper("tau", "temperature of the softmax", above=0)] = 0.05
+    temperature: Temperature = 0.05
+    margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = 0.0
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        return torch.sigmoid(pairs.logsumexp(self.temperature) - pairs.positive / self.temperature)
+        positive = shifted(pairs.positive, self.margin)
+        return torch.sigmoid(pairs.logsumexp(self.temperature) - positive / self.temperature)

@@ -1,21 +1,30 @@
 """Objective: a formula over two views and the three components of its gradient."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import NoPerAnchor
+from isotrope.core.errors import NoPerAnchor, NoTerms, nearest
 from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
-from isotrope.core.views import Views
+from isotrope.core.views import Views, standard
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["Objective", "Paper"]
+if TYPE_CHECKING:
+    from isotrope.paradigm.forms import Parts
+
+__all__ = ["INVARIANCES", "Objective", "Paper", "Preset", "Space"]
+
+Space = Literal["sphere", "batchnorm", "raw", "logits"]
+
+# what a loss may be invariant under; tests/objectives/test_invariances.py has the definitions
+INVARIANCES = ("rotation", "permutation", "view swap", "scale")
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,23 @@ class Paper:
     equation: str
 
 
+@dataclass(frozen=True)
+class Preset:
+    """Tuned hyperparameters of a paper, with the training settings they were tuned for.
+
+    Attributes:
+        values: hyperparameters by field name.
+        learning_rate: of AdamW, linearly decayed.
+        batch_size: sentences.
+        source: paper and table.
+    """
+
+    values: Mapping[str, float]
+    learning_rate: float
+    batch_size: int
+    source: str
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Objective:
     """Base class of every objective; a subclass is a frozen keyword-only dataclass.
@@ -41,29 +67,45 @@ class Objective:
     under its lower-case name. Objectives are values: they hold hyperparameters and no state.
 
     Calling an objective takes raw embeddings (n x d, any float dtype), which are normalised
-    inside, and returns the scalar to minimise.
+    inside, and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the
+    values that a paper tuned for a backbone; those given explicitly win.
+
+    Attributes:
+        presets: by backbone.
+        batch_level: one value for the batch, not one for each anchor.
+        two_directions: the value is the mean of both directions (each view once as anchors).
+        takes_negatives: there is a place for further negatives (hard negatives, a queue).
+        holds: what the gradient treats as constant besides the targets: ``nothing``, the
+            ``negatives``, or ``everything`` but the anchor.
+        invariances: transformations of the input that leave the value as it is.
     """
 
     name: ClassVar[str]
     paper: ClassVar[Paper]
     registered: ClassVar[dict[str, type["Objective"]]] = {}
-    # batch-level objectives have one value for the batch, not one for each anchor
+    presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
-    # the value is the mean of both directions (each view once as anchors)
     two_directions: ClassVar[bool] = False
     takes_negatives: ClassVar[bool] = True
+    holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
+    invariances: ClassVar[frozenset[str]] = frozenset({"rotation", "permutation", "scale"})
 
-    def __init_subclass__(cls, *, paper: Paper | None = None, name: str | None = None) -> None:
-        """Make the subclass a frozen dataclass and register it.
+    def __init_subclass__(
+        cls, *, paper: Paper | None = None, name: str | None = None, register: bool = True
+    ) -> None:
+        """Make the subclass a frozen dataclass and register it (forms of others are not).
 
         Raises:
             TypeError: without a paper, or with a name that another class already has.
         """
+        dataclass(frozen=True, kw_only=True)(cls)
+        if not register:
+            return
         if paper is None:
             raise TypeError(f"class {cls.__name__}(Objective, paper=Paper(...)) names its source")
         cls.paper = paper
         cls.name = (name or cls.__name__).lower()
-        dataclass(frozen=True, kw_only=True)(cls)
+        _take_preset(cls)
         other = Objective.registered.get(cls.name)
         if other is not None and other.__module__ != cls.__module__:
             raise TypeError(f"the name {cls.name!r} is already taken by {other.__module__}")
@@ -84,8 +126,43 @@ class Objective:
         raise TypeError(f"{type(self).__name__} has no formula")
 
     def components(self, pairs: Pairs) -> Terms:
-        """GD, W and R of the anchors of one direction, with ``scale`` for the whole objective."""
-        raise TypeError(f"{type(self).__name__} has no gradient components")
+        """GD, W and R of the anchors of one direction, with ``scale`` for the whole objective.
+
+        Raises:
+            NoTerms: the objective is not on the sphere (see ``space``).
+        """
+        raise NoTerms(type(self).__name__, self.space)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        """The part of ``formula`` that pulls: by default -GD_i pull_i s_ii', GD and pull constant.
+
+        Its gradient is what the positive contributes. Objectives whose papers name the two parts
+        override both, so that attraction + repulsion = formula.
+        """
+        terms = _constant(self, pairs)
+        own = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
+        pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
+        return -terms.dissipation * (pairs.views.anchors * pull * own).sum(dim=1)
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        """The part of ``formula`` that pushes: by default GD_i sum_j W_ij s_ij, GD, W constant."""
+        terms = _constant(self, pairs)
+        columns = pairs.columns(terms.against)
+        columns = columns if self.holds == "nothing" else columns.detach()
+        pushed = ((terms.weight @ columns) * pairs.views.anchors).sum(dim=1)
+        return terms.dissipation * pushed
+
+    @property
+    def space(self) -> Space:
+        """What the formula sees: rows on the unit ``sphere``, columns standardised over the batch
+        (``batchnorm``), or the input as it is (``raw``, ``logits``). Terms exist on the sphere.
+        """
+        return "sphere"
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether there are gradient components: only on the sphere."""
+        return self.space == "sphere"
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
@@ -177,13 +254,31 @@ class Objective:
 
         return modify(self, dissipation=dissipation, weight=weight, ratio=ratio)
 
+    def symmetric(self) -> "Objective":
+        """Return the mean of both directions: each view once as anchors.
+
+        An objective that does not tell its views apart is returned as it is.
+        """
+        from isotrope.paradigm.forms import Symmetric  # forms defines Objectives itself
+
+        return self if "view swap" in self.invariances else Symmetric(objective=self)
+
+    @property
+    def parts(self) -> "Parts":
+        """The attracting and the repelling part, each an objective of its own.
+
+        Their gradients add up to that of the objective. Source: paper 003, section 3 and figure 3;
+        paper 004, supplement table 2.
+        """
+        from isotrope.paradigm.forms import Part, Parts  # forms defines Objectives itself
+
+        return Parts(
+            Part(objective=self, side="attraction"), Part(objective=self, side="repulsion")
+        )
+
     def hyperparameters(self) -> dict[str, Any]:
         """Return the fields by name, as they go into configurations and cards."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-
-    def _space(self) -> Callable[[Views], Views]:
-        """How raw embeddings become what the formula sees: rows on the unit sphere."""
-        return Views.unit
 
     def pairs(self, views: Views, backend: str = "auto") -> Pairs:
         """Return the row statistics of raw ``views`` in the objective's space.
@@ -200,7 +295,12 @@ class Objective:
             raise ValueError(
                 f"{type(self).__name__} compares rows of a batch; found {len(views.anchors)} row"
             )
-        return choose_pairs(self._space()(_single(views)), backend)
+        views = _single(views)
+        if self.space == "sphere":
+            views = views.unit()
+        elif self.space == "batchnorm":
+            views = views.map(standard)
+        return choose_pairs(views, backend)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
         pairs = self.pairs(views, backend)
@@ -211,12 +311,28 @@ class Objective:
 
 def _single(views: Views) -> Views:
     """Half-precision embeddings are normalised and compared in float32."""
-    if views.anchors.dtype not in (torch.float16, torch.bfloat16):
-        return views
-    negatives = None if views.negatives is None else views.negatives.float()
-    return dataclasses.replace(
-        views,
-        anchors=views.anchors.float(),
-        positives=views.positives.float(),
-        negatives=negatives,
-    )
+    half = views.anchors.dtype in (torch.float16, torch.bfloat16)
+    return views.map(Tensor.float) if half else views
+
+
+def _constant(objective: Objective, pairs: Pairs) -> Terms:
+    with torch.no_grad():
+        return objective.components(pairs)
+
+
+def _take_preset(cls: type[Objective]) -> None:
+    """Let the constructor take ``preset``, whose values fill in what is not given."""
+    plain = cls.__init__
+
+    @functools.wraps(plain)
+    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:  # noqa: ANN401
+        if preset is not None and preset not in cls.presets:
+            known = ", ".join(cls.presets) or "none"
+            raise ValueError(
+                f"{cls.__name__} has no preset {preset!r}{nearest(preset, cls.presets)}; "
+                f"its presets: {known}"
+            )
+        tuned = {} if preset is None else cls.presets[preset].values
+        plain(self, **{**tuned, **values})
+
+    cls.__init__ = init  # type: ignore[assignment, method-assign]

@@ -1,5 +1,6 @@
 """Named ratios: how hard the positive pulls for each unit that the negatives push."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -8,8 +9,9 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, check
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.metric import CLOSE, Metric, angle, slope
 
-__all__ = ["Ratio", "Static"]
+__all__ = ["ArcRatio", "MetricRatio", "Ratio", "Static"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,8 @@ class Ratio:
 
     known: ClassVar[dict[str, type["Ratio"]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        Ratio.known[cls.__name__.lower()] = cls
+    def __init_subclass__(cls, *, name: str | None = None) -> None:
+        Ratio.known[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)
@@ -39,3 +41,33 @@ class Static(Ratio):
 
     def __call__(self, pairs: Pairs) -> Tensor:
         return torch.full_like(pairs.positive, self.ratio)
+
+
+@dataclass(frozen=True)
+class ArcRatio(Ratio, name="arccon"):
+    """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; paper 000, table 1).
+
+    0 where the angle is clamped (closer than .01 to the positive or to its antipode) and from
+    theta + u = pi on.
+    """
+
+    margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = math.pi / 18
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        theta = angle(pairs.positive)
+        inside = (pairs.positive.abs() <= 1 - CLOSE) & (theta + self.margin <= torch.pi)
+        return torch.sin(theta + self.margin) / torch.sin(theta) * inside
+
+
+@dataclass(frozen=True)
+class MetricRatio(Ratio, name="met"):
+    """R = d_n / d_p (MET; paper 000, table 1), or sin theta_n / sin theta_p (MAT).
+
+    n is the hardest negative; 0 where the positive or the negative is clamped.
+    """
+
+    metric: Annotated[Metric, Hyper("", "what the margin is measured in")] = "distance"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        push = slope(pairs.hardest(), self.metric)
+        return slope(pairs.positive, self.metric) / push.where(push > 0, torch.inf)

@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.hyper import hypers
+from isotrope.core.hyper import Hyper, hypers, value_of
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["build", "find", "load_plugin", "names"]
 
 _PARTS = ("dissipation", "weight", "ratio")
+
+# settings that every objective has besides its own hyperparameters
+_FORMS = {
+    "preset": Hyper("", "a backbone, whose tuned values fill in what is not given"),
+    "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
+    "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),
+}
 
 
 def names() -> list[str]:
@@ -43,7 +50,9 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         name: registered name.
         settings: hyperparameters by field name; ``dissipation``, ``weight`` and ``ratio`` that
             are not hyperparameters of the class, or are given as a part (``"softmax:0.05"``),
-            exchange that component (see :meth:`Objective.modify`).
+            exchange that component (see :meth:`Objective.modify`); ``preset`` takes a paper's
+            tuned values, ``symmetric`` the mean of both directions, and ``part`` only the
+            ``attraction`` or the ``repulsion``.
 
     Raises:
         InputError: an unknown setting, or a value out of its bounds.
@@ -52,20 +61,27 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     fields = hypers(cls)
     own: dict[str, Any] = {}
     parts: dict[str, Any] = {}
+    forms: dict[str, Any] = {}
     for key, value in (settings or {}).items():
         if key in _PARTS and (key not in fields or not _is_number(value)):
             parts[key] = value
         elif key in fields:
-            own[key] = _number(name, key, value)
+            own[key] = _setting(name, key, fields[key], value)
+        elif key in _FORMS:
+            forms[key] = _setting(name, key, _FORMS[key], value) if key != "preset" else value
         else:
-            allowed = sorted({*fields, *_PARTS})
+            allowed = sorted({*fields, *_PARTS, *_FORMS})
             raise InputError(
                 f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
                 f"it has: {', '.join(allowed)}"
             )
     try:
-        objective = cls(**own)
-        return objective.modify(**parts) if parts else objective
+        # __init_subclass__ adds the preset to the constructor, which no type checker sees
+        objective = cls(**own, preset=forms.get("preset"))  # type: ignore[call-arg]
+        objective = objective.modify(**parts) if parts else objective
+        objective = objective.symmetric() if forms.get("symmetric") else objective
+        part = forms.get("part", "both")
+        return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
 
@@ -78,10 +94,11 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def _number(name: str, key: str, value: object) -> float:
-    if isinstance(value, bool) or not _is_number(value):
-        raise InputError(f"objective {name}: {key} must be a number; found {value!r}")
-    return float(value)  # type: ignore[arg-type]
+def _setting(name: str, key: str, hyper: Hyper, value: object) -> Any:  # noqa: ANN401 - any field's
+    try:
+        return value_of(hyper, value)
+    except ValueError as error:
+        raise InputError(f"objective {name}: {key} must be {error}") from None
 
 
 def load_plugin(path: Path) -> list[str]:

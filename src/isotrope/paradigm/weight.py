@@ -6,13 +6,19 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, check
+from isotrope.core.hyper import Hyper, Temperature, check
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.metric import Metric, slope
 
-__all__ = ["Hardest", "Softmax", "Weight"]
+__all__ = ["By", "Energy", "Hardest", "Power", "Softmax", "Uniform", "Weight"]
+
+# which similarity a weight is a function of: h_i.h'_j, h_i.h_j or h'_i.h'_j
+By = Literal["cross", "anchors", "positives"]
+
+_BY = Hyper("", "the similarity it is a function of: h_i.h'_j, h_i.h_j or h'_i.h'_j")
 
 
 @dataclass(frozen=True)
@@ -20,21 +26,23 @@ class Weight:
     """W_ij as a function of a similarity and one statistic of its row or batch.
 
     Attributes:
-        against: which vectors are the negatives, see ``Terms.against``.
+        by: which similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j.
+        against: which vectors are the negatives, see ``Terms.against``: h'_j for ``cross``, else
+            h_j.
         batch_wide: the normaliser is one for the batch, so the weights hold the 1/n themselves.
     """
 
     known: ClassVar[dict[str, type["Weight"]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        Weight.known[cls.__name__.lower()] = cls
+    def __init_subclass__(cls, *, name: str | None = None) -> None:
+        Weight.known[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def against(self) -> Against:
-        return "cross"
+        return "cross" if getattr(self, "by", "cross") == "cross" else "within"
 
     @property
     def batch_wide(self) -> bool:
@@ -50,32 +58,23 @@ class Softmax(Weight):
     """W_ij proportional to e^{s_ij / tau} over the negatives.
 
     Attributes:
-        temperature: of the softmax.
-        by: which similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j.
         normaliser: ``row`` (each anchor's weights sum to 1; paper 000, eq. 5) or ``batch`` (the
             sum over all ordered pairs k != l; paper 000, eq. 18, 19).
     """
 
-    temperature: Annotated[float, Hyper("tau", "temperature of the softmax", above=0)] = 0.05
-    by: Literal["cross", "anchors", "positives"] = "cross"
-    normaliser: Literal["row", "batch"] = "row"
-
-    @property
-    def against(self) -> Against:
-        return "cross" if self.by == "cross" else "within"
+    temperature: Temperature = 0.05
+    by: Annotated[By, _BY] = "cross"
+    normaliser: Annotated[
+        Literal["row", "batch"], Hyper("", "each anchor's weights sum to 1, or the whole batch's")
+    ] = "row"
 
     @property
     def batch_wide(self) -> bool:
         return self.normaliser == "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if self.by == "positives":
-            views = pairs.views
-            groups = None if views.groups is None else views.groups[views.rows]
-            pairs = choose_pairs(Views(views.own, views.own, groups=groups))
-        negative = pairs.negative(self.against)
-        logits = pairs.similarity(self.against) / self.temperature
-        logits = logits.masked_fill(~negative, -torch.inf)
+        similarity, negative = _compared(pairs, self.by)
+        logits = (similarity / self.temperature).masked_fill(~negative, -torch.inf)
         top = logits.amax(dim=1, keepdim=True)
         if self.normaliser == "batch":
             top = top.amax()
@@ -86,13 +85,79 @@ class Softmax(Weight):
 
 
 @dataclass(frozen=True)
-class Hardest(Weight):
-    """W_ij = 1 at the hardest negative (first index at ties), else 0 (MPT)."""
+class Energy(Weight):
+    """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): what log-energy gives (MHE, table 2).
+
+    The derivative of log sum_{k<l} e^{s_kl/tau}, one normaliser for the batch, by default within
+    the anchors' view.
+    """
+
+    temperature: Temperature = 0.05
+    by: Annotated[By, _BY] = "anchors"
+
+    @property
+    def batch_wide(self) -> bool:
+        return True
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        negative = pairs.negative()
-        similarity = pairs.similarity().masked_fill(~negative, -torch.inf)
-        first = torch.zeros_like(similarity).scatter_(
-            1, similarity.argmax(dim=1, keepdim=True), 1.0
-        )
-        return first * negative
+        shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")(pairs)
+        return 2 / self.temperature * shares  # unordered pairs are half of the ordered ones
+
+
+@dataclass(frozen=True)
+class Power(Weight):
+    """W_ij proportional to max(s_ij, 1e-4)^p over the negatives, each anchor's sum 1."""
+
+    power: Annotated[float, Hyper("p", "exponent of the similarity", at_least=0)] = 2.0
+    by: Annotated[By, _BY] = "cross"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        similarity, negative = _compared(pairs, self.by)
+        # by logarithms: a high power of a small similarity leaves the range of the dtype
+        logits = self.power * similarity.clamp_min(1e-4).log()
+        logits = logits.masked_fill(~negative, -torch.inf)
+        some = negative.any(dim=1, keepdim=True)
+        return logits.masked_fill(~some, 0.0).softmax(dim=1) * negative
+
+
+@dataclass(frozen=True)
+class Uniform(Weight):
+    """W_ij = 1 / the number of negatives: hard and easy negatives alike."""
+
+    by: Annotated[By, _BY] = "cross"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        similarity, negative = _compared(pairs, self.by)
+        mass = negative.to(similarity.dtype)
+        return mass / mass.sum(dim=1, keepdim=True).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class Hardest(Weight):
+    """W_ij = 1 at the hardest negative (first index at ties), else 0 (MPT).
+
+    With the metric ``distance`` it is 1/d_n (MET, MHS), with ``angle`` 1/sin theta_n (MAT), and 0
+    where the negative is closer than .01.
+    """
+
+    metric: Annotated[Metric, Hyper("", "what pushes it away: dot product, distance or angle")] = (
+        "dot"
+    )
+    by: Annotated[By, _BY] = "cross"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        similarity, negative = _compared(pairs, self.by)
+        top = similarity.masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
+        steep = slope(similarity.gather(1, top), self.metric)
+        return torch.zeros_like(similarity).scatter_(1, top, steep) * negative
+
+
+def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
+    """The similarities that a weight is a function of, and which of them are of negatives."""
+    if by == "cross":
+        return pairs.similarity(), pairs.negative()
+    if by == "positives":
+        views = pairs.views
+        groups = None if views.groups is None else views.groups[views.rows]
+        pairs = choose_pairs(Views(views.own, views.own, groups=groups))
+    return pairs.similarity("within"), pairs.negative("within")

@@ -1,0 +1,113 @@
+"""Forms of an objective: the mean of both directions, and its attracting or repelling part.
+
+They are objectives themselves, made by ``objective.symmetric()`` and ``objective.parts``.
+"""
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Terms
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.assemble import received
+from isotrope.paradigm.objective import Objective, Space
+
+__all__ = ["Part", "Parts", "Symmetric"]
+
+
+class Symmetric(Objective, register=False):
+    """The mean of an objective over both directions: (H, H') and (H', H).
+
+    The components are those of the first direction; what an anchor receives as a positive and as
+    a negative in the second is the residual, in closed form.
+    """
+
+    objective: Objective
+
+    two_directions = True
+    invariances = frozenset({"view swap"})
+
+    def __post_init__(self) -> None:
+        """Take over what the objective declares."""
+        _take_over(self)
+        both = self.objective.invariances | self.invariances
+        object.__setattr__(self, "invariances", both)
+
+    @property
+    def space(self) -> Space:
+        return self.objective.space
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.objective.reduction
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {**self.objective.hyperparameters(), "symmetric": True}
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.objective.formula(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return self.objective.attraction(pairs)
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self.objective.repulsion(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        own = self.objective.components(pairs)
+        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
+        other = self.objective.components(swapped)
+        if self.objective.holds != "nothing":  # its negatives are constant, its positives not
+            other = dataclasses.replace(other, weight=torch.zeros_like(other.weight))
+        residual = received(other, swapped.views, "positives")
+        if own.residual is not None:
+            residual = residual + own.residual
+        return dataclasses.replace(own, scale=own.scale / 2, residual=residual)
+
+
+class Part(Objective, register=False):
+    """The attracting or the repelling part of an objective."""
+
+    objective: Objective
+    side: Literal["attraction", "repulsion"]
+
+    def __post_init__(self) -> None:
+        """Take over what the objective declares."""
+        _take_over(self)
+        for name in ("two_directions", "invariances"):
+            object.__setattr__(self, name, getattr(self.objective, name))
+
+    @property
+    def space(self) -> Space:
+        return self.objective.space
+
+    @property
+    def has_terms(self) -> bool:
+        """The components are those of the whole."""
+        return False
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.objective.reduction
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {**self.objective.hyperparameters(), "part": self.side}
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        whole = self.objective
+        return whole.attraction(pairs) if self.side == "attraction" else whole.repulsion(pairs)
+
+
+class Parts(NamedTuple):
+    """Both parts of an objective; their gradients add up to that of the whole."""
+
+    attraction: Objective
+    repulsion: Objective
+
+
+def _take_over(form: Symmetric | Part) -> None:
+    for name in ("name", "paper", "batch_level", "takes_negatives", "holds"):
+        object.__setattr__(form, name, getattr(form.objective, name))

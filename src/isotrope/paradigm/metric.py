@@ -1,0 +1,56 @@
+"""How far apart two unit vectors are, as a function of their similarity: three ways.
+
+``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (paper 001, section 4.2).
+Pairs that are closer than .01 (s > 1 - 5e-5) are clamped there, and for the angle also those as
+close to antipodal: the derivatives of the square root and of the arc cosine are infinite at the
+end of the range. Inside the clamp the value is constant and the slope 0.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["CLOSE", "Metric", "angle", "dissimilarity", "shifted", "slope"]
+
+Metric = Literal["dot", "distance", "angle"]
+
+CLOSE = 5e-5  # 1 - s of a distance of .01: where the paper's released code clamps
+
+
+def angle(similarity: Tensor) -> Tensor:
+    """Return arccos of ``similarity`` in radians, clamped within .01 of 0 and of pi."""
+    return torch.arccos(similarity.clamp(-1 + CLOSE, 1 - CLOSE))
+
+
+def dissimilarity(similarity: Tensor, metric: Metric) -> Tensor:
+    """Return how far apart pairs of the given cosine are; larger is farther.
+
+    A similarity of -inf (there is no negative) is infinitely far in every metric.
+    """
+    if metric == "dot":
+        return -similarity
+    if metric == "distance":
+        return (2 - 2 * similarity.clamp_max(1 - CLOSE)).sqrt()
+    return torch.where(similarity == -torch.inf, torch.inf, angle(similarity))
+
+
+def slope(similarity: Tensor, metric: Metric) -> Tensor:
+    """Return -d dissimilarity / d similarity: 1, 1 / distance or 1 / sin angle; 0 if clamped."""
+    if metric == "dot":
+        return torch.ones_like(similarity)
+    if metric == "distance":
+        steep = (2 - 2 * similarity.clamp_max(1 - CLOSE)).rsqrt()
+        return steep * (similarity <= 1 - CLOSE)
+    steep = (1 - similarity.clamp(-1 + CLOSE, 1 - CLOSE).square()).rsqrt()
+    return steep * (similarity.abs() <= 1 - CLOSE)
+
+
+def shifted(similarity: Tensor, margin: float | Tensor) -> Tensor:
+    """Return cos(theta + u) of pairs at the angle theta: ArcCon's positive (paper 000, eq. 2).
+
+    The sum is held at pi, from where on the cosine would rise again. u = 0 returns the similarity.
+    """
+    if not isinstance(margin, Tensor) and margin == 0:
+        return similarity
+    return torch.cos((angle(similarity) + margin).clamp_max(torch.pi))
