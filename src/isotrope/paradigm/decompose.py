@@ -1,0 +1,238 @@
+"""GD, W and R of any loss of two views, by autograd, with what does not fit reported.
+
+A loss of the similarities s_ij' = h_i . h'_j holds its components in its derivatives. The gradient
+of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is what pushes it from negative j and -dL/ds_ii'
+is what its positive pulls: exact, nothing is solved.
+
+A loss of embeddings shows only its gradient g_i. Pushes and pull are the solution of least norm of
+
+    sum_j w_ij x_j - pull_i h'_i = g_i    in the tangent plane at h_i,
+
+and what no solution reaches is the residual. Two facts bound what it says:
+
+- the solution is unique where the rank equals the number of unknowns (with d > n, in general
+  position); elsewhere other weights give the same gradient, and the least norm is a choice;
+- where the rank is d - 1 the vectors span the tangent plane, every gradient fits and a small
+  residual is no evidence. Few rows in many dimensions are the test.
+
+The components are then split so that each row of W sums to 1 and GD is the row's mass, sign
+included: the 1/tau of a softmax ends up in GD. Where the mass is lost in cancellation, as weights
+of both signs can have it (less than sqrt(eps) of their magnitudes), the magnitudes |W| sum to 1
+and GD is theirs; where there is nothing but a pull, GD is 1. Either way GD x W and GD x pull are
+the same numbers, and such rows are named in ``normalised``.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Against, Terms
+from isotrope.core.views import Views
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.assemble import tangent
+
+__all__ = ["Decomposition", "decompose"]
+
+Of = Literal["embeddings", "similarities"]
+Reduction = Literal["mean", "sum"]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The three components of a loss on one batch, and how far they can be trusted.
+
+    Attributes:
+        terms: GD, W and pull, without history; ``terms.scale * assemble(terms, views)`` equals
+            ``gradient`` in the tangent space.
+        gradient: n x d, the gradient of the loss by the normalised anchors, tangent part.
+        normalised: n booleans, where W sums to 1 (see the module).
+        unique: n booleans, where no other weights give the same gradient.
+        rank: n integers, the rank of the system solved; None where none was (similarities).
+    """
+
+    terms: Terms
+    gradient: Tensor
+    normalised: Tensor
+    unique: Tensor
+    rank: Tensor | None
+
+    @property
+    def ratio(self) -> Tensor:
+        """n, R_i; NaN where the weights have no mass to relate the pull to."""
+        return self.terms.pull.where(self.normalised, torch.nan)
+
+    @property
+    def residual(self) -> Tensor:
+        """n, the length of what does not fit, in the units of ``gradient``."""
+        if self.terms.residual is None:
+            return self.gradient.new_zeros(len(self.gradient))
+        norms: Tensor = torch.linalg.vector_norm(self.terms.scale * self.terms.residual, dim=1)
+        return norms
+
+    @property
+    def misfit(self) -> float:
+        """The share of the batch's gradient that does not fit: 0 all of it does, 1 none."""
+        whole = float(torch.linalg.vector_norm(self.gradient))
+        return float(torch.linalg.vector_norm(self.residual)) / whole if whole else 0.0
+
+
+def decompose(
+    loss_fn: Callable[..., Tensor],
+    anchors: Tensor,
+    positives: Tensor,
+    *,
+    of: Of = "embeddings",
+    against: Against = "cross",
+    reduction: Reduction = "mean",
+) -> Decomposition:
+    """Return the components of the gradient of ``loss_fn`` on the anchors (paper 000, sec. 2.3).
+
+    The rows are normalised first; the positives are held constant, and so is every other anchor
+    while one is looked at. Parameters of the loss receive no gradient.
+
+    Args:
+        loss_fn: called as ``loss_fn(anchors, positives)`` with unit rows, or, with
+            ``of="similarities"``, as ``loss_fn(similarity)`` with their cosines (n x m, anchors
+            in rows, the positives on the diagonal); returns a scalar.
+        anchors: n x d, any length and float dtype, computed in float32 at least.
+        positives: m x d, m >= n; row i is the positive of anchor i, the others are negatives.
+        of: what the loss takes. Two embeddings, as every objective here does, unless said
+            otherwise: nothing is guessed from a loss that fits neither.
+        against: what the negatives are: the other view, the anchors' own (losses such as
+            uniformity within a view), or both. Wrong guesses show in ``residual``.
+        reduction: how the loss makes one number of n: its components are those of one anchor's
+            loss, so a mean is undone, and ``terms.scale`` is 1/n; for a sum or a statistic of
+            the batch it is 1. Only GD depends on it.
+
+    Raises:
+        ValueError: an unknown choice, a loss that takes or returns something else, that does not
+            depend on the anchors, or whose gradient is not finite.
+
+    Example:
+        >>> import torch
+        >>> loss = lambda s: -s.diagonal().mean() + s.logsumexp(dim=1).mean()
+        >>> parts = decompose(loss, torch.eye(3), torch.eye(3), of="similarities")
+        >>> [round(r, 3) for r in parts.ratio.tolist()], parts.terms.weight[0].tolist()
+        ([1.0, 1.0, 1.0], [0.0, 0.5, 0.5])
+    """
+    choices = (("of", of, Of), ("against", against, Against), ("reduction", reduction, Reduction))
+    for name, value, known in choices:
+        if value not in get_args(known):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(known))}; found {value!r}")
+    if of == "similarities" and against != "cross":
+        raise ValueError(
+            "similarities are those of the anchors with the other view; "
+            f"found against={against!r}: leave it out, or decompose a loss of embeddings"
+        )
+    _check_arguments(loss_fn, of)
+    pairs = choose_pairs(_prepared(Views(anchors.detach(), positives.detach())))
+    views, n = pairs.views, len(anchors)
+    scale = 1 / n if reduction == "mean" else 1.0
+    residual = rank = None
+    if of == "similarities":
+        slope = _derivative(loss_fn, pairs.similarity()) / scale
+        gradient = tangent(slope @ views.positives, views.anchors)
+        push, pull = slope.where(pairs.negative(), 0.0), -slope.diagonal()
+        unique = torch.ones_like(pull, dtype=torch.bool)
+    else:
+        gradient = _derivative(loss_fn, views.anchors, views.positives) / scale
+        gradient = tangent(gradient, views.anchors)
+        push, pull, rank = _least_norm(gradient, pairs, against)
+        fitted = push @ pairs.columns(against) - pull[:, None] * views.own
+        residual = gradient - tangent(fitted, views.anchors)
+        unique = rank == pairs.negative(against).sum(dim=1) + 1
+    size, normalised = _mass(push, pull)
+    divisor = size.where(size != 0, 1.0)
+    terms = Terms(
+        size, push / divisor[:, None], pull / divisor, against, scale=scale, residual=residual
+    )
+    return Decomposition(terms, scale * gradient, normalised, unique, rank)
+
+
+def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
+    """Refuse a loss that would take a second matrix for, say, its temperature."""
+    try:
+        parameters = inspect.signature(getattr(loss_fn, "forward", loss_fn)).parameters.values()
+    except ValueError:  # written in C
+        return
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return
+    found = sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+    wanted = 1 if of == "similarities" else 2
+    if found != wanted:
+        raise ValueError(
+            f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found one that "
+            f"requires {found}: say of='similarities' for a loss of the similarity matrix, "
+            "of='embeddings' for one of anchors and positives, or wrap it"
+        )
+
+
+def _prepared(views: Views) -> Views:
+    """The rows on the unit sphere, in float32 at least."""
+    if views.anchors.dtype != torch.float64:
+        views = replace(views, anchors=views.anchors.float(), positives=views.positives.float())
+    return views.unit()
+
+
+def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Tensor) -> Tensor:
+    """The derivative of the loss by its first argument."""
+    with torch.enable_grad():
+        leaf = variable.detach().requires_grad_()
+        # copies: a loss may mask its arguments in place
+        value = loss_fn(leaf.clone(), *(c.clone() for c in constants))
+        if not isinstance(value, Tensor) or value.ndim:
+            kind = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"loss_fn must return a scalar tensor; found {kind}: reduce it, and say how by "
+                "reduction="
+            )
+        slope = None
+        if value.requires_grad:
+            (slope,) = torch.autograd.grad(value, leaf, allow_unused=True)
+    if slope is None:
+        raise ValueError(
+            "loss_fn does not depend on the anchors, so it has no components; found a value "
+            "without their history: does it detach them, or return a constant?"
+        )
+    broken = (~slope.isfinite()).any(dim=1)
+    if bool(broken.any()):
+        raise ValueError(
+            f"the gradient of loss_fn is not finite; found {int(broken.sum())} of {len(slope)} "
+            f"anchors, the first {int(broken.int().argmax())}: clamp what it divides by"
+        )
+    return slope
+
+
+def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tensor, Tensor, Tensor]:
+    """Pushes (n x c), pulls (n) and ranks (n) that give the tangent gradient."""
+    views = pairs.views
+    columns, negative = pairs.columns(against), pairs.negative(against)
+    push = torch.zeros_like(negative, dtype=gradient.dtype)
+    pull = torch.zeros_like(gradient[:, 0])
+    rank = torch.zeros_like(pull, dtype=torch.long)
+    eps = torch.finfo(gradient.dtype).eps
+    for i, anchor in enumerate(views.anchors):
+        vectors = torch.cat([columns[negative[i]], -views.own[i : i + 1]])
+        u, s, vt = torch.linalg.svd(tangent(vectors, anchor).T, full_matrices=False)
+        # tangent parts of unit vectors are known to eps, however short they are
+        keep = s > max(vectors.shape) * eps * s[0].clamp(min=1.0)
+        solution = vt[keep].T @ ((u[:, keep].T @ gradient[i]) / s[keep])
+        push[i, negative[i]], pull[i], rank[i] = solution[:-1], solution[-1], keep.sum()
+    return push, pull, rank
+
+
+def _mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+    """GD (n), and where it is the sum of the weights (n booleans)."""
+    mass, magnitude = push.sum(dim=1), push.abs().sum(dim=1)
+    noise = math.sqrt(torch.finfo(push.dtype).eps)
+    pushed = magnitude > noise * pull.abs()
+    normalised = pushed & (mass.abs() > noise * magnitude)
+    only_pull = (pull != 0).to(push.dtype)
+    return mass.where(normalised, magnitude.where(pushed, only_pull)), normalised
