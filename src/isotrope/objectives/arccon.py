@@ -1,0 +1,70 @@
+"""ArcCon: InfoNCE with an angle added between the anchor and its positive."""
+
+import math
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.dissipation import Fraction
+from isotrope.paradigm.metric import shifted
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.ratio import ArcRatio
+from isotrope.paradigm.weight import Softmax
+
+
+class ArcCon(
+    Objective,
+    paper=Paper(
+        "A Contrastive Framework for Learning Sentence Representations from Pairwise and "
+        "Triple-wise Perspective in Angular Space",
+        "Zhang et al., 2022",
+        "paper 000, eq. 2, table 1",
+    ),
+):
+    r"""InfoNCE whose positive looks farther than it is, by the angle u.
+
+    Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} +
+    sum_{j != i} e^{s_ij'/tau}) ).
+
+    Gradient: GD_i = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_{k != i} e^{s_ik'/tau});
+    W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = sin(theta_ii' + u) /
+    sin theta_ii'.
+
+    theta_ii' is held at .01 (pi - .01) where it is closer to 0 (pi), for R is infinite at the ends,
+    and theta_ii' + u at pi, from where the cosine would rise again: there the positive does not
+    pull.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
+
+    Reference: paper 000, eq. 2 and table 1; one direction.
+
+    Example:
+        >>> import math, torch
+        >>> h = torch.eye(2)
+        >>> round(float(ArcCon(margin=math.pi / 2, temperature=1.0)(h, h.flip(0))), 6)
+        2.126928
+    """
+
+    margin: Annotated[
+        float, Hyper("u", "angle added to the positive's, in radians", above=0, at_most=math.pi)
+    ] = math.pi / 18
+    temperature: Temperature = 0.05
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        positive = shifted(pairs.positive, self.margin)
+        gap = pairs.logsumexp(self.temperature) - positive / self.temperature
+        # log(1 + e^gap); softplus would round it to the gap from 20 on, derivatives too
+        return torch.logaddexp(gap, torch.zeros_like(gap))
+
+    def components(self, pairs: Pairs) -> Terms:
+        weight = Softmax(temperature=self.temperature)(pairs) / self.temperature
+        return Terms(
+            dissipation=Fraction(temperature=self.temperature, margin=self.margin)(pairs),
+            weight=weight,
+            pull=ArcRatio(margin=self.margin)(pairs) * weight.sum(dim=1),
+            scale=1 / len(pairs.views.anchors),
+        )
