@@ -1,0 +1,168 @@
+# ruff: noqa: D102 - the methods are those that kernels/pairs describes
+"""Similarities without vectors: what an objective sees when only the angles are given."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import InputError
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
+
+__all__ = ["AnglePairs", "RowPairs"]
+
+_NO_VECTORS = (
+    "this objective computes with the embeddings themselves, and a simulation has only their "
+    "angles to the anchor; measure it on real embeddings instead (`objective.terms`)"
+)
+
+
+class _Unknown(Tensor):
+    """Stands where the embeddings would be: they have a number and a dtype, and no entries."""
+
+    _KNOWN = (
+        Tensor.__len__,
+        Tensor.is_floating_point,
+        Tensor.ndim.__get__,  # type: ignore[attr-defined]
+        Tensor.shape.__get__,  # type: ignore[attr-defined]
+        Tensor.dtype.__get__,  # type: ignore[attr-defined]
+        Tensor.device.__get__,
+    )
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the function returns
+        if func in cls._KNOWN:
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+        raise InputError(_NO_VECTORS)
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return "embeddings of which only the angles are known"
+
+
+def _without_vectors(rows: int, like: Tensor) -> Views:
+    unknown = torch.empty(rows, 0, dtype=like.dtype).as_subclass(_Unknown)
+    return Views(unknown, unknown)
+
+
+class AnglePairs(Pairs):
+    """Given similarities: every row has its own positive and its own k negatives.
+
+    Unlike in a batch, no row is another row's negative. The k negatives are the same whichever
+    view an objective takes them from, so ``against`` makes no difference.
+
+    Args:
+        positive: b, cosines of the angles between anchors and positives.
+        negatives: b x k, cosines of the angles between anchors and negatives, k >= 1.
+
+    Raises:
+        ValueError: shapes that do not fit.
+        InputError: later, if an objective asks for the embeddings.
+    """
+
+    backend = "angles"
+
+    def __init__(self, positive: Tensor, negatives: Tensor) -> None:
+        if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
+            raise ValueError(
+                "similarities are b positives and b x k negatives; found shapes "
+                f"{tuple(positive.shape)} and {tuple(negatives.shape)}"
+            )
+        if not len(positive) or not negatives.shape[1]:
+            raise ValueError(
+                "a simulation needs at least one anchor and one negative; found "
+                f"{tuple(negatives.shape)}"
+            )
+        self.views = _without_vectors(len(positive), positive)
+        self._positive = positive
+        self._negatives = negatives
+        # several objectives of one temperature share it
+        self._logsumexp: dict[float | Tensor, Tensor] = {}
+        self._hardest: Tensor | None = None
+
+    @property
+    def positive(self) -> Tensor:
+        return self._positive
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        if temperature not in self._logsumexp:
+            found = torch.logsumexp(self._negatives / temperature, dim=1)
+            self._logsumexp[temperature] = found
+        return self._logsumexp[temperature]
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        if self._hardest is None:
+            self._hardest = self._negatives.amax(dim=1)
+        return self._hardest
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        x = self._negatives / temperature
+        return torch.logaddexp(x, torch.zeros_like(x)).sum(dim=1)
+
+    def count(self, against: Against = "cross") -> Tensor:
+        return torch.full_like(self._positive, self._negatives.shape[1])
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        return self._negatives
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        return torch.ones((), dtype=torch.bool).expand(self._negatives.shape)
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        raise InputError(_NO_VECTORS)
+
+
+class RowPairs(Pairs):
+    """Row statistics alone: p positives for every row of ``rows``, which keep their negatives.
+
+    With p positives to each of b rows there are p b anchors, and never p b k similarities: the
+    hardest negative stands for all of them. A dissipation that is a function of the row
+    statistics is therefore exact; the weights are not to be looked at.
+
+    Args:
+        positive: p x b cosines.
+        rows: b anchors with their negatives.
+    """
+
+    backend = "angles"
+
+    def __init__(self, positive: Tensor, rows: Pairs) -> None:
+        self._positive = positive
+        self._rows = rows
+        self.views = _without_vectors(positive.numel(), positive)
+
+    def _each(self, statistic: Tensor) -> Tensor:
+        return statistic.expand(self._positive.shape).flatten()
+
+    @property
+    def positive(self) -> Tensor:
+        return self._positive.flatten()
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.logsumexp(temperature, against))
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.hardest(against))
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.softplus(temperature, against))
+
+    def count(self, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.count(against))
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        return self.hardest(against)[:, None]
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        return torch.ones(self._positive.numel(), 1, dtype=torch.bool)
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        raise InputError(_NO_VECTORS)

@@ -1,0 +1,107 @@
+"""Landscape: one quantity of an objective over the angles to positives and negatives."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.core.terms import Terms
+from isotrope.diagnostics.draws import Angles, Floats
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Landscape", "as_csv", "components", "landscapes"]
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """One quantity of one objective over all pairs of mean angles.
+
+    Attributes:
+        objective: whose it is.
+        positive: p values of mu_pos, radians.
+        negative: q values of mu_neg, radians.
+        value: p x q.
+        error: p x q, standard error of ``value``; 0 where nothing was drawn.
+        defined: p x q, False where the value means nothing.
+    """
+
+    objective: Objective
+    positive: Floats
+    negative: Floats
+    value: Floats
+    error: Floats
+    defined: NDArray[np.bool_]
+
+    def crossing(self, positive: float, level: float = 0.5) -> float | None:
+        """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
+
+        Args:
+            positive: mu_pos in radians; between rows and columns the value is interpolated.
+            level: what it falls below.
+        """
+        row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
+        below = np.flatnonzero(row < level)
+        if not below.size or below[0] == 0:
+            return None
+        step = slice(below[0] - 1, below[0] + 1)
+        return float(np.interp(level, row[step][::-1], self.negative[step][::-1]))
+
+
+def landscapes(
+    objectives: Sequence[Objective],
+    angles: Angles,
+    values: Floats,
+    errors: Floats | None = None,
+    defined: Sequence[NDArray[np.bool_]] | None = None,
+) -> list[Landscape]:
+    """Return one landscape for each objective, from arrays objectives x p x q."""
+    return [
+        Landscape(
+            objective,
+            angles.positive,
+            angles.negative,
+            values[i],
+            np.zeros_like(values[i]) if errors is None else errors[i],
+            np.isfinite(values[i]) if defined is None else defined[i],
+        )
+        for i, objective in enumerate(objectives)
+    ]
+
+
+def as_csv(named: Sequence[tuple[str, Landscape]]) -> str:
+    """Return a table with one line for every pair of means of every landscape.
+
+    Args:
+        named: landscapes with the names that stand in the first column.
+    """
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["objective", "mu_pos", "mu_neg", "value", "standard_error", "defined"])
+    for name, found in named:
+        for i, mu_pos in enumerate(found.positive):
+            for j, mu_neg in enumerate(found.negative):
+                numbers = (mu_pos, mu_neg, found.value[i, j], found.error[i, j])
+                shown = [f"{number:.7g}" for number in numbers]
+                lines.writerow([name, *shown, str(bool(found.defined[i, j])).lower()])
+    return text.getvalue()
+
+
+def components(objective: Objective, pairs: Pairs) -> Terms:
+    """Return an objective's gradient components without history.
+
+    Raises:
+        InputError: the objective has none, or needs the embeddings themselves.
+    """
+    if not objective.has_terms:
+        raise InputError(
+            f"{type(objective).__name__} has no gradient components: they are defined on the unit "
+            f"sphere, and its space is {objective.space!r}"
+        )
+    with torch.no_grad():
+        return objective.components(pairs)
