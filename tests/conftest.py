@@ -17,3 +17,16 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the real data is not beside this checkout (../shared/data)")
     return SHARED
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a file with objectives of one's own go through the proofs of the registry."""
+    parser.addoption("--plugin", action="append", default=[], help="Python file with objectives")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register them before the tests are collected."""
+    for file in config.getoption("--plugin"):
+        from isotrope.paradigm.registry import load_plugin
+
+        load_plugin(Path(file))

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "MissingExtra", "NoPerAnchor", "NoTerms", "nearest"]
+__all__ = ["InputError", "MissingExtra", "NoPerAnchor", "NoTerms", "Overflow", "nearest"]
 
 
 class InputError(ValueError):
@@ -42,6 +42,10 @@ class NoTerms(TypeError):
             f"{objective} has no gradient components: they are defined on the unit sphere, and "
             f"this one sees its input as {space!r}; use its formula, or decompose it numerically"
         )
+
+
+class Overflow(InputError, OverflowError):
+    """A hyperparameter at which the dtype of the embeddings overflows: refused, not computed."""
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

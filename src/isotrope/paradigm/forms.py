@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
+from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import received
@@ -46,6 +47,9 @@ class Symmetric(Objective, register=False):
 
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "symmetric": True}
+
+    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+        return self.objective.pairs(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.objective.formula(pairs)
@@ -96,6 +100,9 @@ class Part(Objective, register=False):
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "part": self.side}
 
+    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+        return self.objective.pairs(views, backend)
+
     def formula(self, pairs: Pairs) -> Tensor:
         whole = self.objective
         return whole.attraction(pairs) if self.side == "attraction" else whole.repulsion(pairs)
@@ -109,5 +116,5 @@ class Parts(NamedTuple):
 
 
 def _take_over(form: Symmetric | Part) -> None:
-    for name in ("name", "paper", "batch_level", "takes_negatives", "holds"):
+    for name in ("name", "paper", "batch_level", "pairwise", "takes_negatives", "holds"):
         object.__setattr__(form, name, getattr(form.objective, name))

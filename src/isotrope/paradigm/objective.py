@@ -74,6 +74,8 @@ class Objective:
         presets: by backbone.
         batch_level: one value for the batch, not one for each anchor.
         two_directions: the value is the mean of both directions (each view once as anchors).
+        pairwise: it compares rows with each other; False for statistics of coordinates, which
+            groups of rows that are no negatives of each other do not touch.
         takes_negatives: there is a place for further negatives (hard negatives, a queue).
         holds: what the gradient treats as constant besides the targets: ``nothing``, the
             ``negatives``, or ``everything`` but the anchor.
@@ -86,6 +88,7 @@ class Objective:
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
     two_directions: ClassVar[bool] = False
+    pairwise: ClassVar[bool] = True
     takes_negatives: ClassVar[bool] = True
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
     invariances: ClassVar[frozenset[str]] = frozenset({"rotation", "permutation", "scale"})

@@ -159,5 +159,7 @@ def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
     if by == "positives":
         views = pairs.views
         groups = None if views.groups is None else views.groups[views.rows]
-        pairs = choose_pairs(Views(views.own, views.own, groups=groups))
+        pairs = choose_pairs(
+            Views(views.own, views.own, views.negatives, groups=groups, in_batch=views.in_batch)
+        )
     return pairs.similarity("within"), pairs.negative("within")

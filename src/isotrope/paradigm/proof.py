@@ -1,0 +1,318 @@
+"""The proof that every objective must pass, built in or a user's own.
+
+An objective is written twice: as a formula and as the three components of its gradient. Here the
+two are held against each other by autograd in float64 on batches that provoke mistakes, and what
+the class declares (its invariances, its parts, finite values on degenerate input) is tried.
+``prove`` runs everything; the test suite calls the single checks for every registered objective
+and setting, ``isotrope objectives NAME --prove`` for a file of your own.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper, hypers
+from isotrope.core.views import Views
+from isotrope.paradigm.anatomy import anatomy
+from isotrope.paradigm.assemble import assemble, tangent
+from isotrope.paradigm.objective import INVARIANCES, Objective
+
+__all__ = [
+    "BATCHES",
+    "DEGENERATE",
+    "DTYPES",
+    "EXACT",
+    "SHAPES",
+    "Check",
+    "batch",
+    "degenerate",
+    "double_entry",
+    "extremes",
+    "further",
+    "infinite",
+    "parts_entry",
+    "prove",
+    "settings",
+    "variance",
+]
+
+EXACT = 1e-9  # float64 autograd against a closed form, relative to the largest entry
+
+# n x d: the smallest of both, more rows than dimensions and the reverse
+SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (64, 48), (200, 8), (2, 768), (200, 768)]
+
+
+def _random(n: int, d: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(n, d), torch.randn(n, d)
+
+
+def _clustered(n: int, d: int) -> tuple[Tensor, Tensor]:
+    centre = torch.randn(1, d)
+    return centre + 0.1 * torch.randn(n, d), centre + 0.1 * torch.randn(n, d)
+
+
+def _collapsed(n: int, d: int) -> tuple[Tensor, Tensor]:
+    line = torch.randn(1, d)
+    return line * (1 + torch.rand(n, 1)) + 1e-6 * torch.randn(n, d), line.repeat(n, 1)
+
+
+def _antipodal(n: int, d: int) -> tuple[Tensor, Tensor]:
+    x = torch.randn(n, d)
+    return x, -x + 1e-3 * torch.randn(n, d)
+
+
+def _duplicate_rows(n: int, d: int) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d)
+    a[n // 2 :] = a[: n - n // 2].clone()
+    b[n // 2 :] = b[: n - n // 2].clone()
+    return a, b
+
+
+BATCHES: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
+    "random": _random,
+    "clustered": _clustered,
+    "collapsed": _collapsed,
+    "antipodal": _antipodal,
+    "duplicate rows": _duplicate_rows,
+}
+
+
+def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return anchors and positives of one of ``BATCHES``, n x d float64, not normalised."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        a, b = BATCHES[kind](n, d)
+    return a.double(), b.double()
+
+
+def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
+    """Yield the settings to prove: the defaults, each other choice of a field, each preset."""
+    yield {}
+    for field, hyper in hypers(cls).items():
+        for choice in hyper.choices:
+            if choice != getattr(cls, field):
+                yield {field: choice}
+    for preset in cls.presets:
+        yield {"preset": preset}
+
+
+def extremes(cls: type[Objective]) -> Iterator[dict[str, float]]:
+    """Yield both ends of every number's declared range, one field at a time."""
+    for field, hyper in hypers(cls).items():
+        if not hyper.choices:
+            yield {field: _lowest(hyper)}
+            yield {field: 1e4 if hyper.at_most is None else hyper.at_most}
+
+
+def _lowest(hyper: Hyper) -> float:
+    if hyper.at_least is not None:
+        return hyper.at_least
+    return -1e4 if hyper.above is None else hyper.above + 1e-4
+
+
+def further(objective: Objective, anchors: Tensor) -> Tensor | None:
+    """Return further negatives, 4 x d, for an objective that has no others, else None."""
+    if objective.hyperparameters().get("in_batch", True):
+        return None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        return torch.randn(4, anchors.shape[1], dtype=torch.float64).to(anchors.dtype)
+
+
+def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+    leaves = tuple(x.clone().requires_grad_() for x in inputs)
+    found = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
+    return tuple(
+        torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)
+    )
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative where the expected values are larger than 1."""
+    return float((found - expected).abs().max() / (1 + expected.abs().max()))
+
+
+def double_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+    """Return how far scale x assembled terms are from autograd of the formula, on the sphere.
+
+    Args:
+        objective: with gradient components.
+        anchors: n x d, any norm.
+        positives: n x d.
+    """
+    views = Views(anchors, positives, further(objective, anchors)).unit()
+    a, b, more = views.anchors, views.positives, views.negatives
+    terms = objective.terms(a, b, more)
+    (found,) = _gradients(lambda x: objective(x, b, more), a)
+    return _distance(found, tangent(terms.scale * assemble(terms, views), a))
+
+
+def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+    """Return how far the parts' gradients, added up, are from the whole's, for both views."""
+    more = further(objective, anchors)
+    inputs = (anchors, positives) if more is None else (anchors, positives, more)
+    whole = _gradients(objective, *inputs)
+    pull, push = (_gradients(part, *inputs) for part in objective.parts)
+    return max(_distance(p + q, w) for p, q, w in zip(pull, push, whole, strict=True))
+
+
+def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
+    """Return how much the value changes under one of ``INVARIANCES``.
+
+    ``rotation``: one orthogonal matrix on all rows; ``permutation``: one order for both views;
+    ``view swap``: anchors and positives exchanged; ``scale``: every row by a factor of its own.
+    """
+    n, d = anchors.shape
+    more = further(objective, anchors)
+    changed_more = more
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        if name == "rotation":
+            turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype))[0]
+            changed = (anchors @ turn, positives @ turn)
+            changed_more = None if more is None else more @ turn
+        elif name == "permutation":
+            order = torch.randperm(n)
+            changed = (anchors[order], positives[order])
+        elif name == "view swap":
+            changed = (positives, anchors)
+        else:
+            factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype)
+            changed = (anchors * factors[0], positives * factors[1])
+    before = objective(anchors, positives, more)
+    return float((objective(*changed, changed_more) - before).abs() / (1 + before.abs()))
+
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+# degenerate input: how a 6 x 5 batch is spoilt
+DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    "equal rows": lambda a, b: (a[:1].repeat(6, 1), a[:1].repeat(6, 1)),
+    "zero rows": lambda a, b: (a * _but(0), b * _but(1)),
+    "identical views": lambda a, b: (a, a.clone()),
+    "opposite views": lambda a, b: (a, -a),
+    "two rows": lambda a, b: (a[:2], b[:2]),
+    "tiny norms": lambda a, b: (a * 1e-3, b * 1e-3),
+    "huge norms": lambda a, b: (a * 1e3, b * 1e3),
+    "constant column": lambda a, b: (_constant_column(a), _constant_column(b)),
+}
+
+
+def _but(row: int) -> Tensor:
+    keep = torch.ones(6, 1)
+    keep[row] = 0
+    return keep
+
+
+def _constant_column(x: Tensor) -> Tensor:
+    return torch.cat([x[:, 1:], torch.ones(len(x), 1)], dim=1)
+
+
+def degenerate(case: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return one of ``DEGENERATE`` as leaves that require gradients."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        a, b = DEGENERATE[case](torch.randn(6, 5), torch.randn(6, 5))
+    return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
+
+
+def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
+    """Return what is not finite on two leaves: value, either gradient, or a component.
+
+    With all rows in one group (nothing may be pushed) too. What the objective refuses, saying that
+    the dtype would overflow, is fine.
+    """
+    found = []
+    more = further(objective, anchors)
+    try:
+        objective(anchors, positives, more)
+    except OverflowError:
+        return []
+    for groups in (None, torch.zeros(len(positives), dtype=torch.long)):
+        value = objective(anchors, positives, more, groups=groups)
+        gradients = torch.autograd.grad(value, (anchors, positives), allow_unused=True)
+        found += ["value"] * (not bool(torch.isfinite(value)))
+        for name, gradient in zip(("anchors", "positives"), gradients, strict=True):
+            if gradient is not None and not bool(torch.isfinite(gradient).all()):
+                found.append(f"gradient of the {name}")
+    numbers = anatomy(objective, Views(anchors, positives, more))
+    return found + [k for k, v in numbers.items() if v is not None and not math.isfinite(v)]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a proof.
+
+    Attributes:
+        name: what was checked.
+        tried: on how many inputs and settings.
+        worst: the largest error, or what was found.
+        passed: whether it holds.
+    """
+
+    name: str
+    tried: int
+    worst: str
+    passed: bool
+
+
+def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> list[Check]:
+    """Prove a class with all its settings; seconds to a minute.
+
+    Args:
+        cls: the objective.
+        shapes: n x d of the batches; by default ``SHAPES`` without the two largest.
+    """
+    shapes = SHAPES[:-3] if shapes is None else shapes
+    cases = [cls(**setting) for setting in settings(cls)]
+    batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
+    with_terms = [case for case in cases if case.has_terms]
+    forms = with_terms + [case.symmetric() for case in with_terms]
+    checks = [
+        _entries("formula = components (autograd, float64)", double_entry, forms, batches),
+        _entries("attraction + repulsion = whole", parts_entry, with_terms, batches),
+    ]
+    for name in INVARIANCES:
+        declared = [case for case in cases if name in case.invariances]
+        others = [case for case in cases if name not in case.invariances]
+        worst = max((variance(c, name, a, b) for c in declared for a, b in batches), default=0.0)
+        # what is not declared must be seen to change
+        still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
+        found = f"{worst:.1e}" if declared else "not declared, and changes"
+        if still:
+            found = "not declared, but nothing changes"
+        checks.append(Check(f"invariance: {name}", len(cases), found, worst <= EXACT and not still))
+    return [*checks, _finite(cls)]
+
+
+def _entries(
+    name: str,
+    error: Callable[[Objective, Tensor, Tensor], float],
+    cases: list[Objective],
+    batches: list[tuple[Tensor, Tensor]],
+) -> Check:
+    worst = max((error(case, a, b) for case in cases for a, b in batches), default=math.nan)
+    found = f"{worst:.1e}" if cases else "no components: not on the sphere"
+    return Check(name, len(cases) * len(batches), found, not cases or worst <= EXACT)
+
+
+def _finite(cls: type[Objective]) -> Check:
+    inputs = [(case, dtype) for case in DEGENERATE for dtype in DTYPES]
+    tried = [(setting, *where) for setting in settings(cls) for where in inputs]
+    # at the ends of the ranges a gradient divided by a norm of 1e-3 leaves float16
+    tried += [
+        (setting, case, dtype)
+        for setting in extremes(cls)
+        for case, dtype in inputs
+        if (case, dtype) != ("tiny norms", torch.float16)
+    ]
+    bad = [
+        f"{what} at {case}, {dtype}, {setting}"
+        for setting, case, dtype in tried
+        for what in infinite(cls(**setting), *degenerate(case, dtype))
+    ]
+    return Check("finite on degenerate input", len(tried), bad[0] if bad else "finite", not bad)
