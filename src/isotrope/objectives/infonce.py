@@ -1,14 +1,20 @@
 """InfoNCE: pull the positive, push the negatives by a softmax; the contrastive baseline."""
 
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Temperature
+from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
+from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Fraction
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Softmax
+
+_TABLE = "paper 001, table 2"
 
 
 class InfoNCE(
@@ -26,9 +32,14 @@ class InfoNCE(
     Gradient: GD_i = 1 / (1 + e^{s_ii'/tau} / sum_{k != i} e^{s_ik'/tau});
     W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
 
+    Further negatives (hard negatives, a queue) join both sums; with ``in_batch=False`` they are the
+    only ones, as in MoCo, whose queue holds what pushes.
+
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 000, eq. 1 and table 1; one direction as in SimCSE.
+    Reference: paper 000, eq. 1 and table 1; one direction as in SimCSE. The attracting part
+    -s_ii'/tau and the repelling part are those of paper 004, supplement, table 2, whose exponents
+    lack the plus sign.
 
     Example:
         >>> import torch
@@ -37,6 +48,31 @@ class InfoNCE(
     """
 
     temperature: Temperature = 0.05
+    in_batch: Annotated[
+        bool, Hyper("", "the other rows of the batch push too, not only further negatives")
+    ] = True
+
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset({"temperature": 0.05}, 1e-5, 64, _TABLE),
+        "bert-large": Preset({"temperature": 0.05}, 1e-5, 64, _TABLE),
+        "roberta-base": Preset({"temperature": 0.05}, 1e-5, 128, _TABLE),
+        "roberta-large": Preset({"temperature": 0.05}, 1e-5, 128, _TABLE),
+    }
+
+    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+        """Return the row statistics of raw ``views``, without the batch's negatives if so set.
+
+        Raises:
+            ValueError: ``in_batch`` is False and there are no further negatives.
+        """
+        if not self.in_batch:
+            if views.negatives is None:
+                raise ValueError(
+                    "InfoNCE with in_batch=False pushes against further negatives only; found none:"
+                    " give a queue or hard negatives, or leave in_batch=True"
+                )
+            views = replace(views, in_batch=False)
+        return super().pairs(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
         margin = pairs.logsumexp(self.temperature) - pairs.positive / self.temperature
@@ -51,3 +87,9 @@ class InfoNCE(
             pull=weight.sum(dim=1),
             scale=1 / len(pairs.views.anchors),
         )
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return torch.logaddexp(pairs.logsumexp(self.temperature), pairs.positive / self.temperature)
