@@ -1,0 +1,91 @@
+"""NTXent: SimCLR's cross-entropy, every view of the batch once as anchor against all others."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Temperature
+from isotrope.core.terms import Terms
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.assemble import received
+from isotrope.paradigm.objective import Objective, Paper
+
+
+class NTXent(
+    Objective,
+    paper=Paper(
+        "A Simple Framework for Contrastive Learning of Visual Representations",
+        "Chen et al., 2020",
+        "paper 004, supplement, eq. 52, table 2",
+    ),
+):
+    r"""InfoNCE over all 2N views: each is an anchor, and both views of the others are negatives.
+
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} +
+    e^{s_ij/tau})) ); the same with the views exchanged; mean over all 2N.
+
+    Gradient: with S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}),
+    GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); W_ij = e^{s_ij/tau} / (tau S_i) over the 2N - 2 columns
+    of both views; R = 1. The residual is what h_i receives as a negative of the others and as a
+    positive: the other N anchors are views too.
+
+    The default temperature is what paper 004 trains SimCLR with; paper 003 uses .5.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
+
+    Reference: paper 004, supplement, eq. 52 and table 2, which prints the repelling part with
+    e^{-s/tau}; right is e^{+s/tau}.
+
+    Example:
+        >>> import torch
+        >>> round(float(NTXent(temperature=1.0)(torch.eye(2), torch.eye(2))), 6)
+        0.551445
+    """
+
+    temperature: Temperature = 0.1
+
+    two_directions = True
+    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        gap = pairs.logsumexp(self.temperature, "both") - pairs.positive / self.temperature
+        # log(1 + e^gap); softplus would round it to the gap from 20 on, derivatives too
+        return torch.logaddexp(gap, torch.zeros_like(gap))
+
+    def components(self, pairs: Pairs) -> Terms:
+        own = self._of_one_direction(pairs)
+        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
+        other = self._of_one_direction(swapped)
+        as_negative = received(own, pairs.views, "anchors")
+        as_target = received(other, swapped.views, "positives")
+        return replace(own, residual=as_negative + as_target)
+
+    def _of_one_direction(self, pairs: Pairs) -> Terms:
+        lse = pairs.logsumexp(self.temperature, "both")
+        weight = softmax_of_both(pairs, self.temperature) / self.temperature
+        return Terms(
+            dissipation=torch.sigmoid(lse - pairs.positive / self.temperature),
+            weight=weight,
+            pull=weight.sum(dim=1),
+            against="both",
+            scale=0.5 / len(pairs.views.anchors),
+        )
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        lse = pairs.logsumexp(self.temperature, "both")
+        return torch.logaddexp(lse, pairs.positive / self.temperature)
+
+
+def softmax_of_both(pairs: Pairs, temperature: float | Tensor) -> Tensor:
+    """Return e^{s_ij/tau} / S_i over the negatives of both views, n x 2n (+ q), 0 elsewhere."""
+    lse = pairs.logsumexp(temperature, "both")[:, None]
+    logits = (pairs.similarity("both") / temperature).masked_fill(
+        ~pairs.negative("both"), -torch.inf
+    )
+    # a row without negatives has the sum -inf, and no weights
+    return (logits - lse.masked_fill(lse == -torch.inf, 0.0)).exp()
