@@ -1,0 +1,202 @@
+"""DCL, DCLW and DCLPlus: the contrastive loss without the positive in its denominator."""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.ntxent import softmax_of_both
+from isotrope.paradigm.assemble import received
+from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.weight import Softmax
+
+Negatives = Literal["cross", "both"]
+
+_VIEWS = Hyper("", "negatives of the other view (paper 001) or of both (Yeh et al.)")
+_TABLE = "paper 001, table 2"
+
+
+def _repulsion(pairs: Pairs, temperature: float | Tensor, views: Negatives) -> Tensor:
+    lse = pairs.logsumexp(temperature, views)
+    return lse.masked_fill(lse == -torch.inf, 0.0)  # nothing to push: the pull alone
+
+
+def _terms(pairs: Pairs, temperature: float | Tensor, views: Negatives, pull: Tensor) -> Terms:
+    if views == "cross":
+        shares = Softmax(temperature=temperature)(pairs)  # type: ignore[arg-type]
+    else:
+        shares = softmax_of_both(pairs, temperature)
+    terms = Terms(
+        dissipation=torch.ones_like(pull),
+        weight=shares / temperature,
+        pull=pull / temperature,
+        against=views,
+        scale=1 / len(pairs.views.anchors),
+    )
+    if views == "cross":
+        return terms
+    return replace(terms, residual=received(terms, pairs.views, "anchors"))
+
+
+class DCL(
+    Objective,
+    paper=Paper("Decoupled Contrastive Learning", "Yeh et al., 2021", "paper 001, eq. 5, 43"),
+):
+    r"""InfoNCE decoupled: the positive is not among the candidates.
+
+    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}; with ``views="both"`` the sum has the
+    2N - 2 negatives of both views.
+
+    Gradient: GD = 1 (it never dissipates); W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
+    R = 1. With ``views="both"`` the residual is what h_i receives as a negative of the others.
+    An anchor without negatives is pulled alone.
+
+    Paper 001 prints the /tau of eq. 5, 10 and 43 outside the exponential; right is inside.
+    What Yeh et al. train (and paper 004, tau = .1) is ``DCL(views="both").symmetric()``.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
+
+    Reference: paper 001, eq. 5 and 43; the default temperature is tuned for BERT-base (table 2).
+
+    Example:
+        >>> import torch
+        >>> float(DCL(temperature=0.5)(torch.eye(2), torch.eye(2)))
+        -2.0
+    """
+
+    temperature: Temperature = 0.03
+    views: Annotated[Negatives, _VIEWS] = "cross"
+
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset({"temperature": 0.03}, 1e-5, 64, _TABLE),
+        "bert-large": Preset({"temperature": 0.01}, 5e-5, 64, _TABLE),
+        "roberta-base": Preset({"temperature": 0.02}, 1e-5, 64, _TABLE),
+        "roberta-large": Preset({"temperature": 0.02}, 1e-5, 64, _TABLE),
+    }
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        return _terms(pairs, self.temperature, self.views, torch.ones_like(pairs.positive))
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return _repulsion(pairs, self.temperature, self.views)
+
+
+class DCLW(
+    Objective,
+    paper=Paper(
+        "Decoupled Contrastive Learning",
+        "Yeh et al., 2021",
+        "Yeh et al., 2021; paper 004, section 3.2",
+    ),
+):
+    r"""DCL whose positives are weighted by how far they still are (von Mises-Fisher).
+
+    Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
+    p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
+
+    Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
+    R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. The weights couple the anchors of a batch,
+    and the gradient goes through them, as printed: R_i is the derivative of all their losses by
+    s_ii'. A positive much closer than the rest is pushed away (R_i < 0). With ``views="both"`` the
+    residual is what h_i receives as a negative of the others.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
+
+    Reference: Yeh et al., 2021, who use the negatives of both views, both directions:
+    ``DCLW(views="both").symmetric()``; their sigma, and the temperature of paper 004, section 3.2.
+
+    Example:
+        >>> import torch
+        >>> h = torch.eye(2)
+        >>> round(float(DCLW(temperature=1.0, sigma=1.0)(h, h[[1, 1]])), 6)
+        0.231059
+    """
+
+    temperature: Temperature = 0.1
+    sigma: Annotated[
+        float, Hyper("sigma", "temperature of the positives' weights", at_least=1e-4)
+    ] = 0.5
+    views: Annotated[Negatives, _VIEWS] = "cross"
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        s = pairs.positive
+        p = (s / self.sigma).softmax(dim=0)
+        through_weights = len(s) * p * (s - (p * s).sum()) / self.sigma
+        return _terms(
+            pairs, self.temperature, self.views, self.positive_weights(pairs) - through_weights
+        )
+
+    def positive_weights(self, pairs: Pairs) -> Tensor:
+        """Return w, n: how much each positive counts; their mean is 1."""
+        shares = (pairs.positive / self.sigma).softmax(dim=0)
+        return 2 - len(shares) * shares
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -self.positive_weights(pairs) * pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return _repulsion(pairs, self.temperature, self.views)
+
+
+class DCLPlus(
+    Objective,
+    paper=Paper(
+        "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of "
+        "Sentence Representations",
+        "Nie et al., 2023",
+        "paper 001, eq. 10",
+    ),
+):
+    r"""DCL cut off at 0: decoupled, but its gradient dissipates.
+
+    Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
+
+    Gradient: GD_i = 1[L_i > 0]; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
+    An anchor is active exactly where InfoNCE's GD at the same temperature exceeds 1/2.
+
+    Paper 001 prints sin theta_ij' in the norm of the attracting part (eq. 11); right is
+    sin theta_ii'. The mean is over all anchors, active or not.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
+
+    Reference: paper 001, eq. 10 and 12 (log 2 + L_i bounds InfoNCE); the default temperature is
+    tuned for BERT-base (table 2).
+
+    Example:
+        >>> import torch
+        >>> float(DCLPlus(temperature=0.5)(torch.eye(2), torch.eye(2).flip(0)))
+        2.0
+    """
+
+    temperature: Temperature = 0.17
+
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset({"temperature": 0.17}, 3e-5, 64, _TABLE),
+        "bert-large": Preset({"temperature": 0.18}, 5e-5, 64, _TABLE),
+        "roberta-base": Preset({"temperature": 0.15}, 1e-5, 64, _TABLE),
+        "roberta-large": Preset({"temperature": 0.17}, 1e-5, 64, _TABLE),
+    }
+
+    def _gap(self, pairs: Pairs) -> Tensor:
+        return pairs.logsumexp(self.temperature) - pairs.positive / self.temperature
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return torch.relu(self._gap(pairs))
+
+    def components(self, pairs: Pairs) -> Terms:
+        gap = self._gap(pairs)
+        terms = _terms(pairs, self.temperature, "cross", torch.ones_like(gap))
+        return replace(terms, dissipation=(gap > 0).to(gap.dtype))
