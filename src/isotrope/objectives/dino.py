@@ -1,0 +1,56 @@
+"""DINO: predict the teacher's distribution over prototypes from the student's logits."""
+
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper, Temperature
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.objective import Objective, Paper, Space
+
+
+class DINO(
+    Objective,
+    paper=Paper(
+        "Emerging Properties in Self-Supervised Vision Transformers",
+        "Caron et al., 2021",
+        "Caron et al., eq. 1, 2; paper 003, table 4",
+    ),
+):
+    r"""Cross-entropy of the student's softmax under the teacher's, which is sharper and constant.
+
+    The teacher's centre is a running mean, so it is state and belongs to the method, which passes
+    the teacher's logits with the centre subtracted.
+
+    Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
+
+    Gradient: no GD, W and R, which are those of objectives on the sphere; with respect to the
+    logits it is (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau.
+
+    Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
+    over anchors).
+
+    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are those of their section 3.2.
+
+    Example:
+        >>> import torch
+        >>> round(float(DINO()(torch.zeros(2, 2), torch.eye(2))), 6)
+        0.693147
+    """
+
+    temperature: Temperature = 0.1
+    teacher_temperature: Annotated[
+        float, Hyper("tau_t", "temperature of the teacher's softmax", at_least=1e-4)
+    ] = 0.04
+
+    takes_negatives = False
+    invariances = frozenset({"permutation"})
+
+    @property
+    def space(self) -> Space:
+        return "logits"
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        student = (pairs.views.anchors / self.temperature).log_softmax(dim=1)
+        teacher = (pairs.views.own / self.teacher_temperature).softmax(dim=1).detach()
+        return -(teacher * student).sum(dim=1)

@@ -1,0 +1,48 @@
+"""Negative cosine: pull the positive and push nothing, as BYOL and SimSiam do."""
+
+from torch import Tensor
+
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.objective import Objective, Paper
+
+
+class NegativeCosine(
+    Objective,
+    paper=Paper(
+        "Bootstrap Your Own Latent; Exploring Simple Siamese Representation Learning",
+        "Grill et al., 2020; Chen and He, 2021",
+        "paper 003, proposition 3.1",
+    ),
+):
+    r"""The cosine of each pair, to be maximised; collapse is prevented elsewhere.
+
+    The objective knows nothing of predictors, stopped gradients or moving averages: the methods
+    that have them detach the targets.
+
+    Loss: L_i = -h_i.h'_i. BYOL's ||h_i - h'_i||^2 = 2 + 2 L_i has twice the gradient.
+
+    Gradient: GD = 1; W = 0; the positive is pulled by 1, so that a raw embedding z_i receives
+    -(I - h_i h_i^T) h'_i / ||z_i||, of norm sin(theta_ii') / ||z_i||.
+
+    Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
+
+    Reference: paper 003, proposition 3.1, where the displayed vector is that of the ascent of the
+    cosine: the gradient of the loss is its negative.
+
+    Example:
+        >>> import torch
+        >>> float(NegativeCosine()(torch.eye(2), torch.eye(2)))
+        -1.0
+    """
+
+    takes_negatives = False
+    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive
+
+    def components(self, pairs: Pairs) -> Terms:
+        views, one = pairs.views, pairs.positive.new_ones(len(pairs.views.anchors))
+        nothing = one.new_zeros(len(one), len(views.positives))
+        return Terms(dissipation=one, weight=nothing, pull=one, scale=1 / len(one))
