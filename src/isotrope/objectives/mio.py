@@ -1,0 +1,196 @@
+"""MIO: every pair of the 2N views is a binary choice, positive or negative."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import Overflow
+from isotrope.core.hyper import Temperature
+from isotrope.core.terms import Terms
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.assemble import received
+from isotrope.paradigm.objective import Objective, Paper
+
+_TITLE = (
+    "MIO: Mutual Information Optimization using Self-Supervised Binary Contrastive Learning",
+    "Manna et al., 2023",
+)
+_ALIKE = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+
+class MIOv1(Objective, paper=Paper(*_TITLE, "paper 004, eq. 2-4, 11")):
+    r"""Binary cross-entropy: the sigmoid of a pair's cosine says whether it is a positive.
+
+    Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), j over the other rows of
+    both views; the mean over all 2N anchors.
+
+    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the positive is pulled by
+    sigmoid(-s_ii'/tau) / tau. Each pair fades by itself, so the row has no dissipation in common.
+    What an anchor receives as positive and as negative of others is the residual.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
+
+    Reference: paper 004, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The expansion is
+    said to repel positives; -s/tau + log(1 + e^{s/tau}) falls in s, so it never does.
+
+    Example:
+        >>> import torch
+        >>> round(float(MIOv1(temperature=1.0)(torch.eye(2), torch.eye(2))), 6)
+        1.006409
+    """
+
+    temperature: Temperature = 0.2
+
+    two_directions = True
+    invariances = _ALIKE
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        x = -pairs.positive / self.temperature
+        # log(1 + e^x); softplus would round it to x from 20 on, derivatives too
+        return torch.logaddexp(x, torch.zeros_like(x))
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return pairs.softplus(self.temperature, "both") / _number(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        return _terms(pairs, self.temperature, lambda x: torch.sigmoid(-x), torch.sigmoid)
+
+
+class MIOv2(Objective, paper=Paper(*_TITLE, "paper 004, eq. 12, 13")):
+    r"""MIOv1 with a linear attraction, which does not fade.
+
+    Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), j over the other rows of both views; the
+    mean over all 2N anchors.
+
+    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the positive is pulled by 1/tau.
+    What an anchor receives as positive and as negative of others is the residual.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
+
+    Reference: paper 004, eq. 12 and 13; supplement, eq. 5 and 27.
+
+    Example:
+        >>> import torch
+        >>> round(float(MIOv2(temperature=1.0)(torch.eye(2), torch.eye(2))), 6)
+        -0.306853
+    """
+
+    temperature: Temperature = 0.2
+
+    two_directions = True
+    invariances = _ALIKE
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return pairs.softplus(self.temperature, "both") / _number(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        return _terms(pairs, self.temperature, torch.ones_like, torch.sigmoid)
+
+
+class MIOv3(Objective, paper=Paper(*_TITLE, "paper 004, eq. 17, 18")):
+    r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
+
+    Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, j over the other rows of both views; the mean
+    over all 2N anchors.
+
+    Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the positive is pulled by 1/tau. What
+    an anchor receives as positive and as negative of others is the residual.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
+
+    Nothing here normalises the exponential: below tau = .0113 it overflows float32, below .0119
+    its slope does. Such a temperature is refused with an Overflow error (see :func:`coldest`).
+
+    Reference: paper 004, eq. 18 (eq. 17 lacks the 1/T); supplement, eq. 32 and 33. Its table 2
+    prints the repulsion as -e^{-s/tau}; right is +e^{s/tau}.
+
+    Example:
+        >>> import torch
+        >>> float(MIOv3(temperature=1.0)(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    temperature: Temperature = 0.2
+
+    two_directions = True
+    invariances = _ALIKE
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        self._refuse_overflow(pairs.positive.dtype)
+        return (pairs.logsumexp(self.temperature, "both") - _number(pairs).log()).exp()
+
+    def components(self, pairs: Pairs) -> Terms:
+        self._refuse_overflow(pairs.positive.dtype)
+        return _terms(pairs, self.temperature, torch.ones_like, torch.exp)
+
+    def _refuse_overflow(self, dtype: torch.dtype) -> None:
+        bound = coldest(dtype)
+        if self.temperature < bound:
+            raise Overflow(
+                f"at temperature {float(self.temperature):g} the e^(1/tau) of MIOv3, or its slope, "
+                f"overflows {dtype}: raise the temperature to {bound:g} at least, or take MIOv2, "
+                "which overflows at none"
+            )
+
+
+def coldest(dtype: torch.dtype) -> float:
+    """Return the lowest temperature of MIOv3: .01188 in float32, .00143 in float64.
+
+    From it on e^{1/tau} / tau is finite, which bounds the value and the gradient with respect to
+    the normalised embeddings; a raw embedding's is larger by the inverse of its norm.
+    Half-precision embeddings are compared in float32, so its bound is theirs; but their gradient
+    is rounded to their own dtype, and float16 ends at 65504, which slopes reach from .11 down.
+    """
+    top = math.log(torch.finfo(dtype).max)
+    # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted
+    return math.ceil(1e5 / (top - math.log(top))) / 1e5
+
+
+def _number(pairs: Pairs) -> Tensor:
+    """Each anchor's negatives, 2N - 2 of them unless groups leave some out; 1 if there are none."""
+    return pairs.count("both").clamp_min(1)
+
+
+def _terms(
+    pairs: Pairs,
+    temperature: float | Tensor,
+    pull: Callable[[Tensor], Tensor],
+    push: Callable[[Tensor], Tensor],
+) -> Terms:
+    """The components of both directions from the slopes of attraction and repulsion in s / tau."""
+
+    def one_way(pairs: Pairs) -> Terms:
+        slope = push(pairs.similarity("both") / temperature) / (
+            temperature * _number(pairs)[:, None]
+        )
+        return Terms(
+            dissipation=torch.ones_like(pairs.positive),
+            weight=slope.where(pairs.negative("both"), 0.0),
+            pull=pull(pairs.positive / temperature) / temperature,
+            against="both",
+            scale=0.5 / len(slope),
+        )
+
+    swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
+    own, other = one_way(pairs), one_way(swapped)
+    residual = received(own, pairs.views, "anchors") + received(other, swapped.views, "positives")
+    return dataclasses.replace(own, residual=residual)
