@@ -10,9 +10,11 @@ from isotrope.core.views import Views, unit
 from isotrope.objectives import BarlowTwins, InfoNCE
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.decompose import Decomposition, decompose
-from tests.paradigm.batches import BATCHES, SHAPES, batch
+from tests.paradigm.batches import BATCHES, batch
 
 TAU = 0.2
+# n x d: the smallest of both, more rows than dimensions, and the reverse
+SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (16, 48)]
 
 
 def cross_entropy(similarity):
@@ -95,6 +97,7 @@ def test_infonce_of_similarities_is_table_1_exactly(kind, shape) -> None:
     assert parts.terms.scale == 1 / len(a)
     assert parts.rank is None
     assert parts.unique.all()
+    assert parts.testable.all()
     assert parts.misfit == 0
     assert (parts.residual == 0).all()
     assert_round_trip(parts, a, b)
@@ -131,6 +134,7 @@ def test_more_rows_than_dimensions_fit_anything_and_say_so() -> None:
     parts = decompose(coordinates, a, b)
     assert (parts.rank == 3).all(), "the tangent plane has d - 1 dimensions"
     assert not parts.unique.any()
+    assert not parts.testable.any()
     assert parts.misfit < 1e-12
     # the least norm is not larger than the solution of the closed form
     least = decompose(infonce, a, b).terms
@@ -188,6 +192,7 @@ def test_a_loss_that_does_not_fit_reports_what_is_left() -> None:
     a, b = (unit(x) for x in batch("random", 4, 64))
     parts = decompose(coordinates, a, b, reduction="sum")
     assert parts.misfit > 0.9
+    assert parts.testable.all()
     gradient = tangent(torch.ones_like(a), a)
     spanned = [tangent(b, h) for h in a]
     left = [

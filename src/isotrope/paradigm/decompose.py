@@ -13,7 +13,7 @@ and what no solution reaches is the residual. Two facts bound what it says:
 - the solution is unique where the rank equals the number of unknowns (with d > n, in general
   position); elsewhere other weights give the same gradient, and the least norm is a choice;
 - where the rank is d - 1 the vectors span the tangent plane, every gradient fits and a small
-  residual is no evidence. Few rows in many dimensions are the test.
+  residual is no evidence (``testable``). Few rows in many dimensions are the test.
 
 The components are then split so that each row of W sums to 1 and GD is the row's mass, sign
 included: the 1/tau of a softmax ends up in GD. Where the mass is lost in cancellation, as weights
@@ -74,6 +74,13 @@ class Decomposition:
             return self.gradient.new_zeros(len(self.gradient))
         norms: Tensor = torch.linalg.vector_norm(self.terms.scale * self.terms.residual, dim=1)
         return norms
+
+    @property
+    def testable(self) -> Tensor:
+        """Where a gradient could have failed to fit: rank below d - 1; n booleans."""
+        if self.rank is None:
+            return torch.ones_like(self.unique)
+        return self.rank < self.gradient.shape[1] - 1
 
     @property
     def misfit(self) -> float:
