@@ -1,15 +1,19 @@
 """Pairs without embeddings answer as the whole matrix does, and say what they cannot answer."""
 
+import re
+
+import numpy as np
 import pytest
 import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.angles import AnglePairs, RowPairs
+from isotrope.diagnostics import Angles, dissipation, gradient_norm, hardest_share, ratio
+from isotrope.diagnostics.angles import AnglePairs, RowPairs, known
+from isotrope.diagnostics.landscape import check
 from isotrope.kernels.eager import EagerPairs
-from isotrope.objectives import BarlowTwins, InfoNCE, Paradigm
+from isotrope.objectives import InfoNCE, NTXent, UniGrad
 from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Objective
 from tests.paradigm.batches import batch
 
 N = 9
@@ -43,22 +47,31 @@ def test_a_second_temperature_is_not_the_first(eager: EagerPairs, angles: AngleP
     torch.testing.assert_close(angles.logsumexp(0.5), eager.logsumexp(0.5))
 
 
-NAMES = [
-    name
-    for name in registry.names()
-    if registry.build(name).has_terms and not registry.build(name).batch_level
-]
+def _of_rows(name: str) -> bool:
+    """Whether an anchor's components depend on its similarities with the other view alone."""
+    objective = registry.build(name)
+    if not objective.has_terms or objective.batch_level or objective.reduction == "sum":
+        return False
+    try:
+        check(objective)
+    except InputError:
+        return False
+    return objective.terms(*batch("random", N, 5)).against == "cross"
 
 
-@pytest.mark.parametrize("name", NAMES)
+OF_ROWS = [name for name in registry.names() if _of_rows(name)]
+
+
+def test_these_at_least_are_made_of_angles() -> None:
+    assert {"infonce", "arccon", "dcl", "dclplus", "mpt", "met", "mat", "paradigm"} <= set(OF_ROWS)
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
 def test_components_are_those_of_the_batch(
     eager: EagerPairs, angles: AnglePairs, name: str
 ) -> None:
     objective = registry.build(name)
-    expected = objective.components(eager)
-    if expected.against != "cross" or objective.reduction == "sum":
-        pytest.skip("its negatives are other vectors, or its weights are shared by the batch")
-    found = objective.components(angles)
+    found, expected = objective.components(angles), objective.components(eager)
     torch.testing.assert_close(found.dissipation, expected.dissipation)
     torch.testing.assert_close(found.pull, expected.pull)
     torch.testing.assert_close(found.mass, expected.mass)
@@ -88,28 +101,50 @@ def test_the_dissipation_of_row_statistics_needs_no_matrix(angles: AnglePairs) -
     )
 
 
-def test_embeddings_are_refused(angles: AnglePairs) -> None:
-    for objective in (BarlowTwins(), Paradigm(weight="softmax:0.05:positives")):
-        with pytest.raises(InputError, match=r"computes with the embeddings themselves"):
-            objective.components(angles)
+def test_what_is_made_of_embeddings_is_unknown_and_no_number(angles: AnglePairs) -> None:
     for pairs in (angles, RowPairs(angles.positive[None], angles)):
-        with pytest.raises(InputError, match=r"a simulation has only their angles"):
-            pairs.columns()
-        assert "only the angles are known" in repr(pairs.views)
+        views = pairs.views
+        assert len(views.anchors) == N
+        product = (pairs.columns() * views.own).sum(dim=1) + angles.positive
+        for number in (float, bool, list, torch.Tensor.item, torch.Tensor.tolist):
+            with pytest.raises(InputError, match="computes with the embeddings themselves"):
+                number(product)
+        with pytest.raises(InputError, match="a simulation has only their angles to the anchor"):
+            known(angles.positive, product)
+        assert "only the angles are known" in repr(product)
+    known(angles.positive, angles.hardest())
 
 
+def test_what_has_no_place_here_may_be_unknown(angles: AnglePairs) -> None:
+    """The residual of NTXent is what an anchor receives in other roles."""
+    terms = NTXent(temperature=0.2).components(angles)
+    gap = angles.logsumexp(0.2) - angles.positive / 0.2
+    torch.testing.assert_close(terms.dissipation, torch.sigmoid(gap))
+    with pytest.raises(InputError):
+        known(terms.residual)
+
+
+@pytest.mark.parametrize("measure", [dissipation, hardest_share, ratio, gradient_norm])
 @pytest.mark.parametrize("name", registry.names())
-def test_every_objective_works_on_angles_or_says_why_not(angles: AnglePairs, name: str) -> None:
-    objective: Objective = registry.build(name)
-    if not objective.has_terms:
-        return
+def test_every_objective_has_a_landscape_or_says_why_not(name: str, measure) -> None:
+    small = Angles([0.4, 0.6], [0.5, 0.9, 1.3], negatives=5, batches=4)
     try:
-        terms = objective.components(angles)
+        (found,) = measure([registry.build(name)], small)
     except InputError as error:
-        assert "computes with the embeddings themselves" in str(error)  # noqa: PT017
+        refusals = r"embeddings themselves|no gradient components|places of its rows|by itself"
+        assert re.search(refusals, str(error))  # noqa: PT017
+        assert name not in (*OF_ROWS, "ntxent", "alignuniform", "mhe")
         return
-    assert terms.weight.shape == (N, N - 1)
-    assert torch.isfinite(terms.dissipation).all()
+    assert np.isfinite(found.value[found.defined]).all()
+    if measure is dissipation:
+        assert found.defined.all()
+        assert ((found.value >= 0) & (found.value <= 1)).all()
+
+
+def test_places_in_the_batch_are_refused() -> None:
+    """The columns of UniGrad's weights are the rows of a batch, its own among them."""
+    with pytest.raises(InputError, match="UniGrad looks at the places of its rows in the batch"):
+        dissipation([UniGrad()], Angles([0.4], [0.5], batches=2))
 
 
 @pytest.mark.parametrize("shapes", [((3, 1), (3, 2)), ((3,), (2, 2)), ((3,), (3,))], ids=str)

@@ -131,7 +131,7 @@ class Coordinates(Objective, register=False):
 
     def components(self, pairs: Pairs) -> Terms:
         weight = pairs.similarity()
-        return Terms(pairs.positive, weight, weight[:, :2])
+        return Terms(pairs.positive, weight, pairs.positive[:, None].expand(-1, 2))
 
 
 def test_what_is_no_function_of_the_angles() -> None:

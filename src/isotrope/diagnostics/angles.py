@@ -12,18 +12,27 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["AnglePairs", "RowPairs"]
+__all__ = ["AnglePairs", "RowPairs", "known", "probe"]
 
-_NO_VECTORS = (
+
+_NO_EMBEDDINGS = (
     "this objective computes with the embeddings themselves, and a simulation has only their "
     "angles to the anchor; measure it on real embeddings instead (`objective.terms`)"
 )
 
 
 class _Unknown(Tensor):
-    """Stands where the embeddings would be: they have a number and a dtype, and no entries."""
+    """Stands where embeddings would be; whatever is computed from it is as unknown.
 
-    _KNOWN = (
+    So an objective may also work out what has no place here (what an anchor receives in other
+    roles), as long as GD, W and the pull come from similarities alone. It lives on the device
+    ``meta``, where no numbers are. Asking for a number is an error.
+
+    Raises:
+        InputError: where a number is asked for.
+    """
+
+    _SHAPES = (
         Tensor.__len__,
         Tensor.is_floating_point,
         Tensor.ndim.__get__,  # type: ignore[attr-defined]
@@ -31,6 +40,7 @@ class _Unknown(Tensor):
         Tensor.dtype.__get__,  # type: ignore[attr-defined]
         Tensor.device.__get__,
     )
+    _NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__iter__, Tensor.item, Tensor.tolist)
 
     @classmethod
     def __torch_function__(
@@ -40,16 +50,21 @@ class _Unknown(Tensor):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
-        if func in cls._KNOWN:
+        if func in cls._SHAPES:
             return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
-        raise InputError(_NO_VECTORS)
+        if func in cls._NUMBERS:
+            raise InputError(_NO_EMBEDDINGS)
+        # as many rows as went in, of the same dtype: it may have to fit other views
+        given = next((x for x in args if isinstance(x, cls)), None)
+        rows, dtype = (1, None) if given is None else (len(given), given.dtype)
+        return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
 
     def __repr__(self) -> str:  # type: ignore[override]
         return "embeddings of which only the angles are known"
 
 
-def _without_vectors(rows: int, like: Tensor) -> Views:
-    unknown = torch.empty(rows, 0, dtype=like.dtype).as_subclass(_Unknown)
+def _embeddings(rows: int, like: Tensor) -> Views:
+    unknown = torch.empty(rows, 1, dtype=like.dtype, device="meta").as_subclass(_Unknown)
     return Views(unknown, unknown)
 
 
@@ -65,10 +80,9 @@ class AnglePairs(Pairs):
 
     Raises:
         ValueError: shapes that do not fit.
-        InputError: later, if an objective asks for the embeddings.
     """
 
-    backend = "angles"
+    backend = "eager"  # of pairs that an objective makes of the unknown embeddings
 
     def __init__(self, positive: Tensor, negatives: Tensor) -> None:
         if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
@@ -81,7 +95,7 @@ class AnglePairs(Pairs):
                 "a simulation needs at least one anchor and one negative; found "
                 f"{tuple(negatives.shape)}"
             )
-        self.views = _without_vectors(len(positive), positive)
+        self.views = _embeddings(len(positive), positive)
         self._positive = positive
         self._negatives = negatives
         # several objectives of one temperature share it
@@ -117,7 +131,7 @@ class AnglePairs(Pairs):
         return torch.ones((), dtype=torch.bool).expand(self._negatives.shape)
 
     def columns(self, against: Against = "cross") -> Tensor:
-        raise InputError(_NO_VECTORS)
+        return self.views.anchors
 
 
 class RowPairs(Pairs):
@@ -132,12 +146,12 @@ class RowPairs(Pairs):
         rows: b anchors with their negatives.
     """
 
-    backend = "angles"
+    backend = "eager"  # of pairs that an objective makes of the unknown embeddings
 
     def __init__(self, positive: Tensor, rows: Pairs) -> None:
         self._positive = positive
         self._rows = rows
-        self.views = _without_vectors(positive.numel(), positive)
+        self.views = _embeddings(positive.numel(), positive)
 
     def _each(self, statistic: Tensor) -> Tensor:
         return statistic.expand(self._positive.shape).flatten()
@@ -165,4 +179,23 @@ class RowPairs(Pairs):
         return torch.ones(self._positive.numel(), 1, dtype=torch.bool)
 
     def columns(self, against: Against = "cross") -> Tensor:
-        raise InputError(_NO_VECTORS)
+        return self.views.anchors
+
+
+def known(*computed: Tensor) -> None:
+    """Check that none of these came from embeddings.
+
+    Raises:
+        InputError: one did.
+    """
+    if any(x.device.type == "meta" for x in computed):
+        raise InputError(_NO_EMBEDDINGS)
+
+
+def probe() -> tuple[AnglePairs, AnglePairs]:
+    """Return 256 anchors with angles of all sizes; and again with their negatives reversed."""
+    random = torch.Generator().manual_seed(0)
+    positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
+    spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)
+    negative = (mean[:, None] + spread).cos()
+    return AnglePairs(positive.cos(), negative), AnglePairs(positive.cos(), negative.flip(1))

@@ -22,6 +22,8 @@ __all__ = ["Angles", "Floats", "Measure", "Progress", "means"]
 
 # similarities that one thread holds at once: the second-level cache; 1,000 x 127 fit
 _CHUNK = 2**17
+# anchors at once: an objective may answer with as many columns
+_ANCHORS = 4096
 
 Floats = NDArray[np.float64]
 # n values of a batch's anchors, and which of them count
@@ -119,7 +121,12 @@ def means(
         common: one set of batches is drawn and shifted to every pair of means; otherwise every
             pair of means has batches of its own.
         progress: is told the number of pairs of means done since the last time.
+
+    Raises:
+        InputError: a negative seed.
     """
+    if seed < 0:
+        raise InputError(f"the seed must be 0 or more; found {seed}")
     sums = _Sums(len(objectives), len(angles.positive), len(angles.negative))
     if common:
         _shared(measure, objectives, of_rows, angles, seed, sums, progress)
@@ -161,13 +168,17 @@ def _shared(
             negative = _cosines(mu_neg, angles.spread_negative, others)
             rows = AnglePairs(positive[0], negative)
             for o, objective in enumerate(objectives):
-                if of_rows[o]:
-                    value, kept = measure(objective, RowPairs(positive, rows))
-                    sums.add((o, slice(None), j), value.view(p, -1), kept.view(p, -1))
-                else:
-                    for i in range(p):
-                        found = measure(objective, AnglePairs(positive[i], negative))
-                        sums.add((o, i, j), *found)
+                # without the negatives themselves, several mu_pos fit into one call
+                together = max(1, _ANCHORS // len(own)) if of_rows[o] else 1
+                for i in range(0, p, together):
+                    some = slice(i, i + together)
+                    pairs = (
+                        RowPairs(positive[some], rows)
+                        if of_rows[o]
+                        else AnglePairs(positive[i], negative)
+                    )
+                    value, kept = (x.view(-1, len(own)) for x in measure(objective, pairs))
+                    sums.add((o, some, j), value, kept)
             if progress is not None:
                 progress(p * len(own) / angles.batches)
 

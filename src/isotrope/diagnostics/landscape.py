@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
+from isotrope.diagnostics.angles import known, probe
 from isotrope.diagnostics.draws import Angles, Floats
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Landscape", "as_csv", "components", "landscapes"]
+__all__ = ["Landscape", "as_csv", "check", "components", "landscapes"]
 
 
 @dataclass(frozen=True)
@@ -103,5 +104,35 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
             f"{type(objective).__name__} has no gradient components: they are defined on the unit "
             f"sphere, and its space is {objective.space!r}"
         )
-    with torch.no_grad():
-        return objective.components(pairs)
+    try:
+        with torch.no_grad():
+            terms = objective.components(pairs)
+        known(terms.dissipation, terms.weight, terms.pull)
+    except InputError as error:
+        raise InputError(f"{type(objective).__name__}: {error}") from error
+    return terms
+
+
+def check(objective: Objective) -> None:
+    """Check that an objective looks at nothing but the angles of an anchor.
+
+    Its negatives are reordered: what it does to the positive, and to each of them, must not change.
+
+    Raises:
+        InputError: it has no components, needs the embeddings themselves, or looks at the places
+            of the rows in the batch.
+    """
+    rows, other = probe()
+    one, two = (components(objective, pairs) for pairs in (rows, other))
+    same = one.weight.shape == two.weight.shape and len(one.dissipation) == len(rows.positive)
+    for a, b in ((one.dissipation, two.dissipation), (one.pull, two.pull)):
+        same = same and torch.allclose(a, b)
+    if one.weight.shape == rows.similarity().shape:
+        same = same and torch.allclose(one.weight.flip(1), two.weight)
+    elif one.weight.any():
+        same = False
+    if not same:
+        raise InputError(
+            f"{type(objective).__name__} looks at the places of its rows in the batch, and a "
+            "simulation has only angles; measure it on real embeddings instead (`objective.terms`)"
+        )

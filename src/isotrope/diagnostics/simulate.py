@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.diagnostics.angles import AnglePairs, RowPairs
+from isotrope.diagnostics.angles import RowPairs, probe
 from isotrope.diagnostics.draws import Angles, Progress, means
-from isotrope.diagnostics.landscape import Landscape, components, landscapes
+from isotrope.diagnostics.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compose import Paradigm
+from isotrope.paradigm.dissipation import Dissipation
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["dissipation", "hardest_share"]
@@ -52,6 +53,9 @@ def dissipation(
         return found, torch.ones_like(found, dtype=torch.bool)
 
     angles = angles or Angles()
+    for objective in objectives:
+        if _part(objective) is None:
+            check(objective)
     of_rows = [common and _is_of_rows(objective) for objective in objectives]
     found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
     return landscapes(objectives, angles, *found)
@@ -87,11 +91,15 @@ def hardest_share(
         terms = components(objective, pairs)
         weight = terms.weight.abs()
         hardest = pairs.similarity(terms.against).argmax(dim=1, keepdim=True)
-        # 0/0 where nothing is pushed, which leaves the mean undefined
+        if not weight.any():  # nothing is pushed, whatever the columns
+            hardest = torch.zeros_like(hardest)
+        # then 0/0, which leaves the mean undefined
         share = weight.gather(1, hardest).squeeze(1) / weight.sum(dim=1)
         return share, terms.dissipation >= (DEAD if gated else -torch.inf)
 
     angles = angles or Angles(positive=np.array([0.5]))
+    for objective in objectives:
+        check(objective)
     of_rows = [False] * len(objectives)
     found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
     return landscapes(objectives, angles, *found)
@@ -99,19 +107,20 @@ def hardest_share(
 
 def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
     """GD alone: in a composition it is a part, and the weights need not be computed for it."""
+    part = _part(objective)
+    if part is None:
+        return components(objective, pairs).dissipation
+    found: Tensor = part(pairs)
+    return found
+
+
+def _part(objective: Objective) -> Dissipation | None:
     composed = getattr(objective, "paradigm", objective)
-    if isinstance(composed, Paradigm) and composed.dissipation is not None:
-        found: Tensor = composed.dissipation(pairs)
-        return found
-    return components(objective, pairs).dissipation
+    return composed.dissipation if isinstance(composed, Paradigm) else None
 
 
 def _is_of_rows(objective: Objective) -> bool:
     """Whether the dissipation is a function of the row statistics: tried on angles of all sizes."""
-    random = torch.Generator().manual_seed(0)
-    positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
-    spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)
-    rows = AnglePairs(positive.cos(), (mean[:, None] + spread).cos())
-    return torch.allclose(
-        _dissipation(objective, rows), _dissipation(objective, RowPairs(positive.cos()[None], rows))
-    )
+    rows, _ = probe()
+    alone = RowPairs(rows.positive[None], rows)
+    return torch.allclose(_dissipation(objective, rows), _dissipation(objective, alone))

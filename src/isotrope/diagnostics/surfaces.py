@@ -9,13 +9,14 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.angles import AnglePairs
 from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.landscape import Landscape, components, landscapes
+from isotrope.diagnostics.landscape import Landscape, check, components, landscapes
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["gradient_norm", "ratio"]
 
 _CHUNK = 2**20  # similarities held at once
+_ANCHORS = 2048  # and anchors: an objective may answer with as many columns
 
 
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
@@ -79,12 +80,13 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
 
     Each p x q; the negatives of an anchor are equal, so the first is also the hardest.
     """
+    check(objective)
     grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
     positive, negative = (torch.from_numpy(x.ravel()) for x in grid)
     # a statistic of the batch sees one cell at a time, as that many equal anchors
     whole = objective.batch_level or objective.reduction == "sum"
     anchors = angles.negatives + 1 if whole else 1
-    step = 1 if whole else max(1, _CHUNK // angles.negatives)
+    step = 1 if whole else min(_ANCHORS, max(1, _CHUNK // angles.negatives))
     found = np.empty((4, len(positive)))
     for start in range(0, len(positive), step):
         cells = slice(start, start + step)
