@@ -23,6 +23,7 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
+    "simulate": "what an objective does to an anchor, over all angles",
     "report": "compare runs in one HTML file",
     "demo": "the whole job on the documentation installed on this machine",
 }

@@ -1,0 +1,190 @@
+"""``isotrope simulate``: what an objective does to an anchor, over all angles, without any data."""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isotrope.cli.arguments import Parser, dotted
+from isotrope.cli.table import table
+from isotrope.core.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics import Landscape
+    from isotrope.diagnostics.draws import Progress
+    from isotrope.report.surfaces import Picture
+
+KINDS = {
+    "dissipation": "how much of the gradient is left, GD (paper 000, figures 2 and 10)",
+    "weight": "the hardest negative's share of the weight W (paper 000, figure 3)",
+    "ratio": "pull of the positive per push of the negatives, R (paper 000, figure 4)",
+    "norm": "length of a part of the gradient (paper 001, figures 2 and 4)",
+}
+NOTES = {
+    "dissipation": "The mu_neg (rad) at which GD falls below .5 for mu_pos = pi/6, and the largest "
+    "standard error of any mean:",
+    "weight": "The hardest negative's share of the weight at mu_neg:",
+    "ratio": "R where training goes (mu_pos <= mu_neg, GD >= .01), and how much is from 1 to 2:",
+    "norm": "The norm, and how much of the plane has less than a hundredth of the largest:",
+}
+DRAWN = ("dissipation", "weight")
+# flags that would make no difference to the other kinds
+ONLY = {
+    **dict.fromkeys(("batches", "seed", "independent"), DRAWN),
+    "gated": ("weight",),
+    "part": ("norm",),
+}
+
+EPILOG = """\
+examples:
+  isotrope simulate dissipation
+  isotrope simulate dissipation --objective mpt --objective.margin 0.3 --output pictures
+  isotrope simulate dissipation --objective myloss --plugin my_loss.py
+  isotrope simulate weight --gated
+  isotrope simulate ratio --objective arccon --objective.margin 0.35
+  isotrope simulate norm --part uniformity --negatives 1024
+
+Without --objective: the objectives of the paper's figure. The angle between an anchor and its
+positive is drawn around mu_pos (normally, standard deviation .05 rad), the angles to its negatives
+around mu_neg (.10 rad). Ratio and norm are formulas, for which nothing is drawn. Every kind writes
+KIND.png, KIND.svg and KIND.csv.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, simulate, write picture and numbers, print a short table."""
+    flags, others = dotted(arguments, "objective")
+    settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
+    given = _parsed(others, settings)
+    from isotrope.diagnostics.figures import FIGURES, Panel, figure, numbers
+    from isotrope.paradigm import registry
+
+    for plugin in given.plugin:
+        registry.load_plugin(plugin)
+    panels = FIGURES[given.kind]
+    if given.objective:
+        name = registry.find(given.objective).__name__
+        title = ", ".join([name, *(f"{key} {value}" for key, value in settings.items())])
+        panels = [Panel(title, given.objective, settings)]
+    options = {
+        flag: value
+        for flag in ("grid", "negatives", "batches", "seed", "gated", "part")
+        if (value := getattr(given, flag)) is not None
+    }
+    with _bar(given) as progress:
+        found = figure(
+            given.kind, panels, common=not given.independent, progress=progress, **options
+        )
+    files = _write(given, [panel.title for panel in panels], found)
+    rows = [numbers(given.kind, landscape) for landscape in found]
+    if given.json:
+        objectives = [
+            {"title": p.title, "objective": p.name, "settings": {**p.settings}, **row}
+            for p, row in zip(panels, rows, strict=True)
+        ]
+        value = {"kind": given.kind, "objectives": objectives, "files": [str(f) for f in files]}
+        print(json.dumps(value, ensure_ascii=False))
+        return 0
+    cells = [
+        [panel.title, *("-" if number is None else f"{number:.4g}" for number in row.values())]
+        for panel, row in zip(panels, rows, strict=True)
+    ]
+    print(f"{NOTES[given.kind]}\n\n{table(['objective', *rows[0]], cells)}\n")
+    print(*files, sep="\n")
+    return 0
+
+
+def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
+    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in KINDS.items())
+    parser = Parser(
+        prog="isotrope simulate",
+        description="See what objectives do to an anchor at all angles to its positive and its "
+        f"negatives,\nwithout data and without training.\n\nkinds:\n{kinds}",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("kind", metavar="KIND", choices=KINDS, help="what to simulate")
+    add("--objective", metavar="NAME", help="only this; settings as --objective.SETTING VALUE")
+    add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
+    add("--output", metavar="DIR", type=Path, default=Path("simulation"), help="[simulation]")
+    add("--negatives", metavar="K", type=int, help="of an anchor [127; norm: the figure's]")
+    add("--grid", metavar="N", type=int, help="values of mu_pos and of mu_neg [100]")
+    add("--batches", metavar="N", type=int, help="drawn for every pair of means [1000]")
+    add("--seed", metavar="N", type=int, help="of the draws [0]")
+    add(
+        "--independent",
+        action="store_true",
+        default=None,
+        help="draw anew for every pair of means, as the paper does: slower, and not smooth",
+    )
+    add(
+        "--gated",
+        action="store_true",
+        default=None,
+        help="weight: leave out batches with GD under .01, as the printed figure does",
+    )
+    add("--part", choices=("alignment", "uniformity"), help="of the norm [alignment]")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    given = parser.parse_args(list(arguments))
+    if settings and not given.objective:
+        parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
+    for flag, kinds_of_flag in ONLY.items():
+        if getattr(given, flag) is not None and given.kind not in kinds_of_flag:
+            for_these = " and ".join(kinds_of_flag)
+            parser.error(f"--{flag} makes no difference to {given.kind}; it is for {for_these}")
+    return given
+
+
+@contextlib.contextmanager
+def _bar(given: argparse.Namespace) -> "Iterator[Progress | None]":
+    """A progress bar on stderr, if that is a terminal, something is drawn and tqdm is there."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield None
+        return
+    grid = given.grid or 100
+    total = {"dissipation": grid**2, "weight": grid}.get(given.kind, 0)
+    disable = None if total and not given.json else True
+    shape = "{l_bar}{bar}| {elapsed}<{remaining}"
+    with tqdm(
+        total=total, file=sys.stderr, disable=disable, leave=False, delay=1, bar_format=shape
+    ) as bar:
+        yield bar.update
+
+
+def _write(
+    given: argparse.Namespace, titles: Sequence[str], found: "Sequence[Landscape]"
+) -> list[Path]:
+    """Write picture and numbers, all three files or none; return their paths."""
+    from isotrope.core.files import replacing
+    from isotrope.diagnostics.landscape import as_csv
+
+    named = list(zip(titles, found, strict=True))
+    picture = _picture(given, named)
+    contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(named).encode()}
+    files = [given.output / f"{given.kind}.{suffix}" for suffix in contents]
+    with contextlib.ExitStack() as stack:
+        for path, content in zip(files, contents.values(), strict=True):
+            stack.enter_context(replacing(path)).write_bytes(content)
+    return files
+
+
+def _picture(given: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
+    try:
+        from isotrope.report.surfaces import ANGLES, Surface, curves, heatmaps
+    except ImportError as error:
+        raise MissingExtra("matplotlib", extra="report") from error
+    shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]
+    if given.kind == "weight":
+        return curves(shown, "share of the hardest negative")
+    if given.kind == "norm":
+        quantity = f"gradient norm, {given.part or 'alignment'}"
+        return heatmaps(shown, quantity, labels=ANGLES)
+    if given.kind == "ratio":
+        return heatmaps(shown, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
+    return heatmaps(shown, "gradient dissipation", limits=(0, 1), lines=(0.5,))

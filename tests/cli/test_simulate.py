@@ -1,0 +1,169 @@
+"""``isotrope simulate`` end to end, on grids small enough for a test."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+QUICK = ["--grid", "12", "--negatives", "15"]
+PLUGIN = '''
+from typing import Annotated
+
+import torch
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.paradigm.objective import Objective, Paper
+
+
+class Steady(Objective, paper=Paper("A test", "nobody", "none")):
+    """Its gradient is the same everywhere."""
+
+    level: Annotated[float, Hyper("g", "GD everywhere", at_least=0)] = 0.75
+
+    def components(self, pairs):
+        weight = torch.ones_like(pairs.similarity())
+        return Terms(torch.full_like(pairs.positive, self.level), weight, weight.sum(dim=1))
+'''
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kind", ["dissipation", "weight", "ratio", "norm"])
+def test_every_kind_writes_picture_and_numbers(run, kind: str, tmp_path: Path) -> None:
+    draws = ["--batches", "20"] if kind in ("dissipation", "weight") else []
+    found = run("simulate", kind, *QUICK, *draws, "--output", tmp_path / "out")
+    assert found.code == 0, found.err
+    assert names(tmp_path / "out") == {f"{kind}.{suffix}" for suffix in ("png", "svg", "csv")}
+    for suffix in ("png", "svg", "csv"):
+        assert str(tmp_path / "out" / f"{kind}.{suffix}") in found.out
+    with (tmp_path / "out" / f"{kind}.csv").open() as lines:
+        cells = list(csv.DictReader(lines))
+    panels = {line["objective"] for line in cells}
+    assert len(cells) == len(panels) * 12 * (1 if kind == "weight" else 12)
+    for panel in panels:
+        assert panel in found.out
+
+
+def test_the_table_has_the_papers_crossings(run, tmp_path: Path) -> None:
+    found = run("simulate", "dissipation", "--grid", "60", "--output", tmp_path, "--json")
+    crossings = [entry["mu_neg"] for entry in json.loads(found.out)["objectives"]]
+    # the grid is coarse, and pi/6 is not on it
+    assert crossings == pytest.approx([0.968, 1.096, 1.139, 1.27], abs=0.02)
+
+
+def test_json_alone_with_settings_and_files(run, tmp_path: Path) -> None:
+    options = ["--objective", "met", "--objective.margin", "0.6", *QUICK, "--json"]
+    found = run("simulate", "ratio", *options, "--output", tmp_path)
+    value = json.loads(found.out)
+    assert value["kind"] == "ratio"
+    (entry,) = value["objectives"]
+    assert entry["title"] == "MET, margin 0.6"
+    assert entry["settings"] == {"margin": "0.6"}
+    assert entry["smallest"] >= 1
+    assert [Path(path).name for path in value["files"]] == ["ratio.png", "ratio.svg", "ratio.csv"]
+
+
+def test_the_same_seed_writes_the_same_bytes(run, tmp_path: Path) -> None:
+    for folder, seed in (("a", "3"), ("b", "3"), ("c", "4")):
+        options = [*QUICK, "--batches", "20", "--seed", seed, "--output", tmp_path / folder]
+        assert run("simulate", "dissipation", *options).code == 0
+    for suffix in ("png", "svg", "csv"):
+        a, b, c = ((tmp_path / f / f"dissipation.{suffix}").read_bytes() for f in "abc")
+        assert a == b
+        assert a != c
+
+
+def test_flags_change_what_they_name(run, tmp_path: Path) -> None:
+    def last(*options: str) -> float:
+        told = run("simulate", *options, *QUICK, "--output", tmp_path, "--json").out
+        return list(json.loads(told)["objectives"][0].values())[-1]
+
+    one = ["--objective", "infonce"]
+    weight = ["weight", *one, "--batches", "20"]
+    assert last(*weight, "--gated") == 1
+    assert last(*weight) < 0.5
+    gd = ["dissipation", *one, "--batches", "20"]
+    assert last(*gd) != last(*gd, "--independent")
+    assert last("norm", *one) != last("norm", *one, "--part", "uniformity")
+
+
+def test_a_plugin_is_simulated_like_any_other(run, tmp_path: Path) -> None:
+    from isotrope.paradigm.objective import Objective
+
+    (tmp_path / "steady.py").write_text(PLUGIN)
+    options = ["--plugin", tmp_path / "steady.py", "--objective", "steady", *QUICK]
+    try:
+        found = run("simulate", "dissipation", *options, "--output", tmp_path / "out")
+        assert found.code == 0, found.err
+        assert "Steady" in found.out
+        assert ",0.75," in (tmp_path / "out" / "dissipation.csv").read_text()
+    finally:
+        Objective.registered.pop("steady", None)
+
+
+def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "ratio.csv").mkdir(parents=True)  # in the way of the last of the three files
+    found = run("simulate", "ratio", *QUICK, "--output", out)
+    assert found.code == 2
+    assert "ratio.csv is a folder" in found.err
+    assert names(out) == {"ratio.csv"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "the following arguments are required: KIND"),
+        (["raito"], "invalid choice: 'raito'"),
+        (["ratio", "--gated"], "--gated makes no difference to ratio; it is for weight"),
+        (["norm", "--seed", "1"], "--seed makes no difference to norm; it is for dissipation and"),
+        (["weight", "--part", "alignment"], "--part makes no difference to weight"),
+        (["norm", "--objective.margin", "1"], "--objective.margin needs --objective NAME"),
+        (["norm", "--objective", "mtp"], "unknown objective 'mtp' (did you mean 'mpt'?)"),
+        (["norm", "--objective", "mpt", "--objective.m", "1"], "objective mpt has no setting 'm'"),
+        (["ratio", "--objective", "barlowtwins"], "BarlowTwins: this objective computes with the"),
+        (["ratio", "--grid", "1"], "a grid needs 2 or more values of each angle; found 1"),
+        (["dissipation", "--batches", "1"], "at least 1 negative and 2 batches; found 127 and 1"),
+        (["dissipation", "--seed", "-1"], "the seed must be 0 or more; found -1"),
+        (["ratio", "--plugin", "nowhere.py"], "plugin nowhere.py is not a file"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    run, arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run("simulate", *arguments)
+    assert found.code == 2
+    assert found.err.startswith("isotrope: error: ")
+    assert found.err.count("\n") == 1
+    assert says in found.err
+    assert found.out == ""
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("matplotlib", "report")])
+def test_a_missing_extra_names_itself(
+    run, missing: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "isotrope.report.surfaces", raising=False)
+    found = run("simulate", "ratio", *QUICK, "--output", tmp_path)
+    assert found.code == 2
+    assert f"pip install 'isotrope[{extra}]'" in found.err
+
+
+def test_without_tqdm_there_is_no_bar_and_no_error(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    options = [*QUICK, "--batches", "5", "--output", tmp_path]
+    assert run("simulate", "dissipation", *options).code == 0
