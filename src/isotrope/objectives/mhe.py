@@ -1,0 +1,87 @@
+"""Minimum hyperspherical energy: alignment plus the log-energy of one view."""
+
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.align_uniform import InverseTemperature, log_mean_energy
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.weight import Energy
+
+
+class MHE(
+    Objective,
+    paper=Paper(
+        "Learning with Hyperspherical Uniformity",
+        "Liu et al., 2021; for sentences: Li et al., 2024",
+        "paper 000, section 4.1, eq. 7, 8, table 2",
+    ),
+):
+    r"""Pull the positive and minimise the energy of the anchors on the sphere.
+
+    Loss: L = mean_i ||h_i - h'_i||^2 + nu U,
+    U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2} ).
+
+    Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}, which counts h_i as
+    anchor and as negative; R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}),
+    from a pull of 2/N.
+
+    Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
+
+    Reference: paper 000, section 4.1 and table 2, upper half, with t = 1. The authors' released
+    code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t h_k.h_l}: no
+    factor 2, so its t = 1 is the paper's 1/2, and no constants. It was trained with nu = 10.
+
+    Example:
+        >>> import torch
+        >>> float(MHE()(torch.eye(2), torch.eye(2)))
+        -2.0
+    """
+
+    weight: Annotated[float, Hyper("nu", "weight of the energy", at_least=0)] = 1.0
+    t: InverseTemperature = 1.0
+    variant: Annotated[
+        Literal["paper", "released"],
+        Hyper("", "the printed equation, or what the authors' code computes"),
+    ] = "paper"
+
+    batch_level = True
+    takes_negatives = False
+
+    @property
+    def two_directions(self) -> bool:  # type: ignore[override]
+        """The released code has the energy of both views, the paper that of the anchors."""
+        return self.variant == "released"
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """Both views are alike where both have an energy."""
+        alike = {"view swap"} if self.variant == "released" else set()
+        return frozenset({"rotation", "permutation", "scale"} | alike)
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return (2 - 2 * pairs.positive).mean()
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        if self.variant == "paper":
+            return self.weight * log_mean_energy(pairs, self.t, "within")
+        number = pairs.count("within").sum() / 2
+        constants = (self.t + number.log()).masked_fill(number == 0, 0.0)
+        energy = log_mean_energy(pairs, self.t / 2, "within") + constants
+        return 2 * self.weight * energy  # the mean of both directions is then the sum
+
+    def components(self, pairs: Pairs) -> Terms:
+        n = len(pairs.views.anchors)
+        temperature = 1 / (2 * self.t) if self.variant == "paper" else 1 / self.t
+        return Terms(
+            dissipation=pairs.positive.new_ones(n),
+            weight=self.weight * Energy(temperature=temperature)(pairs),
+            pull=pairs.positive.new_full((n,), 2 / n),
+            against="within",
+        )

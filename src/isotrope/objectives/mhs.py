@@ -1,0 +1,105 @@
+"""Maximum hyperspherical separation: alignment minus the distance to the nearest negative."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.metric import dissimilarity, slope
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.weight import Hardest
+
+
+class MHS(
+    Objective,
+    paper=Paper(
+        "Learning with Hyperspherical Uniformity",
+        "Liu et al., 2021; for sentences: Li et al., 2024",
+        "paper 000, section 4.1, eq. 7, 9, table 2",
+    ),
+):
+    r"""Pull the positive and push the nearest neighbour within the anchors' view.
+
+    Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
+
+    Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest j (0 closer than .01), else 0;
+    R_i = 2 ||h_i - h_j|| / nu. The paper's R has a further 1/N, which it leaves out of W.
+
+    Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
+
+    Reference: paper 000, section 4.1 and table 2, upper half. The authors' released code
+    (variant="released") takes the distances across the views, as (||h_i - h'_j||^2 + 1e-4)^{1/2}
+    without a clamp, for both views as anchors: L = mean_i (||h_i - h'_i||^2 - nu d_i - nu d'_i).
+
+    Example:
+        >>> import torch
+        >>> round(float(MHS()(torch.eye(2), torch.eye(2))), 6)
+        -1.414214
+    """
+
+    weight: Annotated[float, Hyper("nu", "weight of the separation", at_least=0)] = 1.0
+    variant: Annotated[
+        Literal["paper", "released"],
+        Hyper("", "the printed equation, or what the authors' code computes"),
+    ] = "paper"
+
+    takes_negatives = False
+    holds = "negatives"
+
+    @property
+    def two_directions(self) -> bool:  # type: ignore[override]
+        """The released code separates both views, the paper the anchors."""
+        return self.variant == "released"
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """Both views are alike where both are separated."""
+        alike = {"view swap"} if self.variant == "released" else set()
+        return frozenset({"rotation", "permutation", "scale"} | alike)
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return 2 - 2 * pairs.positive
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        nearest = self._others(pairs).hardest()
+        none = nearest.isinf()  # an anchor without negatives is pushed by nothing
+        distance, _ = self._distance(nearest.masked_fill(none, 0.0))
+        push = -self.weight * distance.masked_fill(none, 0.0)
+        return 2 * push if self.two_directions else push  # the mean of both is then the sum
+
+    def components(self, pairs: Pairs) -> Terms:
+        others = self._others(pairs)
+        _, steep = self._distance(others.hardest())
+        return Terms(
+            dissipation=steep.new_ones(len(steep)),
+            weight=self.weight * steep[:, None] * Hardest()(others),
+            pull=steep.new_full((len(steep),), 2.0),
+            against="within" if self.variant == "paper" else "cross",
+            scale=1 / len(steep),
+        )
+
+    def _others(self, pairs: Pairs) -> Pairs:
+        """The anchors against what they are separated from, which is held constant."""
+        views = pairs.views
+        if self.variant == "released":
+            constant = dataclasses.replace(views, positives=views.positives.detach())
+        else:
+            groups = None if views.groups is None else views.groups[views.rows]
+            constant = dataclasses.replace(
+                views, positives=views.anchors.detach(), offset=0, groups=groups
+            )
+        return choose_pairs(constant, pairs.backend)
+
+    def _distance(self, similarity: Tensor) -> tuple[Tensor, Tensor]:
+        """The distance and its slope -d distance / d similarity."""
+        if self.variant == "paper":
+            return dissimilarity(similarity, "distance"), slope(similarity, "distance")
+        distance = (2 - 2 * similarity + 1e-4).sqrt()
+        return distance, 1 / distance
