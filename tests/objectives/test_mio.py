@@ -167,6 +167,7 @@ def test_components(cls) -> None:
     torch.testing.assert_close(terms.weight, PUSH[cls](x) * off / (tau * (2 * n - 2)))
     torch.testing.assert_close(terms.pull, PULL[cls](x.diagonal()) / tau)
     assert terms.dissipation.tolist() == [1.0] * n
+    assert terms.scale == 1 / (2 * n)
     # every pair is seen from both sides, so an anchor receives as much as it is given
     direction = terms.weight @ torch.cat([b, a]) - terms.pull[:, None] * b
     torch.testing.assert_close(terms.residual, direction)
