@@ -1,35 +1,37 @@
 """Objectives out of parts: a new one from three, or an existing one with some exchanged.
 
-The gradient is the definition here. The surrogate
-
-    L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i)
-
-with everything but h_i held constant has exactly the composed gradient (paper 000, eq. 5); both
-views serve once as anchors and the two directions are averaged. Its value is not a distance to
-anything: watch the gradient's components, not the loss.
+The gradient is the definition here, and the loss is the surrogate that has it (see
+``isotrope.paradigm.surrogate``): watch the gradient's components, not the value.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, cast
-
-import torch
-from torch import Tensor
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from isotrope.core.errors import nearest
-from isotrope.core.hyper import hypers, value_of
+from isotrope.core.hyper import Hyper, hypers, value_of
 from isotrope.core.terms import Terms
+from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Always, Dissipation
 from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.ratio import Ratio, Static
+from isotrope.paradigm.released import rows_masked, vectors_masked
+from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, Weight
 
-__all__ = ["Paradigm", "modify", "part"]
+__all__ = ["Paradigm", "Variant", "modify", "part"]
 
 _Part = TypeVar("_Part", Dissipation, Weight, Ratio)
 
+Variant = Annotated[
+    Literal["paper", "released"],
+    Hyper("", "the printed equation, or what the authors' code computes"),
+]
+
 
 class Paradigm(
+    Surrogate,
     Objective,
     paper=Paper(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
@@ -40,13 +42,18 @@ class Paradigm(
 ):
     r"""An objective given by its three components.
 
-    Loss: the surrogate of this module; both directions averaged.
+    Loss (a surrogate, everything but h_i constant):
+    L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions.
 
-    Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i).
+    Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). With variant="released" the directions are
+    summed and the positive is live in both: R is about twice what was set, and the mean is over
+    the active rows of the similarity matrix, not over all anchors.
 
-    Shapes: anchors n x d, positives n x d -> scalar.
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
-    Reference: paper 000, eq. 5 and section 4.2.
+    Reference: paper 000, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
+    ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
+    128 at a learning rate of 1e-5 (the released code: ``variant="released"`` besides).
 
     Example:
         >>> from isotrope.paradigm.compose import Paradigm
@@ -59,10 +66,7 @@ class Paradigm(
     weight: Any = None
     ratio: Any = None
     parent: Objective | None = None
-
-    two_directions = True
-    holds = "everything"
-    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+    variant: Variant = "paper"
 
     def __post_init__(self) -> None:
         """Turn short forms into parts; without a parent, fill the three with defaults.
@@ -70,6 +74,7 @@ class Paradigm(
         Raises:
             ValueError: a short form that names no part, or a value out of its bounds.
         """
+        super().__post_init__()
         defaults = (Always(), Softmax(), Static()) if self.parent is None else (None, None, None)
         kinds = (Dissipation, Weight, Ratio)
         for name, kind, default in zip(
@@ -85,17 +90,39 @@ class Paradigm(
         return self.parent is None or self.parent.takes_negatives
 
     @property
+    def pairwise(self) -> bool:  # type: ignore[override]
+        """As the parent is where its weights stay."""
+        return self.parent is None or self.weight is not None or self.parent.pairwise
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """A parent's pull on each coordinate, or its weights, may depend on the axes."""
+        composed = self.parent is None or (self.weight is not None and self.ratio is not None)
+        if composed or "rotation" in self.parent.invariances:  # type: ignore[union-attr]
+            return Surrogate.invariances
+        return Surrogate.invariances - {"rotation"}
+
+    @property
     def reduction(self) -> Literal["mean", "sum"]:
         """The sum where the weights hold the 1/n themselves."""
         if self.weight is not None:
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
 
-    @property
-    def _from_sum_to_mean(self) -> bool:
-        return _summed(self.parent) and self.reduction == "mean"
-
     def components(self, pairs: Pairs) -> Terms:
+        own = self._direction(pairs)
+        if self.variant == "paper":
+            return own
+        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
+        other = self._direction(swapped)
+        if self.parent is None:
+            return rows_masked(own, other, pairs.views)
+        if self.ratio is None:  # the parent's own pull was written for both directions at once
+            return dataclasses.replace(own, scale=2 * own.scale)
+        return vectors_masked(own, other)
+
+    def _direction(self, pairs: Pairs) -> Terms:
+        """The components of one direction, as printed."""
         n = len(pairs.views.anchors)
         given = None if self.parent is None else self.parent.components(pairs)
         dissipation = (
@@ -105,21 +132,15 @@ class Paradigm(
         against = self.weight.against if given is None or self.weight else given.against
         if given is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
-        elif self.weight and given.ratio is not None:
+        elif self.weight and given.ratio is not None and not _summed(self.parent):
             pull = given.ratio * weight.sum(dim=1)
         else:
-            # the parent's own; where its 1/n was inside and is now in the mean, it comes out
-            pull = given.pull * (n if self._from_sum_to_mean else 1)
+            # a statistic of the batch pulls by a term of its own, which stays; where its 1/n was
+            # inside and is now in the mean, it comes out
+            moved = _summed(self.parent) and self.reduction == "mean"
+            pull = given.pull * (n if moved else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
         return Terms(dissipation, weight, pull, against, scale=scale)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        with torch.no_grad():
-            terms = self.components(pairs)
-            push = terms.weight @ pairs.columns(terms.against)
-            pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-            direction = terms.dissipation[:, None] * (push - pull * pairs.views.own)
-        return (pairs.views.anchors * direction).sum(dim=1)
 
 
 def _summed(objective: Objective | None) -> bool:
@@ -136,6 +157,9 @@ def modify(
 ) -> Paradigm:
     """Return ``parent`` with some components exchanged; those not given stay the parent's.
 
+    Where the weight is exchanged and the ratio is not, the ratio stays; that of a batch statistic
+    (Barlow Twins, MHE) is what a second term of the loss happens to give, so its pull stays.
+
     Args:
         parent: any objective with gradient components.
         dissipation: a part, or its short form (``"margin:0.3"``).
@@ -143,14 +167,11 @@ def modify(
         ratio: a part, its short form, or a number.
     """
     parent = getattr(parent, "paradigm", parent)  # the modified objectives are paradigms
+    parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
+    given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
     if isinstance(parent, Paradigm):
-        return Paradigm(
-            parent=parent.parent,
-            dissipation=parent.dissipation if dissipation is None else dissipation,
-            weight=parent.weight if weight is None else weight,
-            ratio=parent.ratio if ratio is None else ratio,
-        )
-    return Paradigm(parent=parent, dissipation=dissipation, weight=weight, ratio=ratio)
+        return dataclasses.replace(parent, **given)
+    return Paradigm(parent=parent, **given)
 
 
 def part(kind: type[_Part], given: object) -> _Part:

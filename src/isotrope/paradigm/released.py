@@ -1,0 +1,69 @@
+"""What the released code of paper 000 computes where it is not what the paper prints.
+
+Both directions are summed, and the similarity with the positive is live in each: an anchor is
+pulled once as an anchor and once as the positive of its positive, about twice the ratio that was
+set. The printed equations are the default everywhere; ``variant="released"`` is this.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.dissipation import Dissipation
+
+__all__ = ["Crowded", "rows_masked", "vectors_masked"]
+
+
+@dataclass(frozen=True)
+class Crowded(Dissipation):
+    """GD = 1[1 - max_k h_i.h_k < m]: while another anchor of the same view is that close.
+
+    The released code of the modified objectives has it in place of ``Margin``: 1 stands where the
+    similarity with the positive should, so it stops earlier.
+    """
+
+    margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        gap = 1 - pairs.hardest("within")
+        return (gap < self.margin).to(gap.dtype)
+
+
+def rows_masked(own: Terms, other: Terms, views: Views) -> Terms:
+    """Return the components of the released baseline (eq. 5), where GD masks rows of the loss.
+
+    Each direction is the mean over its active rows x all columns; where no row is active, 0.
+
+    Args:
+        own: of the direction in which the anchors are anchors.
+        other: of the direction in which they are positives, masked by that direction's GD.
+        views: of ``own``.
+    """
+    active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (own, other))
+    received = active / others * other.dissipation * other.pull
+    moves = own.dissipation > 0
+    share = received / own.dissipation.where(moves, 1.0)
+    return replace(
+        own,
+        pull=own.pull + share * moves,
+        scale=1 / (active * own.weight.shape[1]),
+        residual=-(received * ~moves)[:, None] * views.own,
+    )
+
+
+def vectors_masked(own: Terms, other: Terms) -> Terms:
+    """Return the components of the released modified objectives, where GD masks vectors.
+
+    An anchor whose GD is 0 is replaced by a constant, so nothing reaches it in any role; one whose
+    GD is 1 is pulled by both directions, whatever the GD of its positive.
+
+    Args:
+        own: of the direction in which the anchors are anchors.
+        other: of the direction in which they are positives.
+    """
+    return replace(own, pull=own.pull + other.pull, scale=2 * own.scale)

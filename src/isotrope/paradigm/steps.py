@@ -1,0 +1,58 @@
+"""The way from an objective to its modified form, one component at a time (paper 000, table 5)."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from isotrope.core.hyper import Hyper
+from isotrope.paradigm.compose import Paradigm, Variant, modify
+from isotrope.paradigm.dissipation import Margin
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.released import Crowded
+from isotrope.paradigm.weight import Weight
+
+__all__ = ["Gap", "Pull", "Step", "walk"]
+
+Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
+
+# the papers try up to 2; in float16 gradients overflow from some thousands on
+Pull = Annotated[
+    float,
+    Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3),
+]
+
+Step = Annotated[
+    Literal["GD", "GD+W", "GD+W+R"], Hyper("", "which components are exchanged so far")
+]
+
+
+def walk(
+    step: Step,
+    *,
+    original: Objective,
+    balanced: Objective,
+    margin: float,
+    weight: Weight | None,
+    ratio: float | None,
+    variant: Variant,
+) -> Paradigm:
+    """Return ``original`` with its components exchanged up to ``step``.
+
+    Args:
+        step: ``GD`` exchanges the dissipation, ``GD+W`` the weight too, ``GD+W+R`` all three.
+        original: the parent as it was trained.
+        balanced: the parent with nu = 1, which the paper sets before it exchanges the weight.
+        margin: of the dissipation.
+        weight: of the second step; None where the parent's needs no change.
+        ratio: of the present step; None leaves the parent's pull.
+        variant: the printed equations, or what the released code computes.
+    """
+    parent = original if step == "GD" else balanced
+    return replace(
+        modify(
+            parent,
+            dissipation=Margin(margin=margin) if variant == "paper" else Crowded(margin=margin),
+            weight=None if step == "GD" else weight,
+            ratio=ratio,
+        ),
+        variant=variant,
+    )
