@@ -1,6 +1,6 @@
 """Barlow Twins: make the cross-correlation of the two views the identity."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.moments import cross_moment
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective, Paper, Preset
 
 
 class BarlowTwins(
@@ -20,17 +20,21 @@ class BarlowTwins(
         "paper 000, section 4.1, eq. 10, table 2",
     ),
 ):
-    r"""Decorrelate the coordinates of l2-normalised embeddings, as paper 000 does for sentences.
+    r"""Decorrelate the coordinates: of l2-normalised embeddings, as paper 000 does for sentences.
 
-    Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N.
+    Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N. With
+    space="batchnorm" the columns of each view are standardised over the batch instead, and L is
+    the loss of Zbontar et al., whose nu is .0051.
 
     Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the positive is pulled by the matrix
     (2/N) (I - (1 - nu) diag C), one value for each coordinate; the residual (2 nu / N^2)
-    |h'_i|^2 h_i is radial.
+    |h'_i|^2 h_i is radial. Paper 002 prints C = sum_i h_i h_i^T / N and W_ij with h_i.h'_j:
+    neither is the gradient. There are no terms with space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: paper 000, eq. 10 and table 2, upper half; gradient after Tao et al., 2022.
+    Reference: paper 000, eq. 10 and table 2, upper half; gradient after Tao et al., 2022. The
+    default nu is that of paper 000's released scripts.
 
     Example:
         >>> import torch
@@ -39,22 +43,46 @@ class BarlowTwins(
     """
 
     weight: Annotated[float, Hyper("nu", "weight of the off-diagonal entries", at_least=0)] = 30.0
+    space: Annotated[
+        Literal["sphere", "batchnorm"],
+        Hyper("", "normalise each row, or standardise each column over the batch"),
+    ] = "sphere"
 
+    presets: ClassVar[dict[str, Preset]] = {
+        name: Preset(
+            values={"weight": 30.0},
+            learning_rate=rate,
+            batch_size=size,
+            source="paper 000, table 3, released scripts",
+        )
+        for name, rate, size in (("bert-base", 1e-5, 128), ("roberta-base", 1e-6, 512))
+    }
     batch_level = True
+    pairwise = False
     takes_negatives = False
-    invariances = frozenset({"permutation", "scale", "view swap"})
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """The norms of rows are divided out on the sphere only."""
+        both = frozenset({"permutation", "view swap"})
+        return both | {"scale"} if self.space == "sphere" else both
 
     def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return (cross_moment(pairs.views).diagonal() - 1).square().sum()
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
         c = cross_moment(pairs.views)
-        diagonal = c.diagonal()
-        off_diagonal = c.square().sum() - diagonal.square().sum()
-        return (diagonal - 1).square().sum() + self.weight * off_diagonal
+        return self.weight * (c.square().sum() - c.diagonal().square().sum())
 
     def components(self, pairs: Pairs) -> Terms:
+        if self.space != "sphere":
+            return super().components(pairs)
         views, n = pairs.views, len(pairs.views.anchors)
         nu = self.weight
-        gram = views.own @ views.own.T
-        weight = 2 * nu / n**2 * gram
+        weight = 2 * nu / n**2 * (views.own @ views.own.T)
         own = weight.diagonal().clone()
         weight.fill_diagonal_(0)
         coordinate = 1 - (1 - nu) * cross_moment(views).diagonal()

@@ -1,20 +1,21 @@
 """Modified Barlow Twins: the same objective with components that work for sentences."""
 
-from typing import Annotated, Literal
-
-from torch import Tensor
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
 
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
-from isotrope.paradigm.compose import Paradigm, modify
-from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.compose import Paradigm, Variant
+from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax
 
 
 class ModifiedBarlowTwins(
+    Surrogate,
     Objective,
     paper=Paper(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
@@ -30,12 +31,18 @@ class ModifiedBarlowTwins(
     and averaged over both directions.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
-    W_ij = w_ij = e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; R = r.
+    W_ij = w_ij = e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With
+    normaliser="row" the sum is over k != i, as paper 002 prints it; there, W has h_i.h'_j, which
+    is not the weight of Barlow Twins.
+
+    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
+    positive is live in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, w' the other view's.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: paper 000, section 4.2, eq. 18 and table 2, lower half; defaults are the tuned
-    values for BERT-base (table 6).
+    Reference: paper 000, section 4.2, eq. 18 and table 2, lower half; the defaults are the tuned
+    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
+    and pull of Barlow Twins at nu = 30; from "GD+W" on nu = 1, of which a pull of 2/N is left.
 
     Example:
         >>> import torch
@@ -43,35 +50,53 @@ class ModifiedBarlowTwins(
         0.0
     """
 
-    margin: Annotated[
-        float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)
-    ] = 0.3
+    margin: Gap = 0.3
     temperature: Temperature = 0.05
-    ratio: Annotated[
-        float, Hyper("r", "pull of the positive per push of the negatives", at_least=0)
-    ] = 1.5
+    ratio: Pull = 1.5
+    normaliser: Annotated[
+        Literal["batch", "row"], Hyper("", "the weights of the batch sum to 1, or each anchor's")
+    ] = "batch"
+    step: Step = "GD+W+R"
+    variant: Variant = "paper"
 
-    two_directions = True
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset(
+            {"margin": 0.30, "temperature": 0.05, "ratio": 1.50}, 1e-5, 128, "paper 000, table 6"
+        ),
+        "roberta-base": Preset(
+            {"margin": 0.37, "temperature": 0.05, "ratio": 1.25}, 1e-5, 512, "paper 000, table 7"
+        ),
+    }
     takes_negatives = False
-    holds = "everything"
-    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+    @cached_property
+    def paradigm(self) -> Paradigm:
+        """The parent with its terms exchanged."""
+        return walk(
+            self.step,
+            original=BarlowTwins(),
+            balanced=BarlowTwins(weight=1.0),
+            margin=self.margin,
+            weight=Softmax(
+                temperature=self.temperature, by="positives", normaliser=self.normaliser
+            ),
+            ratio=self.ratio if self.step == "GD+W+R" else None,
+            variant=self.variant,
+        )
+
+    @property
+    def pairwise(self) -> bool:  # type: ignore[override]
+        """The parent's weights compare coordinates."""
+        return self.step != "GD"
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """At nu = 30 the parent's pull depends on the axes."""
+        return Surrogate.invariances - ({"rotation"} if self.step == "GD" else frozenset())
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        return "sum"
-
-    @property
-    def paradigm(self) -> Paradigm:
-        """The parent with its three terms exchanged."""
-        return modify(
-            BarlowTwins(),
-            dissipation=Margin(margin=self.margin),
-            weight=Softmax(temperature=self.temperature, by="positives", normaliser="batch"),
-            ratio=self.ratio,
-        )
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.paradigm.formula(pairs)
+        return self.paradigm.reduction
 
     def components(self, pairs: Pairs) -> Terms:
         return self.paradigm.components(pairs)
