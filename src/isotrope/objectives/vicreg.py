@@ -1,0 +1,133 @@
+"""VICReg: keep the variance of each coordinate, remove their covariances."""
+
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.objective import Objective, Paper
+
+
+class VICReg(
+    Objective,
+    paper=Paper(
+        "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+        "Bardes et al., 2022",
+        "paper 000, section 4.1, table 2",
+    ),
+):
+    r"""Bring positives together, keep every coordinate's deviation above gamma, decorrelate.
+
+    Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')),
+    v = (1/D) sum_{k != l} C_kl^2 the covariances, C = sum_i x_i x_i^T / (N - 1) with
+    x_i = h_i - mean; c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k = sqrt(C_kk + epsilon).
+    Paper 000 calls the covariances v and the deviations c, the reverse of Bardes et al.: the
+    coefficients here are named by what they weigh.
+
+    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), of both signs; the positive pulls by
+    2 lambda / N. The residual holds what does not fit: the radial (2 lambda / N + W_ii) h_i, and
+    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. Paper 000,
+    eq. 11 leaves that out and does not centre: it is the gradient of another loss, which is
+    ``VICRegGrad``. There are no terms with space="raw".
+
+    Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
+
+    Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults; l2-normalised as in
+    paper 000, section 4.1, unless space="raw". Their code divides the first term by D and
+    averages the deviations of the two views, which is sim_coeff=25/D, var_coeff=12.5; paper 000
+    has sim_coeff=1 and epsilon=0.
+
+    Example:
+        >>> import torch
+        >>> objective = VICReg(sim_coeff=1.0, cov_coeff=2.0, var_coeff=0.0)
+        >>> float(objective(torch.eye(2), torch.eye(2)))
+        1.0
+    """
+
+    sim_coeff: Annotated[
+        float, Hyper("lambda", "weight of the positives' squared distance", at_least=0)
+    ] = 25.0
+    var_coeff: Annotated[
+        float, Hyper("nu2", "weight of the deviations that are too small", at_least=0)
+    ] = 25.0
+    cov_coeff: Annotated[float, Hyper("nu1", "weight of the squared covariances", at_least=0)] = 1.0
+    gamma: Annotated[
+        float, Hyper("gamma", "standard deviation that every coordinate should have", at_least=0)
+    ] = 1.0
+    epsilon: Annotated[
+        float, Hyper("epsilon", "added to the variance under the root", at_least=0)
+    ] = 1e-4
+    space: Annotated[
+        Literal["sphere", "raw"], Hyper("", "normalise each row, or take it as it is")
+    ] = "sphere"
+
+    batch_level = True
+    pairwise = False
+    takes_negatives = False
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """The norms of rows are divided out on the sphere only."""
+        both = frozenset({"permutation", "view swap"})
+        return both | {"scale"} if self.space == "sphere" else both
+
+    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+        """Return the row statistics, see ``Objective.pairs``.
+
+        Raises:
+            OverflowError: raw embeddings in float16.
+        """
+        if self.space == "raw" and views.anchors.dtype == torch.float16:
+            raise OverflowError(
+                "the gradient of VICReg on raw embeddings grows with the third power of their "
+                "norm and leaves float16 at 65504; found float16: pass float32 or bfloat16, or "
+                "choose space='sphere'"
+            )
+        return super().pairs(views, backend)
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        views = pairs.views
+        return self.sim_coeff * (views.anchors - views.own).square().sum(dim=1).mean()
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self._spread(pairs.views.anchors) + self._spread(pairs.views.own)
+
+    def _spread(self, h: Tensor) -> Tensor:
+        """Nu1 v + nu2 c of one view."""
+        x = h - h.mean(dim=0)
+        c = x.T @ x / (len(h) - 1)
+        covariances = (c.square().sum() - c.diagonal().square().sum()) / h.shape[1]
+        missing = (self.gamma - self._deviation(x)).clamp_min(0).mean()
+        return self.cov_coeff * covariances + self.var_coeff * missing
+
+    def _deviation(self, x: Tensor) -> Tensor:
+        """D standard deviations; at 0 without slope, where the root has none that is finite."""
+        variance = x.square().sum(dim=0) / (len(x) - 1) + self.epsilon
+        return variance.where(variance > 0, 1.0).sqrt() * (variance > 0)
+
+    def components(self, pairs: Pairs) -> Terms:
+        if self.space != "sphere":
+            return super().components(pairs)
+        views, (n, d) = pairs.views, pairs.views.anchors.shape
+        x = views.anchors - views.anchors.mean(dim=0)
+        weight = 4 * self.cov_coeff / (d * (n - 1) ** 2) * (x @ x.T)
+        radial = weight.diagonal() + 2 * self.sim_coeff / n
+        sigma = self._deviation(x)
+        short = (sigma < self.gamma) & (sigma > 0)
+        stretch = self.var_coeff * (short / sigma.where(sigma > 0, 1.0))
+        own = 4 * self.cov_coeff * x.square().sum(dim=0) / (n - 1)
+        residual = radial[:, None] * views.anchors - (own + stretch) * x / (d * (n - 1))
+        return Terms(
+            dissipation=torch.ones_like(radial),
+            weight=weight.fill_diagonal_(0),
+            pull=torch.full_like(radial, 2 * self.sim_coeff / n),
+            against="within",
+            residual=residual,
+        )
