@@ -1,0 +1,208 @@
+"""Gradient-equivalent forms: an objective's gradient as a loss, all but the anchor constant."""
+
+from typing import Annotated, Literal
+
+import torch
+
+from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.moments import cross_moment
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.barlow_twins import BarlowTwins
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.surrogate import Surrogate
+
+_TITLE = (
+    "Exploring the Equivalence of Siamese Self-Supervised Learning via A Unified Gradient Framework"
+)
+
+Weight = Annotated[float, Hyper("nu", "weight of the negatives' gradient", at_least=0)]
+
+
+class BarlowTwinsGrad(
+    Surrogate, Objective, paper=Paper(_TITLE, "Tao et al., 2022", "paper 000, section 4.2, L^eB")
+):
+    r"""The gradient of Barlow Twins on the sphere, as a loss of single anchors.
+
+    Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
+    L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
+
+    Gradient: that of ``BarlowTwins`` in the tangent space: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2;
+    the pull is (2/N) A, A = I - (1 - nu) diag C. Tao et al. train with diagonal=False, which is
+    A = I, with nu = 50.
+
+    Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
+
+    Reference: paper 000, section 4.2 and eq. 10; its released code trains this form for Barlow
+    Twins itself.
+
+    Example:
+        >>> import torch
+        >>> float(BarlowTwinsGrad(weight=1.0)(torch.eye(2), torch.eye(2)))
+        -4.0
+    """
+
+    weight: Weight = 30.0
+    diagonal: Annotated[bool, Hyper("A", "keep the diagonal of C in the pull (False: A = I)")] = (
+        True
+    )
+
+    presets = BarlowTwins.presets
+    pairwise = False
+    takes_negatives = False
+
+    @property
+    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+        """The diagonal of C depends on the axes."""
+        return Surrogate.invariances - ({"rotation"} if self.diagonal else frozenset())
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return "sum"
+
+    def components(self, pairs: Pairs) -> Terms:
+        views, n = pairs.views, len(pairs.views.anchors)
+        pull = pairs.positive.new_full((n,), 2 / n)
+        if self.diagonal:
+            coordinate = 1 - (1 - self.weight) * cross_moment(views).diagonal()
+            pull = pull[:, None] * coordinate
+        return Terms(
+            dissipation=torch.ones_like(pairs.positive),
+            weight=(2 * self.weight / n**2 * (views.own @ views.own.T)).fill_diagonal_(0),
+            pull=pull,
+            against="within",
+        )
+
+
+class VICRegGrad(
+    Surrogate,
+    Objective,
+    paper=Paper(_TITLE, "Tao et al., 2022", "paper 000, eq. 11, table 2, appendix E, L^eV"),
+):
+    r"""The gradient that paper 000 uses for VICReg: no centring, all of the moment, no hinge.
+
+    Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
+    L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
+
+    Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; pull 2/N. In the tangent space it is that of
+    sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), C = sum_i h_i h_i^T / (N - 1)
+    without centring, nu = 2 nu1 N^2 / (D (N-1)^2); it is not that of ``VICReg``, as printed.
+
+    Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
+
+    Reference: paper 000, eq. 11 and appendix E; its released code trains this form as VICReg.
+
+    Example:
+        >>> import torch
+        >>> float(VICRegGrad()(torch.eye(2), torch.eye(2)))
+        -4.0
+    """
+
+    weight: Weight = 30.0
+
+    presets = BarlowTwins.presets
+    pairwise = False
+    takes_negatives = False
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return "sum"
+
+    def components(self, pairs: Pairs) -> Terms:
+        n = len(pairs.views.anchors)
+        gram = pairs.views.anchors @ pairs.views.anchors.T
+        return Terms(
+            dissipation=torch.ones_like(pairs.positive),
+            weight=(2 * self.weight / n**2 * gram).fill_diagonal_(0),
+            pull=torch.full_like(pairs.positive, 2 / n),
+            against="within",
+        )
+
+
+class SimCLRGrad(
+    Surrogate,
+    Objective,
+    paper=Paper(_TITLE, "Tao et al., 2022", "cited in paper 000, appendix D.2"),
+):
+    r"""The gradient of NT-Xent on its anchors, without what they receive as negatives.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau over both views but h_i and h'_i.
+
+    Gradient: p is the softmax of s / tau over both views but h_i, p_i its share of the positive:
+    GD_i = 1 - p_i, W_ij = p_ij / (tau (1 - p_i)), R = 1.
+
+    Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
+
+    Reference: Tao et al., 2022, who take the targets from a momentum encoder (that is the
+    training method's) and leave h_i's own target among the negatives, where it is radial but for
+    the normaliser.
+
+    Example:
+        >>> import torch
+        >>> round(float(SimCLRGrad(temperature=1.0)(torch.eye(2), torch.eye(2))), 6)
+        -0.423883
+    """
+
+    temperature: Temperature = 0.2
+
+    def components(self, pairs: Pairs) -> Terms:
+        logits = pairs.similarity("both") / self.temperature
+        negative = pairs.negative("both")
+        some = negative.any(dim=1, keepdim=True)
+        shares = logits.masked_fill(~negative, -torch.inf).masked_fill(~some, 0.0).softmax(dim=1)
+        weight = shares * negative / self.temperature
+        total = pairs.logsumexp(self.temperature, "both")
+        return Terms(
+            dissipation=torch.sigmoid(total - pairs.positive / self.temperature),
+            weight=weight,
+            pull=weight.sum(dim=1),
+            against="both",
+            scale=0.5 / len(weight),
+        )
+
+
+class UniGrad(
+    Surrogate,
+    Objective,
+    paper=Paper(_TITLE, "Tao et al., 2022", "cited in paper 000, appendix D.2"),
+):
+    r"""The gradient that Tao et al. distil from the siamese objectives: a pull and one moment.
+
+    Loss (a surrogate, everything but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
+    F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
+
+    Gradient: GD = 1; over both views W_ij = nu h_i.x_j / 2N, of both signs; the pull is
+    1 - nu s_ii' / 2N, because h'_i is in F too; the residual nu / 2N h_i is radial.
+
+    Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
+
+    Reference: Tao et al., 2022; nu as in their released configuration. F is the batch's own
+    moment: its moving average (.99) and the momentum encoder of the targets are state, and belong
+    to a training method.
+
+    Example:
+        >>> import torch
+        >>> float(UniGrad(weight=2.0)(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    weight: Weight = 100.0
+
+    pairwise = False
+    takes_negatives = False
+
+    def components(self, pairs: Pairs) -> Terms:
+        n = len(pairs.views.anchors)
+        weight = self.weight / (2 * n) * pairs.similarity("both")
+        own, itself = weight[:, :n].diagonal().clone(), weight[:, n:].diagonal().clone()
+        weight[:, :n].fill_diagonal_(0)
+        weight[:, n:].fill_diagonal_(0)
+        return Terms(
+            dissipation=torch.ones_like(own),
+            weight=weight,
+            pull=1 - own,
+            against="both",
+            scale=0.5 / n,
+            residual=itself[:, None] * pairs.views.anchors,
+        )
