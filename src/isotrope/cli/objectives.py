@@ -10,47 +10,123 @@ from isotrope.cli.table import table
 
 EPILOG = """\
 examples:
-  isotrope objectives
-  isotrope objectives infonce
-  isotrope objectives --plugin my_loss.py
+  isotrope objectives                                  all of them, and the parts
+  isotrope objectives infonce                          formula, gradient, settings, presets
+  isotrope objectives --plugin my_loss.py              your own among them
+  isotrope objectives myloss --plugin my_loss.py --prove
+                                                       is its gradient what its components say?
+  isotrope objectives --pages docs/objectives          a page and a picture for each
+
+In the list, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0 (it
+fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
+number, dynamic, matrix (one for each coordinate), or there is only the pull of the positive.
 """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, print the list or one card."""
+    """Parse, print the list, one card or its proof, or write the pages."""
     parser = Parser(
         prog="isotrope objectives",
-        description="List the objectives with their hyperparameters, or show one.",
+        description="List the objectives with their components, show one, or prove one.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's card")
-    parser.add_argument("--plugin", metavar="FILE", action="append", default=[], type=Path)
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE",
+        action="append",
+        default=[],
+        type=Path,
+        help="Python file with an objective of your own; may be repeated",
+    )
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="hold NAME's formula against its components in float64, and try what it declares; "
+        "exit code 1 if something does not hold",
+    )
+    parser.add_argument(
+        "--pages",
+        metavar="DIR",
+        type=Path,
+        help="write one Markdown page and one SVG picture for each (or for NAME)",
+    )
     given = parser.parse_args(list(arguments))
-    from isotrope.core.hyper import hypers
+    if given.prove and not given.name:
+        parser.error("--prove needs the NAME of an objective")
     from isotrope.paradigm import registry
-    from isotrope.paradigm.objective import Objective
 
     for plugin in given.plugin:
         registry.load_plugin(plugin)
     if given.name:
-        cls = registry.find(given.name)
-        print(f"{cls.name} ({cls.__name__})\n\n{inspect.getdoc(cls)}\n")
-        print(f"{cls.paper.title}\n{cls.paper.reference}; {cls.paper.equation}\n")
-        rows = [
-            [f"--objective.{name}", hyper.symbol, f"{getattr(cls, name)}", hyper.bounds, hyper.help]
-            for name, hyper in hypers(cls).items()
-        ]
-        print(table(["flag", "symbol", "default", "range", "meaning"], rows))
-        return 0
-    rows = []
-    for name in registry.names():
-        cls = Objective.registered[name]
-        values = ", ".join(f"{field}={getattr(cls, field)}" for field in hypers(cls))
-        rows.append([name, values or "three parts", cls.paper.equation])
-    print(table(["objective", "hyperparameters", "source"], rows))
+        registry.find(given.name)
+    if given.pages:
+        return _pages([given.name.lower()] if given.name else registry.names(), given.pages)
+    if given.prove:
+        return _proof(given.name)
+    if given.name:
+        return _card(given.name)
+    return _list()
+
+
+def _list() -> int:
+    from isotrope.paradigm import registry
+    from isotrope.paradigm.portrait import rows
+
+    header = ["objective", "dissipation", "weight", "ratio", "paper", "equation", "settings"]
+    print(table(header, [[name, *cells] for name, cells in rows(registry.names()).items()]))
     print("\nparts, to exchange a component of any objective or compose one (paradigm):\n")
     print(table(["flag", "means"], _parts()))
+    return 0
+
+
+def _card(name: str) -> int:
+    from isotrope.core.hyper import hypers
+    from isotrope.paradigm import registry
+    from isotrope.paradigm.portrait import shown, summary
+
+    cls = registry.find(name)
+    print(f"{cls.name} ({cls.__name__})\n\n{inspect.getdoc(cls)}\n")
+    print(f"{cls.paper.title}\n{cls.paper.reference}; {cls.paper.equation}\n")
+    seen = summary(cls())
+    print("components: " + ", ".join(f"{part} {what}" for part, what in seen.items()) + "\n")
+    settings = [
+        [f"--objective.{field}", hyper.symbol, shown(getattr(cls, field)), hyper.bounds, hyper.help]
+        for field, hyper in hypers(cls).items()
+    ]
+    if settings:
+        print(table(["flag", "symbol", "default", "allowed", "meaning"], settings))
+    if cls.presets:
+        presets = [
+            [
+                f"--objective.preset {preset}",
+                ", ".join(f"{field} {value:.4g}" for field, value in tuned.values.items()),
+                f"{tuned.learning_rate:g}",
+                str(tuned.batch_size),
+                tuned.source,
+            ]
+            for preset, tuned in cls.presets.items()
+        ]
+        print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
+    return 0
+
+
+def _proof(name: str) -> int:
+    from isotrope.paradigm import registry
+    from isotrope.paradigm.proof import prove
+
+    checks = prove(registry.find(name))
+    rows = [[c.name, str(c.tried), c.worst, "holds" if c.passed else "FAILS"] for c in checks]
+    print(table(["check", "tried", "found", ""], rows))
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def _pages(names: Sequence[str], directory: Path) -> int:
+    from isotrope.report.pages import write_pages
+
+    written = write_pages(names, directory)
+    print(f"{len(written)} files in {directory}")
     return 0
 
 
@@ -58,13 +134,18 @@ def _parts() -> list[list[str]]:
     """The named dissipations, weights and ratios with their defaults."""
     from isotrope.core.hyper import hypers
     from isotrope.paradigm.dissipation import Dissipation
+    from isotrope.paradigm.portrait import shown
     from isotrope.paradigm.ratio import Ratio
+    from isotrope.paradigm.registry import FORMS
     from isotrope.paradigm.weight import Weight
 
     rows = []
     for kind in (Dissipation, Weight, Ratio):
         for name, cls in sorted(kind.known.items()):
-            value = "".join(f":{getattr(cls, field)}" for field in hypers(cls))
+            value = "".join(f":{shown(getattr(cls, field))}" for field in hypers(cls))
             meaning = (inspect.getdoc(cls) or "").splitlines()[0]
             rows.append([f"--objective.{kind.__name__.lower()} {name}{value}", meaning])
+    for name, hyper in FORMS.items():
+        choices = "|".join(str(c).lower() for c in hyper.choices) or "NAME"
+        rows.append([f"--objective.{name} {choices}", hyper.help])
     return rows

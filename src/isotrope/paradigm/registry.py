@@ -11,12 +11,12 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, value_of
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["build", "find", "load_plugin", "names"]
+__all__ = ["FORMS", "build", "find", "load_plugin", "names"]
 
 _PARTS = ("dissipation", "weight", "ratio")
 
 # settings that every objective has besides its own hyperparameters
-_FORMS = {
+FORMS = {
     "preset": Hyper("", "a backbone, whose tuned values fill in what is not given"),
     "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
     "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),
@@ -67,10 +67,10 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
             parts[key] = value
         elif key in fields:
             own[key] = _setting(name, key, fields[key], value)
-        elif key in _FORMS:
-            forms[key] = _setting(name, key, _FORMS[key], value) if key != "preset" else value
+        elif key in FORMS:
+            forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
         else:
-            allowed = sorted({*fields, *_PARTS, *_FORMS})
+            allowed = sorted({*fields, *_PARTS, *FORMS})
             raise InputError(
                 f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
                 f"it has: {', '.join(allowed)}"

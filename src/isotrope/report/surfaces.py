@@ -20,15 +20,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
+from isotrope.paradigm.portrait import Portrait
 from isotrope.report.plots import INK, styles
 
-__all__ = ["ANGLES", "MEANS", "Picture", "Surface", "curves", "heatmaps"]
+__all__ = ["ANGLES", "MEANS", "Picture", "Surface", "curves", "heatmaps", "triptych"]
 
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
 
 _COLOURS = "cividis"
 _UNDEFINED = "#c9ccd1"
+_LINE = "#0072b2"
 _TICKS = tuple(Fraction(*pair) for pair in ((1, 20), (1, 4), (1, 2), (3, 4), (1, 1)))
 _DASHES = ((), (6, 2), (2, 1.5), (6, 2, 1.5, 2), (1, 1), (9, 3))
 # inches
@@ -131,6 +133,51 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
             title=legend or None, loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False
         )
         return _written(figure)
+
+
+def triptych(portrait: Portrait, name: str) -> bytes:
+    """Draw the three components of an objective side by side, as SVG.
+
+    Dissipation and ratio over the angles of positive and negatives; the weight of each negative
+    over its angle, the positive at pi/6.
+
+    Args:
+        portrait: what to draw.
+        name: of the objective.
+    """
+    near, far = portrait.near.numpy(), portrait.far.numpy()
+    nothing = np.full(portrait.dissipation.shape, np.nan)
+    ratio = nothing if portrait.ratio is None else portrait.ratio.numpy()
+    gd = portrait.dissipation.numpy()
+    with mpl.rc_context(_settings(name)):
+        figure = Figure(figsize=(8.6, 2.5))
+        left, middle, right = (figure.add_axes((x, 0.2, 0.2, 0.64)) for x in (0.075, 0.43, 0.71))
+        for axes, title, value, limits, at in (
+            (left, "gradient dissipation", gd, (0.0, 1.0), 0.285),
+            (right, "ratio", ratio, None, 0.92),
+        ):
+            known = np.isfinite(value)
+            mesh = _panel(axes, Surface(title, far, near, value, known), limits, ())
+            axes.set_xlabel(ANGLES[0])
+            if known.any():
+                _scale(figure, mesh, (at, 0.2, 0.012, 0.64), "")
+        left.set_ylabel(ANGLES[1])
+        right.tick_params(labelleft=False)
+        if portrait.ratio is None:
+            plain: dict[str, Any] = {"ha": "center", "va": "center", "transform": right.transAxes}
+            none = not portrait.weight.any()
+            why = "nothing pushes" if none else "one for each coordinate"
+            right.text(0.5, 0.5, why, fontsize=8, backgroundcolor=_UNDEFINED, **plain)
+        middle.axhline(0, lw=0.6, color=INK)
+        middle.plot(
+            portrait.angles.numpy(), portrait.weight.numpy(), "o-", ms=2.2, lw=1, color=_LINE
+        )
+        middle.set_title("weight")
+        middle.set_xlabel(ANGLES[0])
+        _ticks(middle, "x")
+        middle.yaxis.set_major_locator(MaxNLocator(4))
+        middle.tick_params(length=2, pad=3)
+        return _written(figure).svg
 
 
 def _settings(salt: str) -> dict[Any, Any]:

@@ -1,0 +1,131 @@
+"""The three components of an objective, seen on one anchor in a scene with known angles.
+
+The anchor stands at a corner; its positive is at the angle theta_p, each negative at an angle of
+its own, and beyond that all are orthogonal. Both views of a negative are the same vector, so what
+an objective compares with (the same view or the other) makes no difference to the scene.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import hypers
+from isotrope.core.terms import Terms
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Portrait", "paint", "rows", "shown", "summary"]
+
+NEGATIVES = 31
+SPREAD = 0.1  # standard deviation of the negatives' angles, in radians
+_NEAR = math.pi / 6  # the positive's angle where only the negatives vary
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """The components of one anchor; angles in radians.
+
+    Attributes:
+        near: p angles of the positive.
+        far: q mean angles of the negatives.
+        dissipation: p x q, GD.
+        ratio: p x q, R; NaN where nothing pushes; None if it never does or R is matrix-valued.
+        angles: k angles of the negatives of one scene, the positive at pi/6.
+        weight: k, their W.
+    """
+
+    near: Tensor
+    far: Tensor
+    dissipation: Tensor
+    ratio: Tensor | None
+    angles: Tensor
+    weight: Tensor
+
+
+def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
+    """The components in a scene: row 0 is the anchor."""
+    k = len(angles)
+    anchors = torch.zeros(k + 1, k + 2, dtype=torch.float64)
+    anchors[0, 0] = 1
+    anchors[1:, 0] = angles.cos()
+    anchors[1:, 2:] = torch.diag(angles.sin())
+    positives = anchors.clone()
+    positives[0, :2] = torch.tensor([math.cos(near), math.sin(near)])
+    return objective.terms(anchors, positives)
+
+
+def paint(objective: Objective, steps: int = 14) -> Portrait:
+    """Return the components over the angles, float64.
+
+    Args:
+        objective: with gradient components and negatives in the batch.
+        steps: of each angle.
+
+    Raises:
+        NoTerms: the objective is not on the sphere.
+    """
+    near = torch.linspace(0.05, 0.5, steps, dtype=torch.float64) * math.pi
+    far = torch.linspace(0.05, 1, steps, dtype=torch.float64) * math.pi
+    quantiles = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES
+    around = SPREAD * math.sqrt(2) * torch.erfinv(2 * quantiles - 1)
+    scenes = [[_scene(objective, float(p), float(q) + around) for q in far] for p in near]
+    dissipation = torch.stack([torch.stack([t.dissipation[0] for t in row]) for row in scenes])
+    ratio = torch.tensor([[_ratio(t) for t in row] for row in scenes], dtype=torch.float64)
+    angles = torch.linspace(0.1, 0.9, NEGATIVES, dtype=torch.float64) * math.pi
+    terms = _scene(objective, _NEAR, angles)
+    # both views of a negative are one vector: with `both` its weight is that of either
+    weight = terms.weight[0, 1 : NEGATIVES + 1]
+    some = None if bool(ratio.isnan().all()) else ratio
+    return Portrait(near, far, dissipation, some, angles, weight)
+
+
+def _ratio(terms: Terms) -> float:
+    known = terms.ratio is not None and bool(terms.mass[0] != 0)
+    return float(terms.ratio[0]) if known and terms.ratio is not None else math.nan
+
+
+def summary(objective: Objective) -> dict[str, str]:
+    """Return dissipation, weight and ratio in a word or two each, as the scenes show them.
+
+    dissipation: ``1`` (never), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
+    weight: ``hardest`` (one negative), ``all`` (with the hardest in front), ``signed`` (some are
+    pulled), or ``none``.
+    ratio: a number, ``dynamic``, ``matrix`` (one for each coordinate), or ``only pull``.
+    All are ``-`` off the sphere, where there are no components.
+    """
+    if not objective.has_terms:
+        return dict.fromkeys(("dissipation", "weight", "ratio"), "-")
+    seen = paint(objective, steps=4)
+    gd, w, r = seen.dissipation, seen.weight, seen.ratio
+    if bool((gd == 1).all()):
+        dissipation = "1"
+    else:
+        dissipation = "1 or 0" if bool(((gd == 0) | (gd == 1)).all()) else "1 to 0"
+    if bool((w == 0).all()):
+        weight, ratio = "none", "only pull"
+    else:
+        one = int((w != 0).sum()) == 1
+        weight = "hardest" if one else "signed" if bool((w < 0).any()) else "all"
+        ratio = "matrix"
+    if r is not None:
+        r = r[~r.isnan()]
+        ratio = f"{float(r.mean()):g}" if float(r.max() - r.min()) < 1e-9 else "dynamic"
+    return {"dissipation": dissipation, "weight": weight, "ratio": ratio}
+
+
+def rows(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return dissipation, weight, ratio, paper, equation and settings, by registered name."""
+    found = {}
+    for name in names:
+        cls = Objective.registered[name]
+        settings = ", ".join(f"{field}={shown(getattr(cls, field))}" for field in hypers(cls))
+        source = [cls.paper.reference, cls.paper.equation]
+        found[name] = [*summary(cls()).values(), *source, settings]
+    return found
+
+
+def shown(value: object) -> str:
+    """Return a setting's value as text, numbers to four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

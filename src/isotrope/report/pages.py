@@ -1,0 +1,159 @@
+"""One page for each objective, written from its class: nothing on it is kept by hand.
+
+A page holds the card (formula, gradient, shapes, reference, example), a picture of the three
+components, the settings with their ranges, the presets and what the class declares.
+"""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+from isotrope.core.files import replacing
+from isotrope.core.hyper import hypers
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.portrait import paint, rows, shown
+from isotrope.report.surfaces import triptych
+
+__all__ = ["index", "page", "picture", "write_pages"]
+
+_SPACES = {
+    "sphere": "rows normalised to length 1",
+    "batchnorm": "columns standardised over the batch",
+    "raw": "embeddings as they are",
+    "logits": "logits as they are",
+}
+_HELD = {
+    "nothing": "nothing",
+    "negatives": "the negatives",
+    "everything": "everything but the anchor (the value is a surrogate)",
+}
+
+
+def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
+    """Write ``README.md`` and, for each registered name, ``NAME.md`` and ``NAME.svg``.
+
+    Args:
+        names: registered objectives.
+        directory: made if it is not there; other files in it stay.
+
+    Returns:
+        What was written.
+    """
+    texts = {"README.md": index(names).encode()}
+    for name in names:
+        cls = Objective.registered[name]
+        texts[f"{name}.md"] = page(cls).encode()
+        drawn = picture(cls)
+        if drawn is not None:
+            texts[f"{name}.svg"] = drawn
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        with replacing(directory / file) as partial:
+            partial.write_bytes(text)
+    return [directory / file for file in texts]
+
+
+def picture(cls: type[Objective]) -> bytes | None:
+    """Return the three components as SVG, None where there are none."""
+    objective = cls()
+    return triptych(paint(objective), cls.name) if objective.has_terms else None
+
+
+def index(names: Sequence[str]) -> str:
+    """Return the list of objectives with a line on each, in Markdown."""
+    header = ["objective", "dissipation", "weight", "ratio", "paper", "equation", "settings"]
+    lines = [
+        [f"[{cls.__name__}]({name}.md)", *cells]
+        for name, cells in rows(names).items()
+        for cls in [Objective.registered[name]]
+    ]
+    return (
+        "# Objectives\n\n"
+        "The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
+        "([notation](../notation.md)). GD is 1 (never ends), 1 or 0 (a margin) or 1 to 0 (a "
+        "fraction); W is on the hardest negative alone, on all, or signed (some negatives are "
+        "pulled); R is a number, dynamic, one for each coordinate (matrix), or there is only the "
+        "pull of the positive. `make docs` writes these pages from the classes.\n\n"
+        + _table(header, lines)
+    )
+
+
+def page(cls: type[Objective]) -> str:
+    """Return the page of one objective in Markdown."""
+    sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
+    objective = cls()
+    blocks = [f"# {cls.__name__}", _escaped(sentence)]
+    if objective.has_terms:
+        blocks += [
+            f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
+            "Left and right: over the angles of the positive and of 31 negatives (standard "
+            "deviation .1 around their mean). Middle: W of each negative by its angle, the "
+            "positive at π/6.",
+        ]
+    blocks += [_paragraph(text) for text in paragraphs]
+    blocks += ["## Settings", _settings(cls)]
+    if cls.presets:
+        blocks += ["## Presets", _presets(cls)]
+    blocks += ["## Declared", _declared(objective), "## Source"]
+    blocks += [f"{cls.paper.title}. {cls.paper.reference}; {cls.paper.equation}."]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph of the card; one that starts with a word and a colon gets it in bold."""
+    head, colon, rest = text.partition(":")
+    if head == "Example":
+        lines = inspect.cleandoc(rest)
+        return f"## Example\n\n```python\n{lines}\n```"
+    if colon and head[:1].isupper() and len(head) < 60 and "\n" not in head:
+        return f"**{_escaped(head)}.** {_escaped(' '.join(rest.split()))}"
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    """Mathematics is not emphasis."""
+    return "".join(f"\\{c}" if c in "*<|_" else c for c in text).replace("``", "`")
+
+
+def _settings(cls: type[Objective]) -> str:
+    fields = hypers(cls)
+    if not fields:
+        return "None."
+    lines = [
+        [f"`{field}`", hyper.symbol, shown(getattr(cls, field)), hyper.bounds, hyper.help]
+        for field, hyper in fields.items()
+    ]
+    return _table(["setting", "symbol", "default", "allowed", "meaning"], lines)
+
+
+def _presets(cls: type[Objective]) -> str:
+    lines = [
+        [
+            f"`{name}`",
+            ", ".join(f"{field}={shown(value)}" for field, value in preset.values.items()),
+            f"{preset.learning_rate:g}",
+            str(preset.batch_size),
+            preset.source,
+        ]
+        for name, preset in cls.presets.items()
+    ]
+    return _table(["preset", "values", "learning rate", "batch", "tuned in"], lines)
+
+
+def _declared(objective: Objective) -> str:
+    directions = "both, averaged" if objective.two_directions else "one (`symmetric()`: both)"
+    lines = [
+        f"- sees: {_SPACES[objective.space]}",
+        f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}; "
+        f"directions: {directions}",
+        f"- further negatives: {'yes' if objective.takes_negatives else 'no'}",
+        f"- held constant: {_HELD[objective.holds]}",
+        f"- invariant under: {', '.join(sorted(objective.invariances))}",
+    ]
+    return "\n".join(lines)
+
+
+def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    cells = [header, ["---"] * len(header), *lines]
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in escaped) + "\n"
