@@ -117,6 +117,21 @@ def test_the_hardest_negative(views: Views, against: Against) -> None:
     close(EagerPairs(views).hardest(against), expected)
 
 
+def test_the_nearest_negatives(views: Views, against: Against) -> None:
+    found = EagerPairs(views).nearest(3, against)
+    for line, columns in zip(by_loops(views, against), found.tolist(), strict=True):
+        ranked = sorted((-s, j) for j, (s, allowed) in enumerate(line) if allowed)
+        expected = [j for _, j in ranked] + [-1] * len(line)
+        assert columns == expected[: min(3, len(line))]
+    assert not found.is_floating_point()
+
+
+def test_the_nearest_negatives_go_by_index_at_ties() -> None:
+    anchor = rows(1, 0)
+    b = torch.cat([anchor, *[rows(1, 3)] * 3, anchor])
+    assert EagerPairs(Views(anchor, b)).nearest(9).tolist() == [[4, 1, 2, 3, -1]]
+
+
 def test_an_anchor_without_negatives() -> None:
     """All of its batch is one group: -inf, and no NaN in the gradient of anybody."""
     a, b = rows(3, 0).requires_grad_(), rows(3, 1).requires_grad_()

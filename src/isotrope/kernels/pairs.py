@@ -12,6 +12,7 @@ only the further negatives.
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
 
 from isotrope.core.terms import Against
@@ -51,6 +52,16 @@ class Pairs(ABC):
     @abstractmethod
     def count(self, against: Against = "cross") -> Tensor:
         """n, the number of negatives of each anchor, in the dtype of the views."""
+
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+        """N x min(k, c): which columns are the k hardest negatives, the hardest first.
+
+        Ties go by index; -1 stands where an anchor has fewer. They are numbers of columns: no
+        gradient goes through the choice.
+        """
+        found = self.similarity(against).detach().masked_fill(~self.negative(against), -torch.inf)
+        order = found.argsort(dim=1, descending=True, stable=True)[:, :k]
+        return order.masked_fill(found.gather(1, order) == -torch.inf, -1)
 
     @abstractmethod
     def similarity(self, against: Against = "cross") -> Tensor:
