@@ -1,6 +1,6 @@
 """Minimum hyperspherical energy: alignment plus the log-energy of one view."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from torch import Tensor
 
@@ -8,6 +8,7 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import InverseTemperature, log_mean_energy
+from isotrope.paradigm.compose import Variant
 from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.weight import Energy
 
@@ -43,10 +44,7 @@ class MHE(
 
     weight: Annotated[float, Hyper("nu", "weight of the energy", at_least=0)] = 1.0
     t: InverseTemperature = 1.0
-    variant: Annotated[
-        Literal["paper", "released"],
-        Hyper("", "the printed equation, or what the authors' code computes"),
-    ] = "paper"
+    variant: Variant = "paper"
 
     batch_level = True
     takes_negatives = False

@@ -1,7 +1,7 @@
 """Maximum hyperspherical separation: alignment minus the distance to the nearest negative."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated
 
 from torch import Tensor
 
@@ -9,6 +9,7 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.compose import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
 from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.weight import Hardest
@@ -42,10 +43,7 @@ class MHS(
     """
 
     weight: Annotated[float, Hyper("nu", "weight of the separation", at_least=0)] = 1.0
-    variant: Annotated[
-        Literal["paper", "released"],
-        Hyper("", "the printed equation, or what the authors' code computes"),
-    ] = "paper"
+    variant: Variant = "paper"
 
     takes_negatives = False
     holds = "negatives"
