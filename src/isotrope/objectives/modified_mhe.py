@@ -1,0 +1,90 @@
+"""Modified MHE: alignment and energy with components that work for sentences."""
+
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from isotrope.core.hyper import Temperature
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.mhe import MHE
+from isotrope.paradigm.compose import Paradigm, Variant
+from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.surrogate import Surrogate
+from isotrope.paradigm.weight import Energy
+
+
+class ModifiedMHE(
+    Surrogate,
+    Objective,
+    paper=Paper(
+        "Towards Better Understanding of Contrastive Sentence Representation Learning: "
+        "A Unified Paradigm for Gradient",
+        "Li et al., 2024",
+        "paper 000, appendix E, eq. 16, table 2",
+    ),
+):
+    r"""Alignment and hyperspherical energy with a margin dissipation and a static ratio.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over
+    both directions. Eq. 14 prints d_i (L_i^a + L^u): L^u belongs to the batch and counts once,
+    with the vectors of anchors at d_i = 0 held constant, not once for every anchor.
+
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
+    W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l} e^{h_k.h_l/tau}), which counts h_i as anchor and as
+    negative; R = r.
+
+    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
+    positive is live in both: R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij, W' the other view's.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: paper 000, appendix E, eq. 16 and table 2, lower half; the defaults are the tuned
+    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight and
+    pull of ``MHE`` at nu = 10; "GD+W" keeps its pull, 2/N (the released code has r = 1 there).
+
+    Example:
+        >>> import torch
+        >>> float(ModifiedMHE()(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    margin: Gap = 0.3
+    temperature: Temperature = 0.05
+    ratio: Pull = 1.75
+    step: Step = "GD+W+R"
+    variant: Variant = "paper"
+
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset(
+            {"margin": 0.30, "temperature": 0.05, "ratio": 1.75}, 1e-5, 128, "paper 000, table 6"
+        ),
+        "roberta-base": Preset(
+            {"margin": 0.30, "temperature": 0.05, "ratio": 1.25}, 1e-5, 512, "paper 000, table 7"
+        ),
+    }
+    takes_negatives = False
+
+    @cached_property
+    def paradigm(self) -> Paradigm:
+        """The parent with its terms exchanged."""
+        ratio = {"GD": None, "GD+W": None, "GD+W+R": self.ratio}
+        if self.variant == "released":
+            ratio["GD+W"] = 1.0  # its weight scales the alignment too
+        return walk(
+            self.step,
+            original=MHE(weight=10.0, variant=self.variant),
+            balanced=MHE(variant=self.variant),
+            margin=self.margin,
+            weight=Energy(temperature=self.temperature),
+            ratio=ratio[self.step],
+            variant=self.variant,
+        )
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.paradigm.reduction
+
+    def components(self, pairs: Pairs) -> Terms:
+        return self.paradigm.components(pairs)

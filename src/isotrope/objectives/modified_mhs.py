@@ -1,0 +1,80 @@
+"""Modified MHS: alignment and separation with components that work for sentences."""
+
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.mhs import MHS
+from isotrope.paradigm.compose import Paradigm, Variant
+from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.surrogate import Surrogate
+
+
+class ModifiedMHS(
+    Surrogate,
+    Objective,
+    paper=Paper(
+        "Towards Better Understanding of Contrastive Sentence Representation Learning: "
+        "A Unified Paradigm for Gradient",
+        "Li et al., 2024",
+        "paper 000, appendix E, eq. 17, table 2",
+    ),
+):
+    r"""Alignment and hyperspherical separation with a margin dissipation and a static ratio.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions.
+
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
+    of the same view (0 closer than .01), else 0, which needs no change; R = r. Appendix E prints
+    r / (2 max_j ||h_i - h_j||) before the alignment: the gradient needs the minimum.
+
+    With variant="released" the directions are summed and the nearest is that of the other view,
+    at (||h_i - h'_j||^2 + 1e-4)^{1/2}; GD_i = 1[1 - max_k h_i.h_k < m], and the positive is live in
+    both: R_i = r (1 + W'_i / W_i), W' that of the positive.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: paper 000, appendix E, eq. 17 and table 2, lower half; the defaults are the tuned
+    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
+    the same, with the pull of ``MHS``, 2.
+
+    Example:
+        >>> import torch
+        >>> float(ModifiedMHS()(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    margin: Gap = 0.3
+    ratio: Pull = 1.75
+    step: Step = "GD+W+R"
+    variant: Variant = "paper"
+
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset({"margin": 0.30, "ratio": 1.75}, 1e-5, 128, "paper 000, table 6"),
+        "roberta-base": Preset({"margin": 0.27, "ratio": 1.00}, 1e-5, 512, "paper 000, table 7"),
+    }
+    takes_negatives = False
+
+    @cached_property
+    def paradigm(self) -> Paradigm:
+        """The parent with its terms exchanged."""
+        parent = MHS(variant=self.variant)
+        return walk(
+            self.step,
+            original=parent,
+            balanced=parent,
+            margin=self.margin,
+            weight=None,
+            ratio=self.ratio if self.step == "GD+W+R" else None,
+            variant=self.variant,
+        )
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.paradigm.reduction
+
+    def components(self, pairs: Pairs) -> Terms:
+        return self.paradigm.components(pairs)
