@@ -20,14 +20,14 @@ _VIEWS = Hyper("", "negatives of the other view (paper 001) or of both (Yeh et a
 _TABLE = "paper 001, table 2"
 
 
-def _repulsion(pairs: Pairs, temperature: float | Tensor, views: Negatives) -> Tensor:
+def _repulsion(pairs: Pairs, temperature: float, views: Negatives) -> Tensor:
     lse = pairs.logsumexp(temperature, views)
     return lse.masked_fill(lse == -torch.inf, 0.0)  # nothing to push: the pull alone
 
 
-def _terms(pairs: Pairs, temperature: float | Tensor, views: Negatives, pull: Tensor) -> Terms:
+def _terms(pairs: Pairs, temperature: float, views: Negatives, pull: Tensor) -> Terms:
     if views == "cross":
-        shares = Softmax(temperature=temperature)(pairs)  # type: ignore[arg-type]
+        shares = Softmax(temperature=temperature)(pairs)
     else:
         shares = softmax_of_both(pairs, temperature)
     terms = Terms(

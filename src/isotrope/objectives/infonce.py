@@ -37,9 +37,9 @@ class InfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 000, eq. 1 and table 1; one direction as in SimCSE. The attracting part
-    -s_ii'/tau and the repelling part are those of paper 004, supplement, table 2, whose exponents
-    lack the plus sign.
+    Reference: paper 000, eq. 1 and table 1; one direction as in SimCSE. Its parts, -s_ii'/tau and
+    the logarithm of the denominator, are those of paper 004, supplement, table 2, which prints the
+    latter with e^{-s/tau}; right is e^{+s/tau}.
 
     Example:
         >>> import torch

@@ -182,19 +182,19 @@ class Mixture:
     shares: Tensor
     exists: Tensor
 
-    def logits(self, pairs: Pairs, temperature: float | Tensor) -> Tensor:
+    def logits(self, pairs: Pairs, temperature: float) -> Tensor:
         """Return h_i.x_i / tau, n; -inf where there is no mixture."""
         similarity = (pairs.views.anchors * self.vectors).sum(dim=1)
         return (similarity / temperature).masked_fill(~self.exists, -torch.inf)
 
-    def loss(self, pairs: Pairs, temperature: float | Tensor) -> Tensor:
+    def loss(self, pairs: Pairs, temperature: float) -> Tensor:
         """Return the cross-entropy with the mixture as one more candidate, n."""
-        plain = InfoNCE(temperature=temperature).formula(pairs)  # type: ignore[arg-type]
+        plain = InfoNCE(temperature=temperature).formula(pairs)
         return torch.logaddexp(
             plain, self.logits(pairs, temperature) - pairs.positive / temperature
         )
 
-    def apart(self, pairs: Pairs, temperature: float | Tensor) -> tuple[Terms, Tensor]:
+    def apart(self, pairs: Pairs, temperature: float) -> tuple[Terms, Tensor]:
         """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
         mixed = self.logits(pairs, temperature)
         total = torch.logaddexp(pairs.logsumexp(temperature), mixed)
@@ -210,7 +210,7 @@ class Mixture:
         )
         return terms, of_mixture
 
-    def terms(self, pairs: Pairs, temperature: float | Tensor) -> Terms:
+    def terms(self, pairs: Pairs, temperature: float) -> Terms:
         """Return the terms with the mixture counted as what it is made of."""
         terms, of_mixture = self.apart(pairs, temperature)
         own = _own(pairs)[:, None]

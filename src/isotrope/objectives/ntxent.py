@@ -81,7 +81,7 @@ class NTXent(
         return torch.logaddexp(lse, pairs.positive / self.temperature)
 
 
-def softmax_of_both(pairs: Pairs, temperature: float | Tensor) -> Tensor:
+def softmax_of_both(pairs: Pairs, temperature: float) -> Tensor:
     """Return e^{s_ij/tau} / S_i over the negatives of both views, n x 2n (+ q), 0 elsewhere."""
     lse = pairs.logsumexp(temperature, "both")[:, None]
     logits = (pairs.similarity("both") / temperature).masked_fill(
