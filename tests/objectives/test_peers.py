@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrope.objectives import InfoNCE, NTXent
+from isotrope.objectives import InfoNCE, NTXent, VICReg
 from tests.paradigm.batches import BATCHES, batch
 
 
@@ -62,3 +62,17 @@ def test_ntxent_of_pytorch_metric_learning(kind: str, temperature: float) -> Non
     peer = metric_learning.NTXentLoss(temperature=temperature)
     labels = torch.arange(12).repeat(2)
     same(NTXent(temperature=temperature), lambda x, y: peer(torch.cat([x, y]), labels), a, b)
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+@pytest.mark.parametrize("settings", [(25, 25, 1), (1, 0.5, 7)])
+def test_vicreg_of_pytorch_metric_learning(kind: str, settings: tuple[float, ...]) -> None:
+    """Like its authors' code it divides the first term by D and averages the two deviations."""
+    metric_learning = pytest.importorskip("pytorch_metric_learning.losses")
+    similarity, variance, covariance = settings
+    a, b = batch(kind, 12, 8)
+    peer = metric_learning.VICRegLoss(similarity, variance, covariance)
+    ours = VICReg(
+        sim_coeff=similarity / 8, var_coeff=variance / 2, cov_coeff=covariance, space="raw"
+    )
+    same(ours, lambda x, y: peer(x, ref_emb=y), a, b)
