@@ -11,15 +11,12 @@ from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.diagnostics import Angles, dissipation, draws, hardest_share
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives import BarlowTwins, InfoNCE, Paradigm
-from isotrope.paradigm.dissipation import Fraction, Margin
+from isotrope.objectives import MET, MPT, ArcCon, BarlowTwins, InfoNCE, Paradigm
+from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
 
 INFONCE = InfoNCE(temperature=0.05)
-ARCCON = Paradigm(dissipation=Fraction(temperature=0.05, margin=math.pi / 18))
-MPT = Paradigm(dissipation=Margin(margin=0.23))
-MET = Paradigm(dissipation=Margin(margin=0.45, metric="distance"))
-FOUR = (INFONCE, ARCCON, MPT, MET)
+FOUR = (INFONCE, ArcCon(margin=math.pi / 18, temperature=0.05), MPT(margin=0.23), MET(margin=0.45))
 SIXTH = math.pi / 6
 
 
@@ -63,8 +60,8 @@ def test_without_spread_it_is_the_formula(common: bool) -> None:
 
 def test_both_ways_of_drawing_agree_within_their_errors() -> None:
     angles = Angles(np.linspace(0.3, 1.5, 8), np.linspace(0.5, 2.5, 12), negatives=31, batches=400)
-    together = dissipation([INFONCE, MPT], angles, common=True, seed=1)
-    apart = dissipation([INFONCE, MPT], angles, common=False, seed=2)
+    together = dissipation([INFONCE, MPT()], angles, common=True, seed=1)
+    apart = dissipation([INFONCE, MPT()], angles, common=False, seed=2)
     for one, two in zip(together, apart, strict=True):
         error = np.hypot(one.error, two.error)
         alive = error > 1e-3
@@ -199,7 +196,7 @@ def test_a_composed_dissipation_needs_no_weights() -> None:
     """The weights of this one are of the positives among themselves: no angle to the anchor."""
     weighted = Paradigm(dissipation=Margin(margin=0.23), weight="softmax:0.05:positives")
     angles = Angles([SIXTH], [1.0, 1.2], batches=100)
-    found, expected = dissipation([weighted, MPT], angles)
+    found, expected = dissipation([weighted, MPT(margin=0.23)], angles)
     np.testing.assert_array_equal(found.value, expected.value)
 
 

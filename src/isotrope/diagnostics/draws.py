@@ -140,7 +140,7 @@ def _draws(angles: Angles, *seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     # float32: its rounding, 1e-7, is far below the error of a mean over draws
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     random = torch.Generator().manual_seed(int(state))
-    most = max(1, _CHUNK // angles.negatives)
+    most = min(_ANCHORS, max(1, _CHUNK // angles.negatives))
     for start in range(0, angles.batches, most):
         b = min(most, angles.batches - start)
         yield torch.randn(b, generator=random), torch.randn(b, angles.negatives, generator=random)
@@ -168,17 +168,13 @@ def _shared(
             negative = _cosines(mu_neg, angles.spread_negative, others)
             rows = AnglePairs(positive[0], negative)
             for o, objective in enumerate(objectives):
-                # without the negatives themselves, several mu_pos fit into one call
-                together = max(1, _ANCHORS // len(own)) if of_rows[o] else 1
-                for i in range(0, p, together):
-                    some = slice(i, i + together)
-                    pairs = (
-                        RowPairs(positive[some], rows)
-                        if of_rows[o]
-                        else AnglePairs(positive[i], negative)
-                    )
-                    value, kept = (x.view(-1, len(own)) for x in measure(objective, pairs))
-                    sums.add((o, some, j), value, kept)
+                if of_rows[o]:
+                    value, kept = measure(objective, RowPairs(positive, rows))
+                    sums.add((o, slice(None), j), value.view(p, -1), kept.view(p, -1))
+                    continue
+                for i in range(p):
+                    found = measure(objective, AnglePairs(positive[i], negative))
+                    sums.add((o, i, j), *found)
             if progress is not None:
                 progress(p * len(own) / angles.batches)
 

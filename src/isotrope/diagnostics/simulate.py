@@ -123,4 +123,6 @@ def _is_of_rows(objective: Objective) -> bool:
     """Whether the dissipation is a function of the row statistics: tried on angles of all sizes."""
     rows, _ = probe()
     alone = RowPairs(rows.positive[None], rows)
+    if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
+        return False  # its weights are of other columns, as many as there are anchors
     return torch.allclose(_dissipation(objective, rows), _dissipation(objective, alone))
