@@ -78,7 +78,7 @@ def heatmaps(
     Args:
         surfaces: one or more, each with at least 2 x 2 values.
         quantity: what the colours mean.
-        limits: of the colours, for all panels; without them every panel has its own.
+        limits: of the colours, for all panels; without them every panel has its own, from 0.
         lines: values at which a contour is drawn.
         labels: of the axes x and y.
     """
@@ -206,7 +206,7 @@ def _panel(
     axes.patch.set(facecolor=_UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
     shown = np.ma.masked_where(~surface.defined, surface.value)
     inside = shown.compressed() if surface.defined.any() else np.zeros(1)
-    low, high = limits or (float(inside.min()), float(inside.max()))
+    low, high = limits or (min(0.0, float(inside.min())), float(inside.max()))
     if low == high:  # a surface without relief still needs a scale
         low, high = low - 0.5, high + 0.5
     mesh = axes.pcolormesh(
@@ -248,6 +248,8 @@ def _scale(
     axes = figure.add_axes(box)
     bar = figure.colorbar(mesh, cax=axes, ticks=MaxNLocator(5))
     bar.outline.set_visible(False)
+    bar.ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+    axes.yaxis.set_offset_position("left")  # its power of ten starts above the bar
     axes.tick_params(length=0, pad=3)
     axes.set_ylabel(label)
 
