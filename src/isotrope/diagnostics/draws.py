@@ -115,7 +115,8 @@ def means(
         measure: what is averaged.
         objectives: what it is measured on; all of them see the same draws.
         of_rows: for each objective, whether the measure is a function of the row statistics of the
-            negatives. With ``common`` they are then computed once for each mu_neg.
+            negatives. Then the objective sees nothing else, and weighs no negatives; with
+            ``common`` the statistics are computed once for each mu_neg.
         angles: distributions.
         seed: the same seed gives the same numbers, on any number of threads.
         common: one set of batches is drawn and shifted to every pair of means; otherwise every
@@ -131,7 +132,7 @@ def means(
     if common:
         _shared(measure, objectives, of_rows, angles, seed, sums, progress)
     else:
-        _independent(measure, objectives, angles, seed, sums, progress)
+        _independent(measure, objectives, of_rows, angles, seed, sums, progress)
     return sums.mean_and_error()
 
 
@@ -182,6 +183,7 @@ def _shared(
 def _independent(
     measure: Measure,
     objectives: Sequence[Objective],
+    of_rows: Sequence[bool],
     angles: Angles,
     seed: int,
     sums: _Sums,
@@ -194,8 +196,9 @@ def _independent(
                     _cosines(angles.positive[i], angles.spread_positive, own),
                     _cosines(mu_neg, angles.spread_negative, others),
                 )
+                alone = RowPairs(pairs.positive[None], pairs)
                 for o, objective in enumerate(objectives):
-                    sums.add((o, i, j), *measure(objective, pairs))
+                    sums.add((o, i, j), *measure(objective, alone if of_rows[o] else pairs))
 
     threads = torch.get_num_threads()
     # each thread takes rows of the grid: one cell is too little work for two of torch's threads

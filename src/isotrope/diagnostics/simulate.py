@@ -56,7 +56,7 @@ def dissipation(
     for objective in objectives:
         if _part(objective) is None:
             check(objective)
-    of_rows = [common and _is_of_rows(objective) for objective in objectives]
+    of_rows = [_is_of_rows(objective) for objective in objectives]
     found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
     return landscapes(objectives, angles, *found)
 
