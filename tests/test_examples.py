@@ -1,0 +1,52 @@
+"""The scripts of docs/examples run, and show what they say."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from isotrope.objectives import ModifiedBarlowTwins
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "examples"
+
+
+def run(name: str, capsys) -> str:
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_surgery_changes_one_component_at_a_time(capsys) -> None:
+    """Its last assertion is that it ends at the registered objective's gradient."""
+    out = run("surgery.py", capsys)
+    assert out.endswith("The last gradient is that of ModifiedBarlowTwins(), to the last bit.\n")
+    steps = re.split(r"\n(?=Barlow|\+ )", out.strip())
+    assert [s.split(":")[0].split(",")[0] for s in steps] == [
+        "Barlow Twins",
+        "+ GD",
+        "+ W",
+        "+ R",
+    ]
+
+    def lines(label: str) -> list[str]:
+        return [re.search(rf"^  {label} +(.*)$", s, re.M)[1] for s in steps]
+
+    dissipation, weight, ratio = lines("GD"), lines("W"), lines("R")
+    assert dissipation[0] == "mean 1.00: 64 of 64 anchors move"
+    assert dissipation[1] != dissipation[0]
+    assert dissipation[1] == dissipation[2] == dissipation[3]
+    assert weight[0] == weight[1] != weight[2] == weight[3]
+    assert ratio[0] != ratio[3]
+    assert ratio[3] == "1.50 to 1.50 over the anchors"
+    # from the second edit on the step leads to the positive
+    cosines = [float(re.search(r"step +cosine ([+-]\S+)", s)[1]) for s in steps]
+    assert max(cosines[:2]) < 0.1 < 0.8 < min(cosines[2:])
+
+
+def test_surgery_notices_another_end(monkeypatch, capsys) -> None:
+    script = runpy.run_path(str(EXAMPLES / "surgery.py"))
+    other = lambda: ModifiedBarlowTwins(ratio=1.25)  # noqa: E731
+    monkeypatch.setitem(script["main"].__globals__, "ModifiedBarlowTwins", other)
+    with pytest.raises(AssertionError):
+        script["main"]()
+    assert "to the last bit" not in capsys.readouterr().out
