@@ -68,14 +68,14 @@ class BarlowTwins(
         return both | {"scale"} if self.space == "sphere" else both
 
     def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
+        c = cross_moment(pairs.views)
+        return _invariance(c) + self.weight * _redundancy(c)
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        return (cross_moment(pairs.views).diagonal() - 1).square().sum()
+        return _invariance(cross_moment(pairs.views))
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        c = cross_moment(pairs.views)
-        return self.weight * (c.square().sum() - c.diagonal().square().sum())
+        return self.weight * _redundancy(cross_moment(pairs.views))
 
     def components(self, pairs: Pairs) -> Terms:
         if self.space != "sphere":
@@ -93,3 +93,13 @@ class BarlowTwins(
             against="within",
             residual=own[:, None] * views.anchors,
         )
+
+
+def _invariance(c: Tensor) -> Tensor:
+    """Sum_k (C_kk - 1)^2."""
+    return (c.diagonal() - 1).square().sum()
+
+
+def _redundancy(c: Tensor) -> Tensor:
+    """Sum_{k != l} C_kl^2."""
+    return c.square().sum() - c.diagonal().square().sum()
