@@ -45,6 +45,7 @@ class DINO(
     ] = 0.04
 
     takes_negatives = False
+    least_rows = 1
     invariances = frozenset({"permutation"})
 
     @property

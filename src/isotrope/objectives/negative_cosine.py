@@ -37,6 +37,7 @@ class NegativeCosine(
     """
 
     takes_negatives = False
+    least_rows = 1
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self, pairs: Pairs) -> Tensor:

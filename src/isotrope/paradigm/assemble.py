@@ -35,19 +35,18 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 
     Args:
         terms: the components of every anchor, of an objective that holds nothing constant.
-        views: square views, in the objective's space.
+        views: in the objective's space; of gathered positives only the anchors' own are told.
         of: what the columns h_j of the same view receive (``against`` within or both), or what
             the positives receive, as positive and as negatives (cross or both).
     """
-    n = len(views.anchors)
+    n, m = len(views.anchors), len(views.positives)
     push = (terms.dissipation[:, None] * terms.weight).T @ views.anchors
     if of == "anchors":
-        return {"within": push[:n], "both": push[n : 2 * n]}.get(
-            terms.against, torch.zeros_like(views.anchors)
-        )
+        first = {"cross": None, "within": 0, "both": m}[terms.against]
+        return torch.zeros_like(views.anchors) if first is None else push[first : first + n]
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
     pulled = -terms.dissipation[:, None] * pull * views.anchors
-    return pulled if terms.against == "within" else pulled + push[:n]
+    return pulled if terms.against == "within" else pulled + push[views.rows]
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from isotrope.core.errors import nearest
 from isotrope.core.hyper import Hyper, hypers, value_of
 from isotrope.core.terms import Terms
+from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Always, Dissipation
@@ -109,6 +110,11 @@ class Paradigm(
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
 
+    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+        if self.parent is None:
+            return super().pairs(views, backend)
+        return self.parent.pairs(views, backend)
+
     def components(self, pairs: Pairs) -> Terms:
         own = self._direction(pairs)
         if self.variant == "paper":
@@ -132,15 +138,20 @@ class Paradigm(
         against = self.weight.against if given is None or self.weight else given.against
         if given is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
-        elif self.weight and given.ratio is not None and not _summed(self.parent):
-            pull = given.ratio * weight.sum(dim=1)
+        elif self.weight and _has_ratio(given) and not _summed(self.parent):
+            pull = given.ratio * weight.sum(dim=1)  # type: ignore[operator]
         else:
-            # a statistic of the batch pulls by a term of its own, which stays; where its 1/n was
-            # inside and is now in the mean, it comes out
+            # a statistic of the batch, or an objective that only pulls, pulls by a term of its
+            # own, which stays; where its 1/n was inside and is now in the mean, it comes out
             moved = _summed(self.parent) and self.reduction == "mean"
             pull = given.pull * (n if moved else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
         return Terms(dissipation, weight, pull, against, scale=scale)
+
+
+def _has_ratio(terms: Terms) -> bool:
+    """Whether pull and push are tied by a number for each anchor."""
+    return terms.ratio is not None and bool(terms.weight.any())
 
 
 def _summed(objective: Objective | None) -> bool:

@@ -115,6 +115,9 @@ class Parts(NamedTuple):
     repulsion: Objective
 
 
+_SAME = ("name", "paper", "batch_level", "pairwise", "takes_negatives", "least_rows", "holds")
+
+
 def _take_over(form: Symmetric | Part) -> None:
-    for name in ("name", "paper", "batch_level", "pairwise", "takes_negatives", "holds"):
+    for name in _SAME:
         object.__setattr__(form, name, getattr(form.objective, name))

@@ -53,7 +53,7 @@ class Preset:
         source: paper and table.
     """
 
-    values: Mapping[str, float]
+    values: Mapping[str, float | str]
     learning_rate: float
     batch_size: int
     source: str
@@ -77,6 +77,7 @@ class Objective:
         pairwise: it compares rows with each other; False for statistics of coordinates, which
             groups of rows that are no negatives of each other do not touch.
         takes_negatives: there is a place for further negatives (hard negatives, a queue).
+        least_rows: the smallest batch without further negatives.
         holds: what the gradient treats as constant besides the targets: ``nothing``, the
             ``negatives``, or ``everything`` but the anchor.
         invariances: transformations of the input that leave the value as it is.
@@ -90,6 +91,7 @@ class Objective:
     two_directions: ClassVar[bool] = False
     pairwise: ClassVar[bool] = True
     takes_negatives: ClassVar[bool] = True
+    least_rows: ClassVar[int] = 2
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
     invariances: ClassVar[frozenset[str]] = frozenset({"rotation", "permutation", "scale"})
 
@@ -294,7 +296,7 @@ class Objective:
                 f"{type(self).__name__} has no place for further negatives; "
                 "found some: leave them out or choose an objective with negatives (InfoNCE)"
             )
-        if len(views.anchors) < 2 and views.negatives is None:
+        if len(views.anchors) < self.least_rows and views.negatives is None:
             raise ValueError(
                 f"{type(self).__name__} compares rows of a batch; found {len(views.anchors)} row"
             )

@@ -48,12 +48,14 @@ class ArcRatio(Ratio, name="arccon"):
     """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; paper 000, table 1).
 
     0 where the angle is clamped (closer than .01 to the positive or to its antipode) and from
-    theta + u = pi on.
+    theta + u = pi on; 1 everywhere for u = 0, which is InfoNCE.
     """
 
     margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = math.pi / 18
 
     def __call__(self, pairs: Pairs) -> Tensor:
+        if self.margin == 0:
+            return torch.ones_like(pairs.positive)
         theta = angle(pairs.positive)
         inside = (pairs.positive.abs() <= 1 - CLOSE) & (theta + self.margin <= torch.pi)
         return torch.sin(theta + self.margin) / torch.sin(theta) * inside
