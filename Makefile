@@ -19,7 +19,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-seeds test check check-all fix lock bench clean
+.PHONY: help demo demo-seeds test check check-all fix docs lock bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -47,6 +47,9 @@ check-all: check ## the checks, then the tests that take longer
 fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: $(READY) ## write docs/objectives and README's table anew from the objectives
+	$(BIN)/python docs/build.py
 
 bench: $(READY) ## measure training throughput against sentence-transformers
 	$(BIN)/python benchmarks/throughput.py

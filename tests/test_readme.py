@@ -26,15 +26,3 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "first" / "model" / "modules.json").is_file()
     assert "tensor" in done.stdout
-
-
-def test_the_table_of_objectives_is_the_registry() -> None:
-    from isotrope.core.hyper import hypers
-    from isotrope.paradigm import registry
-
-    text = README.read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE))
-    assert sorted(rows) == registry.names()
-    for name, settings in rows.items():
-        for field in hypers(registry.find(name)):
-            assert field in settings

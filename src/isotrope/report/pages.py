@@ -105,8 +105,8 @@ def _paragraph(text: str) -> str:
     if head == "Example":
         lines = inspect.cleandoc(rest)
         return f"## Example\n\n```python\n{lines}\n```"
-    if colon and head[:1].isupper() and len(head) < 60 and "\n" not in head:
-        return f"**{_escaped(head)}.** {_escaped(' '.join(rest.split()))}"
+    if colon and head.split("(")[0].strip() in ("Loss", "Gradient", "Shapes", "Reference"):
+        return f"**{_escaped(' '.join(head.split()))}.** {_escaped(' '.join(rest.split()))}"
     return _escaped(" ".join(text.split()))
 
 

@@ -1,0 +1,39 @@
+"""Write what is generated from the registry: docs/objectives/ and the table in README.md.
+
+Run by `make docs`; tests/report/test_pages.py fails where what is committed is out of date.
+"""
+
+from pathlib import Path
+
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.portrait import rows
+from isotrope.report.pages import write_pages
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- objectives: written by `make docs` -->\n", "<!-- end of objectives -->\n"
+
+
+def readme(text: str) -> str:
+    """Return the README with its table of objectives as the registry has it."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    header = ["objective", "GD", "W", "R", "paper"]
+    cells = [header, ["---"] * len(header)]
+    for name, (dissipation, weight, ratio, paper, *_) in rows(registry.names()).items():
+        link = f"[`{name}`](docs/objectives/{name}.md)"
+        cells.append([link, dissipation, weight, ratio, paper])
+    table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    return f"{before}{BEGIN}{table}{END}{after}"
+
+
+def main() -> None:
+    """Write all pages and the table."""
+    names = [n for n in registry.names() if Objective.registered[n].__module__[:9] == "isotrope."]
+    write_pages(names, ROOT / "docs" / "objectives")
+    file = ROOT / "README.md"
+    file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
