@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from isotrope.paradigm.objective import Objective
 from tests.methods.conftest import sentences
 
 QUICK = ["--encoder", "scratch", "--batch-size", "16", "--no-progress", "--seed", "7"]
@@ -46,7 +47,7 @@ def test_train_prints_what_came_of_it(run, trained: Path, tmp_path: Path) -> Non
         json.loads((folder / "result.json").read_text())
         for folder in (trained / "run", tmp_path / "again")
     )
-    assert second["details"]["objective"]["parameters"] == {"temperature": 0.1}
+    assert second["details"]["objective"]["parameters"] == {"temperature": 0.1, "in_batch": True}
     for key in ("dev_start", "dev_best", "loss", "uniformity"):
         assert first["metrics"][key] == second["metrics"][key]
 
@@ -102,14 +103,70 @@ def test_evaluate_retrieval_prints_json_alone(run, trained: Path, tmp_path: Path
 
 
 def test_objectives_lists_and_explains(run) -> None:
+    from isotrope.paradigm import registry
+
     found = run("objectives")
-    assert re.search(r"infonce +temperature=0.05 ", found.out)
-    assert re.search(r"barlowtwins +weight=30.0 ", found.out)
-    for part in ("dissipation margin:0.3", "weight softmax:0.05", "ratio static:1.0"):
+    lines = {line.split()[0]: line for line in found.out.splitlines() if line}
+    assert set(registry.names()) <= set(lines)
+    for name in registry.names():  # paper, equation, defaults and components
+        paper = registry.find(name).paper
+        assert paper.reference in lines[name]
+        assert paper.equation in lines[name]
+    assert re.match(r"infonce +1 to 0 +all +1 .*temperature=0.05", lines["infonce"])
+    assert re.match(r"barlowtwins +1 +signed +matrix .*weight=30", lines["barlowtwins"])
+    assert re.match(r"dino +- +- +- ", lines["dino"])
+    for part in ("dissipation margin:0.3:dot", "weight softmax:0.05", "ratio static:1"):
         assert f"--objective.{part}" in found.out
     card = run("objectives", "ModifiedBarlowTwins").out
     assert "--objective.margin" in card
     assert ">= 0" in card
+    assert "components: dissipation 1 or 0, weight all, ratio 1.5" in card
+    assert re.search(r"--objective.preset roberta-base +margin 0.37.* 1e-05 +512", card)
+
+
+def test_objectives_proves_one(run, tmp_path: Path) -> None:
+    found = run("objectives", "mpt", "--prove")
+    assert found.code == 0
+    assert re.search(r"formula = components .* \d\.\de-\d+ +holds", found.out)
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(TWICE)
+    try:
+        found = run("objectives", "twice", "--plugin", wrong, "--prove")
+    finally:
+        Objective.registered.pop("twice", None)
+    assert found.code == 1
+    assert re.search(r"formula = components .* FAILS", found.out)
+    assert re.search(r"invariance: scale .* not declared, but nothing changes +FAILS", found.out)
+    assert run("objectives", "--prove").code == 2
+    assert run("objectives", "mpt", "--prove", "--plugin", tmp_path / "none.py").code == 2
+
+
+TWICE = '''
+"""A loss whose components claim twice its gradient."""
+from isotrope.core.terms import Terms
+from isotrope.paradigm.objective import Objective, Paper
+import torch
+
+
+class Twice(Objective, paper=Paper("none", "none", "none")):
+    """Only the positive pulls."""
+
+    invariances = frozenset({"rotation", "permutation", "view swap"})
+
+    def formula(self, pairs):
+        return -pairs.positive
+
+    def components(self, pairs):
+        one = torch.ones_like(pairs.positive)
+        return Terms(one, torch.zeros_like(pairs.similarity()), 2 * one, scale=1 / len(one))
+'''
+
+
+def test_objectives_writes_pages(run, tmp_path: Path) -> None:
+    found = run("objectives", "MET", "--pages", tmp_path / "pages")
+    assert found.code == 0
+    assert "3 files in" in found.out
+    assert {f.name for f in (tmp_path / "pages").iterdir()} == {"README.md", "met.md", "met.svg"}
 
 
 def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:

@@ -329,12 +329,17 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
     [
         ({"files": ["nowhere.txt"]}, "nowhere.txt"),
         ({"objective": "infonec"}, "did you mean 'infonce'"),
+        ({"objective_settings": {"in_batch": "false"}}, "with in_batch=False pushes against"),
+        (
+            {"objective": "miov3", "objective_settings": {"temperature": 0.011}},
+            r"objective miov3: at temperature 0\.011 .* overflows torch.float32",
+        ),
         ({"encoder": "./no/such/model"}, "no/such/model"),
         ({"encoder": "nobody/nothing-here"}, "nobody/nothing-here"),
         ({"batch_size": 301}, "larger than the data"),
         ({"dev": "nowhere.tsv"}, "nowhere.tsv"),
         ({"plugin": ["nowhere.py"]}, "nowhere.py is not a file"),
-        ({"objective_settings": {"temperature": -1}}, "must be > 0; found -1"),
+        ({"objective_settings": {"temperature": -1}}, r"must be >= 0\.0001; found -1"),
         (
             {"encoder": "all-MiniLM-L6-v2", "max_length": 600},
             r"--max-length 600 is more than all-MiniLM-L6-v2 takes \(256 tokens\)",

@@ -110,6 +110,7 @@ def _prepare(
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
+    _try(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
     encoder = _encoder(settings)
@@ -128,6 +129,7 @@ def _prepare(
                 f"objective {settings.objective} takes no hard negatives, but the file has a third "
                 "column: remove it, or choose infonce"
             )
+        _try(objective, negatives=store.columns == 3)
     except BaseException:
         if ours:
             shutil.rmtree(made[-1] if made else output, ignore_errors=True)
@@ -135,6 +137,15 @@ def _prepare(
             output.mkdir(exist_ok=True)  # the empty folder that we were given
         raise
     return encoder, objective, store, batches, watch
+
+
+def _try(objective: Objective, *, negatives: bool) -> None:
+    """Compute the loss once, on noise: what it refuses shows before any work is done."""
+    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
+    try:
+        objective(noise[0], noise[1], noise[2] if negatives else None)
+    except ValueError as error:
+        raise InputError(f"objective {objective.name}: {error}") from error
 
 
 class _Terminated(BaseException):

@@ -1,0 +1,118 @@
+"""A new objective is one file: command line, training, diagnosis, docs and tests all find it."""
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.methods.conftest import sentences
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TOY = '''
+"""A toy: InfoNCE's pull without its push."""
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.objective import Objective, Paper
+
+
+class ToyLoss(Objective, paper=Paper("No paper", "nobody, never", "paper 00x, eq. 0")):
+    """Pull the positive with a constant force.
+
+    Loss: L_i = -p s_ii'.
+
+    Gradient: GD = 1; W = 0; the positive is pulled by p.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: none.
+
+    Example:
+        >>> import torch
+        >>> float(ToyLoss(force=2.0)(torch.eye(2), torch.eye(2)))
+        -2.0
+    """
+
+    force: Annotated[float, Hyper("p", "pull of the positive", above=0)] = 1.0
+
+    takes_negatives = False
+    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return -self.force * pairs.positive
+
+    def components(self, pairs: Pairs) -> Terms:
+        one = torch.ones_like(pairs.positive)
+        weight = torch.zeros_like(pairs.similarity())
+        return Terms(one, weight, self.force * one, scale=1 / len(one))
+'''
+
+
+@pytest.fixture(params=["in the folder", "--plugin"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], dict[str, str]]:
+    """The toy as a file in a copy of the package, or outside it: flags and environment."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests", tmp_path / "tests", dirs_exist_ok=True)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    inside = request.param == "in the folder"
+    folder = tmp_path / "src" / "isotrope" / "objectives" if inside else tmp_path
+    (folder / "toy_loss.py").write_text(TOY)
+    (tmp_path / "sentences.txt").write_text("\n".join(sentences(200)) + "\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"}
+    return [] if inside else ["--plugin", "toy_loss.py"], environment
+
+
+def test_a_toy_in_one_file_is_found_everywhere(
+    place: tuple[list[str], dict[str, str]], tmp_path: Path
+) -> None:
+    flags, environment = place
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *command, *flags],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    # the command line: the list, the card with its flag, the proof
+    assert "nobody, never" in run("isotrope", "objectives")
+    assert "--objective.force" in run("isotrope", "objectives", "toyloss")
+    assert "FAILS" not in run("isotrope", "objectives", "toyloss", "--prove")
+    # training, with the components measured in every run
+    few = ["--max-steps", "2", "--batch-size", "16", "--log-every", "1", "--no-progress"]
+    settings = ["--encoder", "scratch", "--objective", "toyloss", "--objective.force", "2"]
+    run("isotrope", "train", "sentences.txt", "--output", "run", *settings, *few)
+    with (tmp_path / "run" / "metrics.csv").open() as lines:
+        (first, *_) = csv.DictReader(lines)
+    assert float(first["dissipation"]) == 1
+    # diagnosis: its components over the angles
+    seen = run("isotrope", "simulate", "dissipation", "--objective", "toyloss", *SMALL)
+    assert "ToyLoss" in seen
+    # docs
+    run("isotrope", "objectives", "--pages", "pages")
+    assert "**Loss.** L\\_i = -p s\\_ii'." in (tmp_path / "pages" / "toyloss.md").read_text()
+    assert (tmp_path / "pages" / "toyloss.svg").is_file()
+    # tests
+    quiet = ["-q", "-p", "no:cacheprovider", "-k", "toyloss or doctests"]
+    passed = run("pytest", "tests/objectives/test_registry_wide.py", *quiet)
+    assert " passed" in passed
+    assert int(passed.split(" passed")[0].split()[-1]) >= 15
+
+
+SMALL = ["--batches", "4", "--grid", "5", "--output", "simulated"]
