@@ -145,7 +145,7 @@ def test_further_negatives_are_more_columns(objective) -> None:
         expected = F.cross_entropy(s, torch.arange(16).roll(8))
         torch.testing.assert_close(objective(a, b, queue), expected)
     else:
-        gathered = objective.formula(objective.pairs(Views(a, torch.cat([b, queue]))))
+        gathered = objective.formula(objective.compare(Views(a, torch.cat([b, queue]))))
         torch.testing.assert_close(objective.per_anchor(a, b, queue), gathered)
 
 
@@ -346,7 +346,7 @@ def test_dclw_gradient_goes_through_its_weights() -> None:
     """Held constant, as some codes do, they would give another gradient."""
     n, (a, b) = 8, spread(8, 5)
     objective = DCLW()
-    weights = objective.positive_weights(objective.pairs(Views(a, b)))
+    weights = objective.positive_weights(objective.compare(Views(a, b)))
     negatives = gradient(DCL(temperature=0.1).parts.repulsion, a, b)
     constant = negatives - tangent(weights[:, None] * b, a) / (0.1 * n)
     assert (gradient(objective, a, b) - constant).abs().max() > 1e-2

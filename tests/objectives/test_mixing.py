@@ -164,10 +164,10 @@ def test_further_negatives_are_mixed_too() -> None:
 def test_gathered_keys_keep_their_own_positive() -> None:
     a, b = spread(9, 5)
     for objective in ALL:
-        whole = objective.formula(objective.pairs(Views(a, b)))
-        local = objective.formula(objective.pairs(Views(a[3:6], b, offset=3)))
+        whole = objective.formula(objective.compare(Views(a, b)))
+        local = objective.formula(objective.compare(Views(a[3:6], b, offset=3)))
         torch.testing.assert_close(local, whole[3:6])
-        mine = objective.components(objective.pairs(Views(a[3:6], b, offset=3)))
+        mine = objective.components(objective.compare(Views(a[3:6], b, offset=3)))
         torch.testing.assert_close(mine.weight, objective.terms(a, b).weight[3:6])
 
 

@@ -257,7 +257,7 @@ def test_presets_are_tables_6_and_7() -> None:
 def test_every_step_keeps_what_it_does_not_exchange(cls, original, balanced, weight) -> None:
     a, b = views()
     first, second, third = (cls(step=step).terms(a, b) for step in STEPS)
-    pairs = cls().pairs(Views(a, b))
+    pairs = cls().compare(Views(a, b))
     mask = Margin(margin=0.3)(pairs)
     before, unit_nu = original.terms(a, b), balanced.terms(a, b)
     exchanged = unit_nu.weight if weight is None else weight(pairs)
@@ -387,7 +387,7 @@ def test_released_ratio_is_about_twice_what_was_set(cls) -> None:
 def test_released_dissipation_is_stricter() -> None:
     """Notes d17: 1 stands where the similarity with the positive should."""
     a, b = views(64, 16, noise=0.2)
-    pairs = ModifiedVICReg().pairs(Views(a, b))
+    pairs = ModifiedVICReg().compare(Views(a, b))
     for m in (0.3, 0.4, 0.5):
         paper, code = Margin(margin=m)(pairs), Crowded(margin=m)(pairs)
         gaps = 1 - (a @ a.T).fill_diagonal_(-9).amax(1)
@@ -409,7 +409,7 @@ def test_at_070_the_paper_moves_all_and_the_code_half() -> None:
     hardest = (a @ a.T).fill_diagonal_(-9).amax(1)
     assert abs(float(hardest.mean()) - 0.70) < 0.02
     torch.testing.assert_close((a * b).sum(1), torch.full((n,), 0.95, dtype=torch.float64))
-    pairs = ModifiedVICReg().pairs(Views(a, b))
+    pairs = ModifiedVICReg().compare(Views(a, b))
     assert float(Margin(margin=0.3)(pairs).mean()) == 1
     assert 0.4 < float(Crowded(margin=0.3)(pairs).mean()) < 0.7
 

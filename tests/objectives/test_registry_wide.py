@@ -279,7 +279,7 @@ def test_terms_of_views_with_further_negatives_count_them() -> None:
         # the further negatives push, or the hardest one is another
         x = a.clone().requires_grad_()
         (found,) = torch.autograd.grad(objective(x, b, more), x)
-        views = objective.pairs(Views(a, b, more)).views
+        views = objective.compare(Views(a, b, more)).views
         from isotrope.paradigm.assemble import assemble, tangent
 
         expected = tangent(terms.scale * assemble(terms, views), views.anchors)

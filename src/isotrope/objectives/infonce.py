@@ -59,7 +59,7 @@ class InfoNCE(
         "roberta-large": Preset({"temperature": 0.05}, 1e-5, 128, _TABLE),
     }
 
-    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
         """Return the row statistics of raw ``views``, without the batch's negatives if so set.
 
         Raises:
@@ -72,7 +72,7 @@ class InfoNCE(
                     " give a queue or hard negatives, or leave in_batch=True"
                 )
             views = replace(views, in_batch=False)
-        return super().pairs(views, backend)
+        return super().compare(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
         margin = pairs.logsumexp(self.temperature) - pairs.positive / self.temperature

@@ -75,7 +75,7 @@ class VICReg(
         both = frozenset({"permutation", "view swap"})
         return both | {"scale"} if self.space == "sphere" else both
 
-    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
         """Return the row statistics, see ``Objective.pairs``.
 
         Raises:
@@ -87,7 +87,7 @@ class VICReg(
                 "norm and leaves float16 at 65504; found float16: pass float32 or bfloat16, or "
                 "choose space='sphere'"
             )
-        return super().pairs(views, backend)
+        return super().compare(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.attraction(pairs) + self.repulsion(pairs)

@@ -46,7 +46,7 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
-    pairs = objective.pairs(views)
+    pairs = objective.compare(views)
     terms = objective.components(pairs)
     ratio = terms.ratio
     weighted = terms.mass != 0

@@ -110,10 +110,10 @@ class Paradigm(
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
 
-    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
         if self.parent is None:
-            return super().pairs(views, backend)
-        return self.parent.pairs(views, backend)
+            return super().compare(views, backend)
+        return self.parent.compare(views, backend)
 
     def components(self, pairs: Pairs) -> Terms:
         own = self._direction(pairs)

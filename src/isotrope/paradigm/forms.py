@@ -48,8 +48,8 @@ class Symmetric(Objective, register=False):
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "symmetric": True}
 
-    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
-        return self.objective.pairs(views, backend)
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
+        return self.objective.compare(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.objective.formula(pairs)
@@ -100,8 +100,8 @@ class Part(Objective, register=False):
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "part": self.side}
 
-    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
-        return self.objective.pairs(views, backend)
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
+        return self.objective.compare(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
         whole = self.objective

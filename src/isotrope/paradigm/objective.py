@@ -241,7 +241,7 @@ class Objective:
         """
         views = Views(anchors, positives, negatives, groups=groups)
         with torch.no_grad():
-            return self.components(self.pairs(views))
+            return self.components(self.compare(views))
 
     def modify(
         self,
@@ -285,7 +285,7 @@ class Objective:
         """Return the fields by name, as they go into configurations and cards."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
-    def pairs(self, views: Views, backend: str = "auto") -> Pairs:
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
         """Return the row statistics of raw ``views`` in the objective's space.
 
         Raises:
@@ -308,7 +308,7 @@ class Objective:
         return choose_pairs(views, backend)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
-        pairs = self.pairs(views, backend)
+        pairs = self.compare(views, backend)
         if not self.two_directions:
             return [pairs]
         return [pairs, choose_pairs(pairs.views.swapped(), backend)]
