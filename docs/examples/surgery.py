@@ -45,7 +45,7 @@ def gradients(objective: Objective, anchors: Tensor, positives: Tensor) -> tuple
 def show(title: str, objective: Objective, anchors: Tensor, positives: Tensor) -> None:
     """Print the three components of a batch and where a step of gradient descent takes it."""
     views = Views(anchors, positives)
-    pairs, terms = objective.pairs(views), objective.terms(anchors, positives)
+    pairs, terms = objective.compare(views), objective.terms(anchors, positives)
     numbers = anatomy(objective, views)
     h, own, active = pairs.views.anchors, pairs.views.own, terms.dissipation > 0
 
