@@ -10,6 +10,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
+from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 
 __all__ = ["AnglePairs", "RowPairs", "known", "probe"]
@@ -82,7 +83,7 @@ class AnglePairs(Pairs):
         ValueError: shapes that do not fit.
     """
 
-    backend = "eager"  # of pairs that an objective makes of the unknown embeddings
+    backend = "angles"
 
     def __init__(self, positive: Tensor, negatives: Tensor) -> None:
         if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
@@ -101,6 +102,9 @@ class AnglePairs(Pairs):
         # several objectives of one temperature share it
         self._logsumexp: dict[float | Tensor, Tensor] = {}
         self._hardest: Tensor | None = None
+
+    def of(self, views: Views) -> Pairs:
+        return EagerPairs(views)  # of unknown embeddings, as all that these pairs can show
 
     @property
     def positive(self) -> Tensor:
@@ -146,7 +150,7 @@ class RowPairs(Pairs):
         rows: b anchors with their negatives.
     """
 
-    backend = "eager"  # of pairs that an objective makes of the unknown embeddings
+    backend = "angles"
 
     def __init__(self, positive: Tensor, rows: Pairs) -> None:
         self._positive = positive
@@ -155,6 +159,9 @@ class RowPairs(Pairs):
 
     def _each(self, statistic: Tensor) -> Tensor:
         return statistic.expand(self._positive.shape).flatten()
+
+    def of(self, views: Views) -> Pairs:
+        return EagerPairs(views)  # of unknown embeddings, as all that these pairs can show
 
     @property
     def positive(self) -> Tensor:

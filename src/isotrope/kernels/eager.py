@@ -24,6 +24,9 @@ class EagerPairs(Pairs):
         self._similarity: dict[tuple[Against, bool], Tensor] = {}
         self._negative: dict[Against, Tensor] = {}
 
+    def of(self, views: Views) -> "EagerPairs":
+        return EagerPairs(views)
+
     @property
     def positive(self) -> Tensor:
         """n, by direct products: as exact as the matrix entry, without forming the matrix."""

@@ -32,6 +32,14 @@ class Pairs(ABC):
     views: Views
     backend: str
 
+    @abstractmethod
+    def of(self, views: Views) -> "Pairs":
+        """The same statistics of other views, by the same backend."""
+
+    def swapped(self) -> "Pairs":
+        """The same statistics of the other direction: positives as anchors."""
+        return self.of(self.views.swapped())
+
     @property
     @abstractmethod
     def positive(self) -> Tensor:

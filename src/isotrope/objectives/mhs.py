@@ -7,7 +7,6 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.compose import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
@@ -93,7 +92,7 @@ class MHS(
             constant = dataclasses.replace(
                 views, positives=views.anchors.detach(), offset=0, groups=groups
             )
-        return choose_pairs(constant, pairs.backend)
+        return pairs.of(constant)
 
     def _distance(self, similarity: Tensor) -> tuple[Tensor, Tensor]:
         """The distance and its slope -d distance / d similarity."""

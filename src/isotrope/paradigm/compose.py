@@ -12,7 +12,6 @@ from isotrope.core.errors import nearest
 from isotrope.core.hyper import Hyper, hypers, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Always, Dissipation
 from isotrope.paradigm.objective import Objective, Paper
@@ -119,8 +118,7 @@ class Paradigm(
         own = self._direction(pairs)
         if self.variant == "paper":
             return own
-        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
-        other = self._direction(swapped)
+        other = self._direction(pairs.swapped())
         if self.parent is None:
             return rows_masked(own, other, pairs.views)
         if self.ratio is None:  # the parent's own pull was written for both directions at once

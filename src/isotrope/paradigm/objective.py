@@ -311,7 +311,7 @@ class Objective:
         pairs = self.compare(views, backend)
         if not self.two_directions:
             return [pairs]
-        return [pairs, choose_pairs(pairs.views.swapped(), backend)]
+        return [pairs, pairs.swapped()]
 
 
 def _single(views: Views) -> Views:

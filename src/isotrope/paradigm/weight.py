@@ -9,7 +9,6 @@ from torch import Tensor
 from isotrope.core.hyper import Hyper, Temperature, check
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import Metric, slope
 
@@ -159,7 +158,7 @@ def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
     if by == "positives":
         views = pairs.views
         groups = None if views.groups is None else views.groups[views.rows]
-        pairs = choose_pairs(
+        pairs = pairs.of(
             Views(views.own, views.own, views.negatives, groups=groups, in_batch=views.in_batch)
         )
     return pairs.similarity("within"), pairs.negative("within")
