@@ -10,9 +10,8 @@ from torch import Tensor
 from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Temperature
 from isotrope.core.terms import Terms
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.assemble import received
+from isotrope.paradigm.assemble import averaged, received
 from isotrope.paradigm.objective import Objective, Paper
 
 _TITLE = (
@@ -182,15 +181,14 @@ def _terms(
         slope = push(pairs.similarity("both") / temperature) / (
             temperature * _number(pairs)[:, None]
         )
-        return Terms(
+        terms = Terms(
             dissipation=torch.ones_like(pairs.positive),
             weight=slope.where(pairs.negative("both"), 0.0),
             pull=pull(pairs.positive / temperature) / temperature,
             against="both",
-            scale=0.5 / len(slope),
+            scale=1 / len(slope),
         )
+        return dataclasses.replace(terms, residual=received(terms, pairs.views, "anchors"))
 
-    swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
-    own, other = one_way(pairs), one_way(swapped)
-    residual = received(own, pairs.views, "anchors") + received(other, swapped.views, "positives")
-    return dataclasses.replace(own, residual=residual)
+    swapped = pairs.swapped()
+    return averaged(one_way(pairs), one_way(swapped), swapped.views)

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.infonce import InfoNCE
-from isotrope.paradigm.assemble import received
+from isotrope.paradigm.assemble import averaged
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective, Paper
 
@@ -158,12 +157,10 @@ class SymmetricMixed(Symmetric, register=False):
     objective: MixedInfoNCE | MixCSE
 
     def components(self, pairs: Pairs) -> Terms:
-        own = self.objective.components(pairs)
-        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
+        swapped = pairs.swapped()
         mixture = self.objective.mixture(swapped)
         other, _ = mixture.apart(swapped, self.objective.temperature)
-        residual = received(other, swapped.views, "positives")
-        return dataclasses.replace(own, scale=own.scale / 2, residual=residual)
+        return averaged(self.objective.components(pairs), other, swapped.views)
 
 
 @dataclass(frozen=True)

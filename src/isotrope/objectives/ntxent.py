@@ -7,9 +7,8 @@ from torch import Tensor
 
 from isotrope.core.hyper import Temperature
 from isotrope.core.terms import Terms
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.assemble import received
+from isotrope.paradigm.assemble import averaged, received
 from isotrope.paradigm.objective import Objective, Paper
 
 
@@ -55,23 +54,20 @@ class NTXent(
         return torch.logaddexp(gap, torch.zeros_like(gap))
 
     def components(self, pairs: Pairs) -> Terms:
-        own = self._of_one_direction(pairs)
-        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
-        other = self._of_one_direction(swapped)
-        as_negative = received(own, pairs.views, "anchors")
-        as_target = received(other, swapped.views, "positives")
-        return replace(own, residual=as_negative + as_target)
+        swapped = pairs.swapped()
+        return averaged(self._one_way(pairs), self._one_way(swapped), swapped.views)
 
-    def _of_one_direction(self, pairs: Pairs) -> Terms:
+    def _one_way(self, pairs: Pairs) -> Terms:
         lse = pairs.logsumexp(self.temperature, "both")
         weight = softmax_of_both(pairs, self.temperature) / self.temperature
-        return Terms(
+        terms = Terms(
             dissipation=torch.sigmoid(lse - pairs.positive / self.temperature),
             weight=weight,
             pull=weight.sum(dim=1),
             against="both",
-            scale=0.5 / len(pairs.views.anchors),
+            scale=1 / len(pairs.views.anchors),
         )
+        return replace(terms, residual=received(terms, pairs.views, "anchors"))
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return -pairs.positive / self.temperature

@@ -1,5 +1,6 @@
 """From the three components back to the gradient they describe."""
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -9,7 +10,7 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs
 
-__all__ = ["assemble", "received", "tangent"]
+__all__ = ["assemble", "averaged", "received", "tangent"]
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
@@ -47,6 +48,23 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
     pulled = -terms.dissipation[:, None] * pull * views.anchors
     return pulled if terms.against == "within" else pulled + push[views.rows]
+
+
+def averaged(own: Terms, other: Terms, swapped: Views) -> Terms:
+    """Return the components of the mean of both directions: (H, H') and (H', H).
+
+    They are those of the first; what its anchors receive as the positives of the second, and as
+    its negatives, is residual.
+
+    Args:
+        own: of the first direction alone.
+        other: of the second.
+        swapped: the views of ``other``.
+    """
+    residual = received(other, swapped, "positives")
+    if own.residual is not None:
+        residual = own.residual + residual
+    return replace(own, scale=own.scale / 2, residual=residual)
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:

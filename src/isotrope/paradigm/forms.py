@@ -11,9 +11,8 @@ from torch import Tensor
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.assemble import received
+from isotrope.paradigm.assemble import averaged
 from isotrope.paradigm.objective import Objective, Space
 
 __all__ = ["Part", "Parts", "Symmetric"]
@@ -61,15 +60,11 @@ class Symmetric(Objective, register=False):
         return self.objective.repulsion(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
-        own = self.objective.components(pairs)
-        swapped = choose_pairs(pairs.views.swapped(), pairs.backend)
+        swapped = pairs.swapped()
         other = self.objective.components(swapped)
         if self.objective.holds != "nothing":  # its negatives are constant, its positives not
             other = dataclasses.replace(other, weight=torch.zeros_like(other.weight))
-        residual = received(other, swapped.views, "positives")
-        if own.residual is not None:
-            residual = residual + own.residual
-        return dataclasses.replace(own, scale=own.scale / 2, residual=residual)
+        return averaged(self.objective.components(pairs), other, swapped.views)
 
 
 class Part(Objective, register=False):
