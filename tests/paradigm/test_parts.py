@@ -135,9 +135,9 @@ def test_further_negatives_are_columns_of_every_weight() -> None:
     a, b = (unit(x) for x in batch("random", 4, 3))
     more = unit(batch("random", 2, 3, seed=1)[0])
     for name, cls in Weight.known.items():
-        for by in ("cross", "anchors", "positives"):
+        for by, columns in (("cross", 6), ("anchors", 6), ("positives", 6), ("both", 10)):
             weight = cls(by=by)(pairs(Views(a, b, more)))
-            assert weight.shape == (4, 6), (name, by)
+            assert weight.shape == (4, columns), (name, by)
 
 
 def one_row(objective, views: Views, row: int) -> Tensor:

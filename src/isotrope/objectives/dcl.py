@@ -9,7 +9,6 @@ from torch import Tensor
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives.ntxent import softmax_of_both
 from isotrope.paradigm.assemble import received
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Softmax
@@ -26,13 +25,9 @@ def _repulsion(pairs: Pairs, temperature: float, views: Negatives) -> Tensor:
 
 
 def _terms(pairs: Pairs, temperature: float, views: Negatives, pull: Tensor) -> Terms:
-    if views == "cross":
-        shares = Softmax(temperature=temperature)(pairs)
-    else:
-        shares = softmax_of_both(pairs, temperature)
     terms = Terms(
         dissipation=torch.ones_like(pull),
-        weight=shares / temperature,
+        weight=Softmax(temperature=temperature, by=views)(pairs) / temperature,
         pull=pull / temperature,
         against=views,
         scale=1 / len(pairs.views.anchors),

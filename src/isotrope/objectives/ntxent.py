@@ -10,6 +10,7 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received
 from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.weight import Softmax
 
 
 class NTXent(
@@ -59,7 +60,7 @@ class NTXent(
 
     def _one_way(self, pairs: Pairs) -> Terms:
         lse = pairs.logsumexp(self.temperature, "both")
-        weight = softmax_of_both(pairs, self.temperature) / self.temperature
+        weight = Softmax(temperature=self.temperature, by="both")(pairs) / self.temperature
         terms = Terms(
             dissipation=torch.sigmoid(lse - pairs.positive / self.temperature),
             weight=weight,
@@ -75,13 +76,3 @@ class NTXent(
     def repulsion(self, pairs: Pairs) -> Tensor:
         lse = pairs.logsumexp(self.temperature, "both")
         return torch.logaddexp(lse, pairs.positive / self.temperature)
-
-
-def softmax_of_both(pairs: Pairs, temperature: float) -> Tensor:
-    """Return e^{s_ij/tau} / S_i over the negatives of both views, n x 2n (+ q), 0 elsewhere."""
-    lse = pairs.logsumexp(temperature, "both")[:, None]
-    logits = (pairs.similarity("both") / temperature).masked_fill(
-        ~pairs.negative("both"), -torch.inf
-    )
-    # a row without negatives has the sum -inf, and no weights
-    return (logits - lse.masked_fill(lse == -torch.inf, 0.0)).exp()

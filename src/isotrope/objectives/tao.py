@@ -11,6 +11,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
 from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.surrogate import Surrogate
+from isotrope.paradigm.weight import Softmax
 
 _TITLE = (
     "Exploring the Equivalence of Siamese Self-Supervised Learning via A Unified Gradient Framework"
@@ -147,11 +148,7 @@ class SimCLRGrad(
     temperature: Temperature = 0.2
 
     def components(self, pairs: Pairs) -> Terms:
-        logits = pairs.similarity("both") / self.temperature
-        negative = pairs.negative("both")
-        some = negative.any(dim=1, keepdim=True)
-        shares = logits.masked_fill(~negative, -torch.inf).masked_fill(~some, 0.0).softmax(dim=1)
-        weight = shares * negative / self.temperature
+        weight = Softmax(temperature=self.temperature, by="both")(pairs) / self.temperature
         total = pairs.logsumexp(self.temperature, "both")
         return Terms(
             dissipation=torch.sigmoid(total - pairs.positive / self.temperature),

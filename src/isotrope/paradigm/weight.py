@@ -14,10 +14,16 @@ from isotrope.paradigm.metric import Metric, slope
 
 __all__ = ["By", "Energy", "Hardest", "Power", "Softmax", "Uniform", "Weight"]
 
-# which similarity a weight is a function of: h_i.h'_j, h_i.h_j or h'_i.h'_j
-By = Literal["cross", "anchors", "positives"]
+# which similarity a weight is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two
+By = Literal["cross", "anchors", "positives", "both"]
 
-_BY = Hyper("", "the similarity it is a function of: h_i.h'_j, h_i.h_j or h'_i.h'_j")
+_BY = Hyper("", "the similarity it is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two")
+_AGAINST: dict[By, Against] = {
+    "cross": "cross",
+    "anchors": "within",
+    "positives": "within",
+    "both": "both",
+}
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,10 @@ class Weight:
     """W_ij as a function of a similarity and one statistic of its row or batch.
 
     Attributes:
-        by: which similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j.
-        against: which vectors are the negatives, see ``Terms.against``: h'_j for ``cross``, else
-            h_j.
+        by: which similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j,
+            ``both`` h_i.h'_j and h_i.h_j (SimCLR's 2N - 2).
+        against: which vectors are the negatives, see ``Terms.against``: h'_j for ``cross``, both
+            for ``both``, else h_j.
         batch_wide: the normaliser is one for the batch, so the weights hold the 1/n themselves.
     """
 
@@ -41,7 +48,7 @@ class Weight:
 
     @property
     def against(self) -> Against:
-        return "cross" if getattr(self, "by", "cross") == "cross" else "within"
+        return _AGAINST[getattr(self, "by", "cross")]
 
     @property
     def batch_wide(self) -> bool:
@@ -153,12 +160,10 @@ class Hardest(Weight):
 
 def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
     """The similarities that a weight is a function of, and which of them are of negatives."""
-    if by == "cross":
-        return pairs.similarity(), pairs.negative()
     if by == "positives":
         views = pairs.views
         groups = None if views.groups is None else views.groups[views.rows]
         pairs = pairs.of(
             Views(views.own, views.own, views.negatives, groups=groups, in_batch=views.in_batch)
         )
-    return pairs.similarity("within"), pairs.negative("within")
+    return pairs.similarity(_AGAINST[by]), pairs.negative(_AGAINST[by])
