@@ -25,7 +25,7 @@ class EagerPairs(Pairs):
         self._negative: dict[Against, Tensor] = {}
 
     def of(self, views: Views) -> "EagerPairs":
-        return EagerPairs(views)
+        return type(self)(views)
 
     @property
     def positive(self) -> Tensor:
