@@ -3,7 +3,15 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "MissingExtra", "NoPerAnchor", "NoTerms", "Overflow", "nearest"]
+__all__ = [
+    "InputError",
+    "MissingExtra",
+    "NeedsEager",
+    "NoPerAnchor",
+    "NoTerms",
+    "Overflow",
+    "nearest",
+]
 
 
 class InputError(ValueError):
@@ -23,6 +31,10 @@ class MissingExtra(InputError):
             f"this needs the package {package!r}, which is not installed: "
             f"pip install 'isotrope[{extra}]'"
         )
+
+
+class NeedsEager(RuntimeError):
+    """A backend without second derivatives was asked for one."""
 
 
 class NoPerAnchor(TypeError):
