@@ -20,6 +20,7 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Dissipation
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.steps import Modified
 
 __all__ = ["dissipation", "hardest_share"]
 
@@ -115,7 +116,7 @@ def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
 
 
 def _part(objective: Objective) -> Dissipation | None:
-    composed = getattr(objective, "paradigm", objective)
+    composed = objective.paradigm if isinstance(objective, Modified) else objective
     return composed.dissipation if isinstance(composed, Paradigm) else None
 
 

@@ -63,9 +63,11 @@ class BarlowTwins(
 
     @property
     def invariances(self) -> frozenset[str]:  # type: ignore[override]
-        """The norms of rows are divided out on the sphere only."""
-        both = frozenset({"permutation", "view swap"})
-        return both | {"scale"} if self.space == "sphere" else both
+        """On the sphere the norms of rows are divided out, and at nu = 1 no axis counts."""
+        if self.space != "sphere":
+            return frozenset({"permutation", "view swap"})
+        axes = {"rotation"} if self.weight == 1 else set()
+        return frozenset({"permutation", "view swap", "scale"} | axes)
 
     def formula(self, pairs: Pairs) -> Tensor:
         c = cross_moment(pairs.views)

@@ -4,17 +4,16 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from isotrope.core.hyper import Hyper, Temperature
-from isotrope.core.terms import Terms
-from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
 from isotrope.paradigm.compose import Paradigm, Variant
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax
 
 
 class ModifiedBarlowTwins(
+    Modified,
     Surrogate,
     Objective,
     paper=Paper(
@@ -67,11 +66,9 @@ class ModifiedBarlowTwins(
             {"margin": 0.37, "temperature": 0.05, "ratio": 1.25}, 1e-5, 512, "paper 000, table 7"
         ),
     }
-    takes_negatives = False
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with its terms exchanged."""
         return walk(
             self.step,
             original=BarlowTwins(),
@@ -86,17 +83,8 @@ class ModifiedBarlowTwins(
 
     @property
     def pairwise(self) -> bool:  # type: ignore[override]
-        """The parent's weights compare coordinates."""
-        return self.step != "GD"
+        return self.paradigm.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:  # type: ignore[override]
-        """At nu = 30 the parent's pull depends on the axes."""
-        return Surrogate.invariances - ({"rotation"} if self.step == "GD" else frozenset())
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.paradigm.reduction
-
-    def components(self, pairs: Pairs) -> Terms:
-        return self.paradigm.components(pairs)
+        return self.paradigm.invariances

@@ -1,20 +1,19 @@
 """Modified MHE: alignment and energy with components that work for sentences."""
 
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from isotrope.core.hyper import Temperature
-from isotrope.core.terms import Terms
-from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.mhe import MHE
 from isotrope.paradigm.compose import Paradigm, Variant
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Energy
 
 
 class ModifiedMHE(
+    Modified,
     Surrogate,
     Objective,
     paper=Paper(
@@ -64,11 +63,9 @@ class ModifiedMHE(
             {"margin": 0.30, "temperature": 0.05, "ratio": 1.25}, 1e-5, 512, "paper 000, table 7"
         ),
     }
-    takes_negatives = False
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with its terms exchanged."""
         ratio = {"GD": None, "GD+W": None, "GD+W+R": self.ratio}
         if self.variant == "released":
             ratio["GD+W"] = 1.0  # its weight scales the alignment too
@@ -81,10 +78,3 @@ class ModifiedMHE(
             ratio=ratio[self.step],
             variant=self.variant,
         )
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.paradigm.reduction
-
-    def components(self, pairs: Pairs) -> Terms:
-        return self.paradigm.components(pairs)

@@ -1,18 +1,17 @@
 """Modified MHS: alignment and separation with components that work for sentences."""
 
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from isotrope.core.terms import Terms
-from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.mhs import MHS
 from isotrope.paradigm.compose import Paradigm, Variant
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 
 
 class ModifiedMHS(
+    Modified,
     Surrogate,
     Objective,
     paper=Paper(
@@ -56,11 +55,9 @@ class ModifiedMHS(
         "bert-base": Preset({"margin": 0.30, "ratio": 1.75}, 1e-5, 128, "paper 000, table 6"),
         "roberta-base": Preset({"margin": 0.27, "ratio": 1.00}, 1e-5, 512, "paper 000, table 7"),
     }
-    takes_negatives = False
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with its terms exchanged."""
         parent = MHS(variant=self.variant)
         return walk(
             self.step,
@@ -71,10 +68,3 @@ class ModifiedMHS(
             ratio=self.ratio if self.step == "GD+W+R" else None,
             variant=self.variant,
         )
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.paradigm.reduction
-
-    def components(self, pairs: Pairs) -> Terms:
-        return self.paradigm.components(pairs)

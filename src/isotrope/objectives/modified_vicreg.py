@@ -4,18 +4,17 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 from isotrope.core.hyper import Hyper, Temperature
-from isotrope.core.terms import Terms
-from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.modified_barlow_twins import ModifiedBarlowTwins
 from isotrope.objectives.tao import VICRegGrad
 from isotrope.paradigm.compose import Paradigm, Variant
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.paradigm.steps import Gap, Pull, Step, walk
+from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax
 
 
 class ModifiedVICReg(
+    Modified,
     Surrogate,
     Objective,
     paper=Paper(
@@ -60,11 +59,9 @@ class ModifiedVICReg(
     variant: Variant = "paper"
 
     presets = ModifiedBarlowTwins.presets  # tables 6 and 7 have the same rows for both
-    takes_negatives = False
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with its terms exchanged."""
         return walk(
             self.step,
             original=VICRegGrad(),
@@ -77,12 +74,4 @@ class ModifiedVICReg(
 
     @property
     def pairwise(self) -> bool:  # type: ignore[override]
-        """The parent's weights are those of a moment of coordinates."""
-        return self.step != "GD"
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.paradigm.reduction
-
-    def components(self, pairs: Pairs) -> Terms:
-        return self.paradigm.components(pairs)
+        return self.paradigm.pairwise

@@ -175,7 +175,6 @@ def modify(
         weight: a part, or its short form (``"softmax:0.05"``).
         ratio: a part, its short form, or a number.
     """
-    parent = getattr(parent, "paradigm", parent)  # the modified objectives are paradigms
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
     given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
     if isinstance(parent, Paradigm):

@@ -17,6 +17,7 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 
 if TYPE_CHECKING:
+    from isotrope.paradigm.compose import Paradigm
     from isotrope.paradigm.forms import Parts
 
 __all__ = ["INVARIANCES", "Objective", "Paper", "Preset", "Space"]
@@ -249,7 +250,7 @@ class Objective:
         dissipation: object = None,
         weight: object = None,
         ratio: object = None,
-    ) -> "Objective":
+    ) -> "Paradigm":
         """Return this objective with some of its three components exchanged.
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or,

@@ -1,16 +1,19 @@
 """The way from an objective to its modified form, one component at a time (paper 000, table 5)."""
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from isotrope.core.hyper import Hyper
-from isotrope.paradigm.compose import Paradigm, Variant, modify
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.compose import Paradigm, Variant
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.released import Crowded
 from isotrope.paradigm.weight import Weight
 
-__all__ = ["Gap", "Pull", "Step", "walk"]
+__all__ = ["Gap", "Modified", "Pull", "Step", "walk"]
 
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
 
@@ -23,6 +26,33 @@ Pull = Annotated[
 Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"], Hyper("", "which components are exchanged so far")
 ]
+
+
+class Modified(ABC):
+    """What the modified objectives have in common: they are their ``paradigm``, under a name.
+
+    It stands before ``Surrogate`` and ``Objective`` among the bases.
+    """
+
+    takes_negatives: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def paradigm(self) -> Paradigm:
+        """The parent with its components exchanged."""
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.paradigm.reduction
+
+    def components(self, pairs: Pairs) -> Terms:
+        return self.paradigm.components(pairs)
+
+    def modify(
+        self, *, dissipation: object = None, weight: object = None, ratio: object = None
+    ) -> Paradigm:
+        """Exchange components of the paradigm, see ``Objective.modify``."""
+        return self.paradigm.modify(dissipation=dissipation, weight=weight, ratio=ratio)
 
 
 def walk(
@@ -48,8 +78,7 @@ def walk(
     """
     parent = original if step == "GD" else balanced
     return replace(
-        modify(
-            parent,
+        parent.modify(
             dissipation=Margin(margin=margin) if variant == "paper" else Crowded(margin=margin),
             weight=None if step == "GD" else weight,
             ratio=ratio,
