@@ -122,6 +122,8 @@ def test_objectives_lists_and_explains(run) -> None:
     assert ">= 0" in card
     assert "components: dissipation 1 or 0, weight all, ratio 1.5" in card
     assert re.search(r"--objective.preset roberta-base +margin 0.37.* 1e-05 +512", card)
+    card = run("objectives", "mhe").out
+    assert re.search(r"roberta-base +weight 10, variant released +1e-06 +512", card)
 
 
 def test_objectives_proves_one(run, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def _card(name: str) -> int:
         presets = [
             [
                 f"--objective.preset {preset}",
-                ", ".join(f"{field} {value:.4g}" for field, value in tuned.values.items()),
+                ", ".join(f"{field} {shown(value)}" for field, value in tuned.values.items()),
                 f"{tuned.learning_rate:g}",
                 str(tuned.batch_size),
                 tuned.source,

@@ -1,6 +1,6 @@
 """Minimum hyperspherical energy: alignment plus the log-energy of one view."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -9,8 +9,10 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import InverseTemperature, log_mean_energy
 from isotrope.paradigm.compose import Variant
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Energy
+
+_SCRIPTS = "paper 000, table 3, released scripts"
 
 
 class MHE(
@@ -46,6 +48,10 @@ class MHE(
     t: InverseTemperature = 1.0
     variant: Variant = "paper"
 
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset({"weight": 10.0, "variant": "released"}, 1e-5, 128, _SCRIPTS),
+        "roberta-base": Preset({"weight": 10.0, "variant": "released"}, 1e-6, 512, _SCRIPTS),
+    }
     batch_level = True
     takes_negatives = False
 

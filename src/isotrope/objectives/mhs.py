@@ -1,7 +1,7 @@
 """Maximum hyperspherical separation: alignment minus the distance to the nearest negative."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -10,8 +10,10 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.compose import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Hardest
+
+_SCRIPTS = "paper 000, table 3, released scripts"
 
 
 class MHS(
@@ -44,6 +46,10 @@ class MHS(
     weight: Annotated[float, Hyper("nu", "weight of the separation", at_least=0)] = 1.0
     variant: Variant = "paper"
 
+    presets: ClassVar[dict[str, Preset]] = {
+        "bert-base": Preset({"weight": 1.0, "variant": "released"}, 5e-6, 128, _SCRIPTS),
+        "roberta-base": Preset({"weight": 1.0, "variant": "released"}, 1e-6, 512, _SCRIPTS),
+    }
     takes_negatives = False
     holds = "negatives"
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -76,13 +77,13 @@ class VICReg(
         return both | {"scale"} if self.space == "sphere" else both
 
     def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Return the row statistics, see ``Objective.pairs``.
+        """Return the statistics of raw ``views``.
 
         Raises:
-            OverflowError: raw embeddings in float16.
+            Overflow: raw embeddings in float16.
         """
         if self.space == "raw" and views.anchors.dtype == torch.float16:
-            raise OverflowError(
+            raise Overflow(
                 "the gradient of VICReg on raw embeddings grows with the third power of their "
                 "norm and leaves float16 at 65504; found float16: pass float32 or bfloat16, or "
                 "choose space='sphere'"
