@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.methods",
     "load": "isotrope.encoders",
@@ -16,7 +17,7 @@ _HOME = {
     "objectives": None,
 }
 
-__all__ = ["Paradigm", "__version__", "evaluate", "fit", "load", "objectives"]
+__all__ = ["Paradigm", "__version__", "decompose", "evaluate", "fit", "load", "objectives"]
 
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.methods import fit as fit
     from isotrope.paradigm.compose import Paradigm as Paradigm
+    from isotrope.paradigm.decompose import decompose as decompose
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or any of its names

@@ -69,6 +69,15 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert out.stdout.strip() == "[]"
 
 
+def test_the_names_of_the_package_are_there() -> None:
+    import isotrope
+
+    assert dir(isotrope) == sorted(isotrope.__all__)
+    assert all(getattr(isotrope, name) for name in isotrope.__all__)
+    with pytest.raises(AttributeError, match="module 'isotrope' has no attribute 'learn'"):
+        isotrope.learn  # noqa: B018
+
+
 def test_unknown_verb_names_the_nearest(run) -> None:
     found = run("trian", "x.txt")
     assert found.code == 2

@@ -1,6 +1,14 @@
-"""Floor 2: what an objective is, its three components, and how to edit or compose them.
+"""Floor 2: what an objective is, its three components, and how to edit, compose or find them.
 
-``objective`` is the base class and ``registry`` finds its subclasses; ``dissipation``, ``weight``
-and ``ratio`` hold the named parts; ``compose`` turns parts (and a parent objective) into an
-objective; ``assemble`` turns components back into a gradient; ``anatomy`` sums them up.
+To define one: ``objective`` is the base class, ``registry`` finds its subclasses, ``forms``
+has the mean of both directions and the two parts of one, ``assemble`` turns components back into a
+gradient, and ``proof`` holds every class against what it declares.
+
+To edit one: ``dissipation``, ``weight`` and ``ratio`` hold the named parts, in the distances of
+``metric``; ``compose`` turns parts (and a parent objective) into an objective, whose loss is a
+``surrogate``; ``steps`` leads to the modified objectives of paper 000, and ``released`` has what
+its authors' code computes instead.
+
+To look at one: ``anatomy`` sums up a batch, ``portrait`` shows a scene of known angles,
+``decompose`` finds the components of any loss, ``lemma`` and ``bounds`` are what the papers prove.
 """

@@ -24,7 +24,7 @@ __all__ = ["INVARIANCES", "Objective", "Paper", "Preset", "Space"]
 
 Space = Literal["sphere", "batchnorm", "raw", "logits"]
 
-# what a loss may be invariant under; tests/objectives/test_invariances.py has the definitions
+# what a loss may be invariant under; paradigm.proof.variance has the definitions
 INVARIANCES = ("rotation", "permutation", "view swap", "scale")
 
 

@@ -265,7 +265,8 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
 
     Args:
         cls: the objective.
-        shapes: n x d of the batches; by default ``SHAPES`` without the two largest.
+        shapes: n x d of the batches; by default ``SHAPES`` without the last three, which
+            take most of the time.
     """
     shapes = SHAPES[:-3] if shapes is None else shapes
     cases = [cls(**setting) for setting in settings(cls)]
