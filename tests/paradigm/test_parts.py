@@ -10,11 +10,12 @@ from isotrope.core.hyper import hypers
 from isotrope.core.views import Views, unit
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives import DCL, BarlowTwins, InfoNCE, NegativeCosine
+from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosine
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.dissipation import Dissipation, Fraction, Margin
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
 from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio
+from isotrope.paradigm.released import Crowded
 from isotrope.paradigm.weight import Energy, Hardest, Power, Softmax, Uniform, Weight
 from tests.paradigm.batches import batch
 
@@ -29,6 +30,28 @@ def at_angles(near: float, far: float) -> Pairs:
         dtype=torch.float64,
     )
     return pairs(Views(anchors, positives))
+
+
+@pytest.mark.parametrize("dissipation", [*METRICS, Crowded(), Fraction()])
+def test_nan_is_no_reached_margin(dissipation: str | Dissipation) -> None:
+    """An anchor that is NaN does not count as one whose gradient has dissipated."""
+    gd = Margin(metric=dissipation) if isinstance(dissipation, str) else dissipation  # type: ignore[arg-type]
+    anchors, positives = batch("random", 4, 3)
+    anchors[1] = torch.nan
+    assert gd(pairs(Views(anchors, positives).unit())).isnan()[1]
+    assert bool(DCLPlus().terms(anchors, positives).dissipation.isnan()[1])
+
+
+def test_a_normaliser_of_nan_leaves_no_weight() -> None:
+    """One NaN in the sum of the batch makes every weight NaN, also those of other rows."""
+    anchors, positives = batch("random", 4, 3)
+    anchors[1] = torch.nan
+    seen = pairs(Views(anchors, positives).unit())
+    negative = seen.negative()
+    assert Softmax(normaliser="batch")(seen)[negative].isnan().all()
+    by_row = Softmax()(seen)
+    assert by_row[1][negative[1]].isnan().all()
+    assert by_row[[0, 2, 3]].isfinite().all()
 
 
 def test_ratios_at_the_papers_angles() -> None:

@@ -10,6 +10,7 @@ from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import received
+from isotrope.paradigm.dissipation import active
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Softmax
 
@@ -194,4 +195,4 @@ class DCLPlus(
     def components(self, pairs: Pairs) -> Terms:
         gap = self._gap(pairs)
         terms = _terms(pairs, self.temperature, "cross", torch.ones_like(gap))
-        return replace(terms, dissipation=(gap > 0).to(gap.dtype))
+        return replace(terms, dissipation=active(-gap, 0))

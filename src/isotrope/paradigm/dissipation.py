@@ -10,7 +10,12 @@ from isotrope.core.hyper import Hyper, Temperature, check
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import Metric, dissimilarity, shifted
 
-__all__ = ["Always", "Dissipation", "Fraction", "Margin"]
+__all__ = ["Always", "Dissipation", "Fraction", "Margin", "active"]
+
+
+def active(gap: Tensor, margin: float | Tensor) -> Tensor:
+    """Return 1 where ``gap`` is below ``margin``, else 0, and NaN where it is NaN."""
+    return (gap < margin).to(gap.dtype).masked_fill(gap.isnan(), torch.nan)
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,7 @@ class Margin(Dissipation):
 
     def __call__(self, pairs: Pairs) -> Tensor:
         near = dissimilarity(pairs.positive, self.metric)
-        gap = dissimilarity(pairs.hardest(), self.metric) - near
-        return (gap < self.margin).to(gap.dtype)
+        return active(dissimilarity(pairs.hardest(), self.metric) - near, self.margin)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.dissipation import Dissipation
+from isotrope.paradigm.dissipation import Dissipation, active
 
 __all__ = ["Crowded", "rows_masked", "vectors_masked"]
 
@@ -30,8 +30,7 @@ class Crowded(Dissipation):
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        gap = 1 - pairs.hardest("within")
-        return (gap < self.margin).to(gap.dtype)
+        return active(1 - pairs.hardest("within"), self.margin)
 
 
 def rows_masked(own: Terms, other: Terms, views: Views) -> Terms:

@@ -85,9 +85,9 @@ class Softmax(Weight):
         if self.normaliser == "batch":
             top = top.amax()
         # without any negative the maximum is -inf, and the weights are all 0
-        mass = (logits - top.nan_to_num(neginf=0.0)).exp()
+        mass = (logits - top.masked_fill(top == -torch.inf, 0.0)).exp()
         total = mass.sum() if self.normaliser == "batch" else mass.sum(dim=1, keepdim=True)
-        return mass / total.where(total > 0, 1.0)
+        return mass / total.where(total != 0, 1.0)
 
 
 @dataclass(frozen=True)
