@@ -1,0 +1,30 @@
+"""The loss that each of several processes backpropagates, so that their mean is one process's."""
+
+from torch import Tensor
+
+from isotrope.core.gather import Whole, summed, world_size
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.separable import of_rows, separable
+
+__all__ = ["shared_loss"]
+
+
+def shared_loss(objective: Objective, whole: Whole) -> Tensor:
+    """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
+
+    Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
+    s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh, so
+    its parameters receive W (dL/dh_p) dh_p/dtheta: the mean over processes, which DDP takes, is
+    dL/dtheta. It is so for a parameter of the objective too (a temperature). A separable objective
+    has s_p = the part of this process's anchors; any other is computed whole, s_p = L / W.
+
+    Args:
+        objective: any.
+        whole: the raw embeddings of all processes, with history (isotrope.core.gather).
+    """
+    processes = world_size()
+    if processes == 1 or whole.fewest < objective.least_rows or not separable(objective):
+        return objective.loss(whole.views)
+    share = of_rows(objective, whole.views, whole.rows)
+    ours = processes * share
+    return summed(share) + (ours - ours.detach())
