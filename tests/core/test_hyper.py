@@ -29,6 +29,8 @@ def test_hypers_by_field_in_order() -> None:
         (Hyper("a", "", above=0), "> 0"),
         (Hyper("a", "", at_least=0, at_most=1), ">= 0, <= 1"),
         (Hyper("a", "", above=0, at_most=2.5), "> 0, <= 2.5"),
+        (Hyper("a", "", choices=("GD", "GD+W")), "GD, GD+W"),
+        (Hyper("a", "", choices=(False, True)), "false, true"),
     ],
 )
 def test_bounds_in_words(hyper: Hyper, words: str) -> None:

@@ -53,3 +53,9 @@ def test_the_same_class_gives_the_same_bytes(tmp_path: Path) -> None:
     second = [f.read_bytes() for f in write_pages(["mpt", "dino"], tmp_path / "b")]
     assert first == second
     assert not (tmp_path / "a" / "dino.svg").exists()
+
+
+def test_code_is_not_escaped_and_mathematics_is() -> None:
+    text = page(Objective.registered["infonce"])
+    assert "with `in_batch=False` they" in text
+    assert r"L\_i = -log( e^{s\_ii'/tau}" in text

@@ -34,7 +34,7 @@ class Hyper:
     def bounds(self) -> str:
         """What is allowed, in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
         if self.choices:
-            return ", ".join(str(choice).lower() for choice in self.choices)
+            return ", ".join(c if isinstance(c, str) else str(c).lower() for c in self.choices)
         named = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
         return ", ".join(f"{sign} {value:g}" for sign, value in named if value is not None) or (
             "any number"

@@ -17,7 +17,9 @@ _PARTS = ("dissipation", "weight", "ratio")
 
 # settings that every objective has besides its own hyperparameters
 FORMS = {
-    "preset": Hyper("", "a backbone, whose tuned values fill in what is not given"),
+    "preset": Hyper(
+        "", "a backbone, whose tuned hyperparameters fill in what is not given (nothing else)"
+    ),
     "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
     "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),
 }

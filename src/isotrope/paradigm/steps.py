@@ -24,7 +24,8 @@ Pull = Annotated[
 ]
 
 Step = Annotated[
-    Literal["GD", "GD+W", "GD+W+R"], Hyper("", "which components are exchanged so far")
+    Literal["GD", "GD+W", "GD+W+R"],
+    Hyper("", "components exchanged so far; the settings of the others do nothing"),
 ]
 
 

@@ -111,8 +111,10 @@ def _paragraph(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Mathematics is not emphasis."""
-    return "".join(f"\\{c}" if c in "*<|_" else c for c in text).replace("``", "`")
+    """Mathematics is not emphasis; code, between double backticks, stays as it is."""
+    pieces = text.split("``")
+    pieces[::2] = ["".join(f"\\{c}" if c in "*<|_" else c for c in prose) for prose in pieces[::2]]
+    return "`".join(pieces)
 
 
 def _settings(cls: type[Objective]) -> str:
