@@ -334,6 +334,10 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
             {"objective": "miov3", "objective_settings": {"temperature": 0.011}},
             r"objective miov3: at temperature 0\.011 .* overflows torch.float32",
         ),
+        (
+            {"objective": "dino", "objective_settings": {"part": "repulsion"}},
+            "objective dino: DINO has no gradient components: .* as 'logits'",
+        ),
         ({"encoder": "./no/such/model"}, "no/such/model"),
         ({"encoder": "nobody/nothing-here"}, "nobody/nothing-here"),
         ({"batch_size": 301}, "larger than the data"),

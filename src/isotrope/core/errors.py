@@ -42,18 +42,21 @@ class NoPerAnchor(TypeError):
 
 
 class NoTerms(TypeError):
-    """An objective has no gradient components: they exist for objectives on the unit sphere.
+    """An objective has no gradient components: they exist for whole objectives on the sphere.
 
     Args:
         objective: its class.
-        space: what its formula sees instead.
+        space: what its formula sees; ``sphere`` for a part of an objective.
     """
 
     def __init__(self, objective: str, space: str) -> None:
-        super().__init__(
-            f"{objective} has no gradient components: they are defined on the unit sphere, and "
-            f"this one sees its input as {space!r}; use its formula, or decompose it numerically"
+        why = (
+            "they are those of the whole, of which it is a part; ask the whole"
+            if space == "sphere"
+            else "they are defined on the unit sphere, and this one sees its input as "
+            f"{space!r}; use its formula, or decompose it numerically"
         )
+        super().__init__(f"{objective} has no gradient components: {why}")
 
 
 class Overflow(InputError, OverflowError):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.terms import Terms
 from isotrope.diagnostics.angles import known, probe
 from isotrope.diagnostics.draws import Angles, Floats
@@ -100,10 +100,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
         InputError: the objective has none, or needs the embeddings themselves.
     """
     if not objective.has_terms:
-        raise InputError(
-            f"{type(objective).__name__} has no gradient components: they are defined on the unit "
-            f"sphere, and its space is {objective.space!r}"
-        )
+        raise InputError(str(NoTerms(type(objective).__name__, objective.space)))
     try:
         with torch.no_grad():
             terms = objective.components(pairs)

@@ -24,7 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.result import Result, provenance
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
@@ -144,7 +144,7 @@ def _try(objective: Objective, *, negatives: bool) -> None:
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     try:
         objective(noise[0], noise[1], noise[2] if negatives else None)
-    except ValueError as error:
+    except (ValueError, NoTerms) as error:
         raise InputError(f"objective {objective.name}: {error}") from error
 
 
