@@ -124,6 +124,21 @@ def test_groups_of_pairs_join_by_either_side_and_across(make: Make) -> None:
     assert collate(store, np.arange(6)[::-1], pad_id=PAD).groups.tolist() == groups[::-1]
 
 
+def test_parts_make_the_whole_batch(make: Make) -> None:
+    """Groups join across parts, and a hard negative of one may be there already in another."""
+    store = make([("a", "p", "Q!"), ("b", "P", "n"), ("c", "r", "N."), ("d", "q", "m")])
+    indices = np.array([3, 1, 0, 2])
+    whole = collate(store, indices, pad_id=PAD)
+    parts = [collate(store, indices, pad_id=PAD, part=p) for p in (slice(0, 3), slice(3, 4))]
+    for view in range(3):
+        found = [row for part in parts for row in unpacked(part)[view]]
+        assert found == unpacked(whole)[view]
+    assert [part.sizes for part in parts] == [[3, 3, 2], [1, 1, 0]]  # "N." is "n", "Q!" is "q"
+    assert np.concatenate([part.groups for part in parts]).tolist() == whole.groups.tolist()
+    alone = [collate(store, indices[p], pad_id=PAD) for p in (slice(0, 1), slice(1, 4))]
+    assert sum(batch.sizes[2] for batch in alone) == 3  # each part by itself keeps "Q!"
+
+
 def test_joined_groups_against_a_search() -> None:
     random = np.random.default_rng(0)
     for n in (1, 2, 5, 20, 60):

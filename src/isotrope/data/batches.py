@@ -126,8 +126,9 @@ def collate(
     *,
     pad_id: int,
     overhead: int = CHUNK_OVERHEAD,
+    part: slice = slice(None),
 ) -> Batch:
-    """Return the batch of the given records.
+    """Return the batch of the given records, or the part of it that is one process's.
 
     A record of one text is its own positive: its tokens stand in both views. A hard negative that
     is near-identical to an anchor or positive of the batch, or to a hard negative before it, is
@@ -138,15 +139,19 @@ def collate(
         indices: records (n).
         pad_id: token id of padding.
         overhead: see :func:`cut`; large values give one chunk.
+        part: which of the records this process embeds. What their groups are, and which hard
+            negatives are there already, is decided by the whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
     # texts that differ only after max_length are one and the same input
     inputs = [np.array([hash64(row.tobytes()) for row in c], np.uint64) for c in columns]
+    views = [column[part] for column in columns]
+    if store.columns == 1:
+        views *= 2
     if store.columns == 3:
         new = _unseen(store.groups(indices, 2), groups) & _unseen(inputs.pop(), inputs[:2])
-        columns[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
-    views = columns if store.columns > 1 else [columns[0], columns[0]]
+        views[2] = [row for row, wanted in zip(views[2], new[part], strict=True) if wanted]
     rows = [row for view in views for row in view]
     lengths = np.array([len(row) for row in rows])
     order = np.argsort(lengths, kind="stable")
@@ -160,7 +165,7 @@ def collate(
         chunks=chunks,
         inverse=inverse,
         sizes=[len(view) for view in views],
-        groups=joined_groups(np.stack([*groups, *inputs], axis=1)),
+        groups=joined_groups(np.stack([*groups, *inputs], axis=1))[part],
         tokens=int(lengths.sum()),
     )
 
