@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import InputError
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
@@ -122,8 +123,7 @@ class AnglePairs(Pairs):
         return self._hardest
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        x = self._negatives / temperature
-        return torch.logaddexp(x, torch.zeros_like(x)).sum(dim=1)
+        return softplus(self._negatives / temperature).sum(dim=1)
 
     def count(self, against: Against = "cross") -> Tensor:
         return torch.full_like(self._positive, self._negatives.shape[1])

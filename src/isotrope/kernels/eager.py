@@ -6,6 +6,7 @@ Memory is O(n m). It is the only backend with second derivatives.
 import torch
 from torch import Tensor
 
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
@@ -89,9 +90,7 @@ class EagerPairs(Pairs):
         return torch.logsumexp(masked, dim=1).masked_fill(~some, -torch.inf)
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        x = self.similarity(against) / temperature
-        # log(1 + e^x); softplus would round it to x from 20 on, derivatives too
-        values = torch.logaddexp(x, torch.zeros_like(x))
+        values = softplus(self.similarity(against) / temperature)
         return values.masked_fill(~self.negative(against), 0.0).sum(dim=1)
 
     def count(self, against: Against = "cross") -> Tensor:

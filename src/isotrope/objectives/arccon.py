@@ -3,10 +3,10 @@
 import math
 from typing import Annotated
 
-import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Fraction
@@ -56,9 +56,7 @@ class ArcCon(
 
     def formula(self, pairs: Pairs) -> Tensor:
         positive = shifted(pairs.positive, self.margin)
-        gap = pairs.logsumexp(self.temperature) - positive / self.temperature
-        # log(1 + e^gap); softplus would round it to the gap from 20 on, derivatives too
-        return torch.logaddexp(gap, torch.zeros_like(gap))
+        return softplus(pairs.logsumexp(self.temperature) - positive / self.temperature)
 
     def components(self, pairs: Pairs) -> Terms:
         weight = Softmax(temperature=self.temperature)(pairs) / self.temperature

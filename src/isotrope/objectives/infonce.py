@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
@@ -75,9 +76,7 @@ class InfoNCE(
         return super().compare(views, backend)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        margin = pairs.logsumexp(self.temperature) - pairs.positive / self.temperature
-        # log(1 + e^margin); softplus would round it to the margin from 20 on, derivatives too
-        return torch.logaddexp(margin, torch.zeros_like(margin))
+        return softplus(pairs.logsumexp(self.temperature) - pairs.positive / self.temperature)
 
     def components(self, pairs: Pairs) -> Terms:
         weight = Softmax(temperature=self.temperature)(pairs) / self.temperature

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Temperature
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received
@@ -51,9 +52,7 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "paper 004, eq. 2-4, 11")):
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        x = -pairs.positive / self.temperature
-        # log(1 + e^x); softplus would round it to x from 20 on, derivatives too
-        return torch.logaddexp(x, torch.zeros_like(x))
+        return softplus(-pairs.positive / self.temperature)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         return pairs.softplus(self.temperature, "both") / _number(pairs)

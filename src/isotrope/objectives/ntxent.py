@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Temperature
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received
@@ -50,9 +51,8 @@ class NTXent(
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self, pairs: Pairs) -> Tensor:
-        gap = pairs.logsumexp(self.temperature, "both") - pairs.positive / self.temperature
-        # log(1 + e^gap); softplus would round it to the gap from 20 on, derivatives too
-        return torch.logaddexp(gap, torch.zeros_like(gap))
+        lse = pairs.logsumexp(self.temperature, "both")
+        return softplus(lse - pairs.positive / self.temperature)
 
     def components(self, pairs: Pairs) -> Terms:
         swapped = pairs.swapped()

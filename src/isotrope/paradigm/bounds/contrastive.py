@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isotrope.core.softplus import softplus
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
@@ -53,7 +54,7 @@ def infonce_bounds(anchors: Tensor, positives: Tensor, temperature: float) -> In
     """
     pairs = _with_negatives(anchors, positives)
     excess = pairs.logsumexp(temperature) - pairs.positive / temperature
-    infonce = torch.logaddexp(excess, torch.zeros_like(excess))
+    infonce = softplus(excess)
     dcl_plus = math.log(2) + excess.relu()
     triplet = _triplet(pairs, pairs.hardest(), temperature, len(positives) - 1)
     return InfoNCEBounds(Bound(infonce, dcl_plus), Bound(dcl_plus, triplet))
@@ -195,7 +196,7 @@ def _mixed_infonce(pairs: Pairs, mixed: Tensor, temperature: float) -> tuple[Ten
     further = (mixed / temperature).logsumexp(dim=1)
     excess = torch.logaddexp(pairs.logsumexp(temperature), further) - pairs.positive / temperature
     terms = len(pairs.views.positives) - 1 + mixed.shape[1]
-    return torch.logaddexp(excess, torch.zeros_like(excess)), terms
+    return softplus(excess), terms
 
 
 def _check_mixtures(

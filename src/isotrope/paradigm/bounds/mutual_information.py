@@ -1,8 +1,8 @@
 """MIOv1 and mutual information: paper 004, section 2.2, with its last two steps corrected."""
 
-import torch
 from torch import Tensor
 
+from isotrope.core.softplus import softplus
 from isotrope.paradigm.bounds.bound import Bound
 
 __all__ = ["critic_at_optimum", "miov1_bound", "mutual_information"]
@@ -58,9 +58,8 @@ def miov1_bound(joint: Tensor, critic: Tensor | None = None) -> Bound:
             f"the critic has one value for each of {tuple(joint.shape)} pairs; found "
             f"{tuple(critic.shape)}"
         )
-    zero = torch.zeros_like(joint)
-    positive = _mean(torch.logaddexp(-critic, zero), joint)
-    negative = _mean(torch.logaddexp(critic, zero), _product(joint))
+    positive = _mean(softplus(-critic), joint)
+    negative = _mean(softplus(critic), _product(joint))
     left = -_mean(best, joint) + _mean(best, _product(joint))
     return Bound(left, positive + negative)
 
