@@ -202,9 +202,10 @@ class Objective:
 
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
-        values = [self.formula(pairs) for pairs in self._directions(views, backend)]
-        reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
-        return torch.stack(reduced).mean()
+        with _as_given(views):
+            values = [self.formula(pairs) for pairs in self._directions(views, backend)]
+            reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
+            return torch.stack(reduced).mean()
 
     def per_anchor(
         self,
@@ -224,8 +225,9 @@ class Objective:
                 f"{type(self).__name__} is one number for the whole batch; call the objective"
             )
         views = Views(anchors, positives, negatives, groups=groups)
-        values = [self.formula(pairs) for pairs in self._directions(views, "auto")]
-        return torch.stack(values).mean(dim=0)
+        with _as_given(views):
+            values = [self.formula(pairs) for pairs in self._directions(views, "auto")]
+            return torch.stack(values).mean(dim=0)
 
     def terms(
         self,
@@ -241,7 +243,7 @@ class Objective:
         normalised anchors, the other view held constant.
         """
         views = Views(anchors, positives, negatives, groups=groups)
-        with torch.no_grad():
+        with torch.no_grad(), _as_given(views):
             return self.components(self.compare(views))
 
     def modify(
@@ -313,6 +315,11 @@ class Objective:
         if not self.two_directions:
             return [pairs]
         return [pairs, pairs.swapped()]
+
+
+def _as_given(views: Views) -> torch.autocast:
+    """No autocast: it would round similarities, which are then divided by the temperature."""
+    return torch.autocast(views.anchors.device.type, enabled=False)
 
 
 def _single(views: Views) -> Views:
