@@ -3,11 +3,13 @@
 The checks themselves are ``isotrope.paradigm.proof``. ``--plugin FILE`` adds a file's objectives.
 """
 
+import copy
 import dataclasses
 import doctest
 import importlib
 import inspect
 import math
+import pickle
 import pkgutil
 from typing import Any
 
@@ -200,6 +202,104 @@ def test_per_anchor_is_what_the_scalar_reduces(name: str, settings: dict[str, An
     assert values.shape == (9,)
     reduced = values.sum() if objective.reduction == "sum" else values.mean()
     torch.testing.assert_close(reduced, objective(a, b, more))
+
+
+# by design something does not flow: the teacher of DINO, mixtures into what they are made of
+CONSTANT_TARGETS = {"dino", "mixcse", "mixedinfonce"}
+
+
+@over(CASES)
+def test_the_temperature_may_be_learnt(name: str, settings: dict[str, Any]) -> None:
+    """A 0-dim tensor gets its gradient, unless everything but the anchor is constant."""
+    objective = registry.build(name, settings)
+    if "temperature" not in hypers(type(objective)) or objective.holds == "everything":
+        pytest.skip("no temperature in its value")
+    views = random_views(objective, 7, 5)
+
+    def value(temperature: float | torch.Tensor) -> torch.Tensor:
+        form = dataclasses.replace(objective, temperature=temperature).symmetric()  # type: ignore[call-arg]
+        return form(views.anchors, views.positives, views.negatives)
+
+    learnt = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    found = value(learnt)
+    (slope,) = torch.autograd.grad(found, learnt)
+    torch.testing.assert_close(found.detach(), value(0.3))
+    expected = (value(0.3 + 1e-6) - value(0.3 - 1e-6)) / 2e-6
+    torch.testing.assert_close(slope, expected, rtol=1e-6, atol=1e-8)
+
+
+@over(CASES)
+def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
+    """Of everything that flows, the temperature too."""
+    objective = registry.build(name, settings)
+    if objective.holds != "nothing" or "preset" in settings:
+        pytest.skip("something is constant, or it is the default with other numbers")
+    a, b = batch("random", 4, 3)
+    inputs = {"anchors": a, "positives": b, "negatives": proof.further(objective, a)}
+    live = [k for k, v in inputs.items() if v is not None]
+    live = live[:1] if name in CONSTANT_TARGETS else live
+    if "temperature" in hypers(type(objective)):
+        inputs["temperature"] = torch.tensor(0.3, dtype=torch.float64)
+        live.append("temperature")
+
+    def value(*given: torch.Tensor) -> torch.Tensor:
+        now = inputs | dict(zip(live, given, strict=True))
+        tau = {k: now.pop(k) for k in ("temperature",) if k in now}
+        return dataclasses.replace(objective, **tau)(**now)  # type: ignore[arg-type]
+
+    leaves = [inputs[k].requires_grad_() for k in live]  # type: ignore[union-attr]
+    assert torch.autograd.gradcheck(value, leaves, fast_mode=True)
+    assert torch.autograd.gradgradcheck(value, leaves, fast_mode=True)
+
+
+@over(CASES)
+def test_nan_is_never_hidden(name: str, settings: dict[str, Any]) -> None:
+    objective = registry.build(name, settings)
+    for side in range(2):
+        views = random_views(objective, 6, 4)
+        (views.anchors, views.positives)[side][1, 2] = torch.nan
+        views.anchors.requires_grad_()
+        value = objective(views.anchors, views.positives, views.negatives)
+        assert value.isnan()
+        (gradient,) = torch.autograd.grad(value, views.anchors)
+        assert gradient.isnan().any()
+
+
+@over(CASES)
+def test_autocast_rounds_nothing(name: str, settings: dict[str, Any]) -> None:
+    objective = registry.build(name, settings)
+    views = random_views(objective, 6, 4)
+    given = [x if x is None else x.float() for x in (views.anchors, views.positives)]
+    more = None if views.negatives is None else views.negatives.float()
+    plain = objective(*given, more)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert objective(*given, more) == plain
+        if objective.has_terms:
+            assert objective.terms(*given, more).weight.dtype == torch.float32
+        if not objective.batch_level:
+            assert objective.per_anchor(*given, more).dtype == torch.float32
+
+
+@over(CASES)
+def test_objectives_are_values(name: str, settings: dict[str, Any]) -> None:
+    """Equal copies, also of both forms and of an edited one, that say and do the same."""
+    one = registry.build(name, settings)
+    forms = [one, one.symmetric(), *one.parts]
+    forms += [one.modify(ratio=1.5), one.modify(ratio=1.5).symmetric()] if one.has_terms else []
+    views = random_views(one, 6, 4)
+    for form in forms:
+        if one.has_terms or form in forms[:2]:
+            form(views.anchors, views.positives, views.negatives)  # what is cached may not count
+        for twin in (
+            copy.deepcopy(form),
+            pickle.loads(pickle.dumps(form)),
+            dataclasses.replace(form),
+        ):
+            assert twin == form
+            assert hash(twin) == hash(form)
+            assert repr(twin) == repr(form)
+            assert twin.invariances == form.invariances
+            assert twin.holds == form.holds
 
 
 @pytest.mark.parametrize("name", NAMES)
