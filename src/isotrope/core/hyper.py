@@ -6,7 +6,7 @@ import typing
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-__all__ = ["Hyper", "Temperature", "check", "hypers", "value_of"]
+__all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,15 @@ def _choices(hint: object) -> tuple[str | bool, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
+def is_number(given: object) -> bool:
+    """Whether a setting is a number, or the text of one."""
+    try:
+        float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def value_of(hyper: Hyper, given: Any) -> Any:  # noqa: ANN401 - a setting as the user wrote it
     """Return a setting (a number, or the text of a flag) as the field's own type.
 
@@ -83,10 +92,9 @@ def value_of(hyper: Hyper, given: Any) -> Any:  # noqa: ANN401 - a setting as th
             if str(given).lower() == str(choice).lower():
                 return choice
         raise ValueError(f"one of {hyper.bounds}; found {given!r}")
-    try:
-        return float("" if isinstance(given, bool) else given)
-    except (TypeError, ValueError):
-        raise ValueError(f"a number; found {given!r}") from None
+    if isinstance(given, bool) or not is_number(given):
+        raise ValueError(f"a number; found {given!r}")
+    return float(given)
 
 
 def check(instance: Any) -> None:  # noqa: ANN401 - any dataclass with Hyper fields

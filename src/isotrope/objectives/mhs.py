@@ -8,9 +8,9 @@ from torch import Tensor
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.compose import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
 from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.released import Variant
 from isotrope.paradigm.weight import Hardest
 
 _SCRIPTS = "paper 000, table 3, released scripts"

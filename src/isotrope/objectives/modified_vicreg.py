@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.objectives.modified_barlow_twins import ModifiedBarlowTwins
 from isotrope.objectives.tao import VICRegGrad
-from isotrope.paradigm.compose import Paradigm, Variant
+from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.released import Variant
 from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax

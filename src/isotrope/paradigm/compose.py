@@ -6,28 +6,23 @@ The gradient is the definition here, and the loss is the surrogate that has it (
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from isotrope.core.errors import nearest
-from isotrope.core.hyper import Hyper, hypers, value_of
+from isotrope.core.hyper import hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Always, Dissipation
 from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.ratio import Ratio, Static
-from isotrope.paradigm.released import rows_masked, vectors_masked
+from isotrope.paradigm.released import Variant, rows_masked, vectors_masked
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, Weight
 
-__all__ = ["Paradigm", "Variant", "modify", "part"]
+__all__ = ["Paradigm", "modify", "part"]
 
 _Part = TypeVar("_Part", Dissipation, Weight, Ratio)
-
-Variant = Annotated[
-    Literal["paper", "released"],
-    Hyper("", "the printed equation, or what the authors' code computes"),
-]
 
 
 class Paradigm(
@@ -197,7 +192,7 @@ def part(kind: type[_Part], given: object) -> _Part:
     if not isinstance(given, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {given!r}")
     name, *values = given.lower().split(":")
-    if kind is Ratio and not values and _is_number(name):
+    if kind is Ratio and not values and is_number(name):
         name, values = "static", [name]
     if name not in known:
         raise ValueError(
@@ -215,11 +210,3 @@ def part(kind: type[_Part], given: object) -> _Part:
         return known[name](**named)
     except ValueError as error:
         raise ValueError(f"{what} {given!r}: {error}") from error
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

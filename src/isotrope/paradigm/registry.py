@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.hyper import Hyper, hypers, value_of
+from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["FORMS", "build", "find", "load_plugin", "names"]
@@ -65,7 +65,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     parts: dict[str, Any] = {}
     forms: dict[str, Any] = {}
     for key, value in (settings or {}).items():
-        if key in _PARTS and (key not in fields or not _is_number(value)):
+        if key in _PARTS and (key not in fields or not is_number(value)):
             parts[key] = value
         elif key in fields:
             own[key] = _setting(name, key, fields[key], value)
@@ -86,14 +86,6 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
-
-
-def _is_number(value: object) -> bool:
-    try:
-        float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _setting(name: str, key: str, hyper: Hyper, value: object) -> Any:  # noqa: ANN401 - any field's

@@ -6,7 +6,7 @@ set. The printed equations are the default everywhere; ``variant="released"`` is
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torch import Tensor
 
@@ -16,7 +16,12 @@ from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Dissipation, active
 
-__all__ = ["Crowded", "rows_masked", "vectors_masked"]
+__all__ = ["Crowded", "Variant", "rows_masked", "vectors_masked"]
+
+Variant = Annotated[
+    Literal["paper", "released"],
+    Hyper("", "the printed equation, or what the authors' code computes"),
+]
 
 
 @dataclass(frozen=True)

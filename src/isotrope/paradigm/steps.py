@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.compose import Paradigm, Variant
+from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.released import Crowded
+from isotrope.paradigm.released import Crowded, Variant
 from isotrope.paradigm.weight import Weight
 
 __all__ = ["Gap", "Modified", "Pull", "Step", "walk"]
