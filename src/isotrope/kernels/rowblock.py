@@ -21,7 +21,7 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 
-__all__ = ["BLOCK_BYTES", "RowBlockPairs"]
+__all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs"]
 
 BLOCK_BYTES = 1 << 24  # of one block of similarities: it stays in the cache of a core, nearly
 _LEAST, _MOST = 16, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
@@ -46,7 +46,7 @@ class RowBlockPairs(EagerPairs):
         return self._reduced(_Hardest(), 1.0, against)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        layout = _Layout(self.views, against)
+        layout = Layout(self.views, against)
         found = []
         with torch.no_grad():
             for _, tile in layout.tiles(1.0):
@@ -56,7 +56,7 @@ class RowBlockPairs(EagerPairs):
         return torch.cat(found)
 
     def count(self, against: Against = "cross") -> Tensor:
-        layout = _Layout(self.views, against)
+        layout = Layout(self.views, against)
         counts = [(~layout.excluded(rows)).sum(dim=1) for rows in layout.rows()]
         return torch.cat(counts).to(self.views.anchors.dtype)
 
@@ -66,7 +66,7 @@ class RowBlockPairs(EagerPairs):
         views = self.views
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
-        layout = _Layout(views, against)
+        layout = Layout(views, against)
         found: Tensor = _Reduce.apply(  # type: ignore[no-untyped-call]
             statistic, layout, plain, views.anchors, views.positives, views.negatives, learnt
         )
@@ -74,7 +74,7 @@ class RowBlockPairs(EagerPairs):
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Which columns the anchors meet, block by block, and which of them are no negatives."""
 
     views: Views
@@ -200,7 +200,7 @@ class _Reduce(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ANN401 - torch's context
         statistic: _Statistic,
-        layout: _Layout,
+        layout: Layout,
         temperature: float,
         anchors: Tensor,
         positives: Tensor,
@@ -242,7 +242,7 @@ class _Reduce(torch.autograd.Function):
         return (None, None, None, *grads, slope)
 
 
-def _spread(layout: _Layout, grads: list[Tensor | None], rows: slice, change: Tensor) -> None:
+def _spread(layout: Layout, grads: list[Tensor | None], rows: slice, change: Tensor) -> None:
     """Add what a block's derivatives do to its anchors and to its columns."""
     anchors, at = layout.views.anchors[rows], 0
     for source, columns in zip(layout.sources, layout.columns, strict=True):
@@ -254,7 +254,7 @@ def _spread(layout: _Layout, grads: list[Tensor | None], rows: slice, change: Te
             other.addmm_(part.T, anchors)
 
 
-def _sparse(layout: _Layout, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
+def _sparse(layout: Layout, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
     """The same where each anchor meets one column only."""
     anchors, at = layout.views.anchors, 0
     for source, columns in zip(layout.sources, layout.columns, strict=True):

@@ -1,0 +1,145 @@
+"""What a formula asks of its row statistics: found out by asking, answered from what is known.
+
+``Asking`` plays a batch of two rows and remembers the questions; ``Known`` answers from statistics
+that are there already. A formula that asks for anything else, the matrix or the embeddings, cannot
+be fused: ``Unfused`` says so to the caller, who takes another way.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
+
+__all__ = ["Asking", "Formula", "Key", "Kind", "Known", "Unfused", "ask"]
+
+Formula = Callable[[Pairs], Tensor]
+
+
+class Unfused(Exception):
+    """The formula asks for more than statistics, or for statistics that are not fused."""
+
+
+Kind = Literal["logsumexp", "softplus", "hardest"]
+Key = tuple[Kind, Against]
+
+
+class Known(Pairs):
+    """Statistics that are there already; whatever else is asked for cannot be fused."""
+
+    backend = "rowblock"
+
+    def __init__(
+        self, positive: Tensor, values: dict[Key, Tensor], counts: dict[Against, Tensor]
+    ) -> None:
+        self._positive, self.values, self.counts = positive, values, counts
+
+    @property
+    def views(self) -> Views:  # type: ignore[override]
+        raise Unfused("the formula asks for the embeddings")
+
+    @property
+    def positive(self) -> Tensor:
+        return self._positive
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self.values["logsumexp", against]
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self.values["softplus", against]
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        return self.values["hardest", against]
+
+    def count(self, against: Against = "cross") -> Tensor:
+        return self.counts[against]
+
+    def of(self, views: Views) -> Pairs:
+        raise Unfused("the formula compares other views")
+
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for columns")
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for the matrix")
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for the matrix")
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for the embeddings")
+
+
+class Asking(Known):
+    """Answers with noise and remembers the questions.
+
+    Attributes:
+        temperatures: of each question.
+        rowwise: the value of a row depends on the statistics of that row only.
+    """
+
+    rowwise: bool
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype), {}, {})
+        self.temperatures: dict[Key, float] = {}
+
+    @property
+    def against(self) -> set[Against]:
+        """What the rows are compared with, all questions together."""
+        return {against for _, against in self.temperatures}
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """The statistics that are wanted."""
+        return {kind for kind, _ in self.temperatures}
+
+    def _answer(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+        plain = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
+        if self.temperatures.setdefault((kind, against), plain) != plain:
+            raise Unfused("two temperatures")
+        level = 0.1 * len(self.temperatures)
+        self.values[kind, against] = torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.positive) + level
+        return self.values[kind, against]
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._answer("logsumexp", temperature, against)
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._answer("softplus", temperature, against)
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        return self._answer("hardest", 1.0, against)
+
+    def count(self, against: Against = "cross") -> Tensor:
+        self.counts[against] = torch.full_like(self.positive, 7.0)
+        return self.counts[against]
+
+    def half(self, rows: slice) -> Known:
+        """The same answers for some of the rows."""
+        return Known(
+            self.positive[rows],
+            {key: value[rows] for key, value in self.values.items()},
+            {against: value[rows] for against, value in self.counts.items()},
+        )
+
+
+@torch.no_grad()
+def ask(formula: Formula, dtype: torch.dtype) -> Asking:
+    """Find out which statistics a formula wants, and whether it couples the rows.
+
+    Raises:
+        Unfused: it wants more than statistics.
+    """
+    asking = Asking(dtype)
+    whole = formula(asking)
+    if whole.ndim == 0:
+        asking.rowwise = False
+    else:
+        halves = [formula(asking.half(rows)) for rows in (slice(0, 2), slice(2, 4))]
+        asking.rowwise = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=0)
+    return asking
