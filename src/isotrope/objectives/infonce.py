@@ -60,8 +60,8 @@ class InfoNCE(
         "roberta-large": Preset({"temperature": 0.05}, 1e-5, 128, _TABLE),
     }
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Return the row statistics of raw ``views``, without the batch's negatives if so set.
+    def prepare(self, views: Views) -> Views:
+        """Return raw ``views`` checked, without the batch's negatives if so set.
 
         Raises:
             ValueError: ``in_batch`` is False and there are no further negatives.
@@ -73,7 +73,7 @@ class InfoNCE(
                     " give a queue or hard negatives, or leave in_batch=True"
                 )
             views = replace(views, in_batch=False)
-        return super().compare(views, backend)
+        return super().prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return softplus(pairs.logsumexp(self.temperature) - pairs.positive / self.temperature)

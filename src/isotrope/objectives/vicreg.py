@@ -76,8 +76,8 @@ class VICReg(
         both = frozenset({"permutation", "view swap"})
         return both | {"scale"} if self.space == "sphere" else both
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Return the statistics of raw ``views``.
+    def prepare(self, views: Views) -> Views:
+        """Return raw ``views`` checked.
 
         Raises:
             Overflow: raw embeddings in float16.
@@ -88,7 +88,7 @@ class VICReg(
                 "norm and leaves float16 at 65504; found float16: pass float32 or bfloat16, or "
                 "choose space='sphere'"
             )
-        return super().compare(views, backend)
+        return super().prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.attraction(pairs) + self.repulsion(pairs)

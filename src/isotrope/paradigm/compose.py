@@ -104,10 +104,8 @@ class Paradigm(
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        if self.parent is None:
-            return super().compare(views, backend)
-        return self.parent.compare(views, backend)
+    def prepare(self, views: Views) -> Views:
+        return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def components(self, pairs: Pairs) -> Terms:
         own = self._direction(pairs)

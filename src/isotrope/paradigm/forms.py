@@ -47,8 +47,8 @@ class Symmetric(Objective, register=False):
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "symmetric": True}
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        return self.objective.compare(views, backend)
+    def prepare(self, views: Views) -> Views:
+        return self.objective.prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.objective.formula(pairs)
@@ -95,8 +95,8 @@ class Part(Objective, register=False):
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "part": self.side}
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        return self.objective.compare(views, backend)
+    def prepare(self, views: Views) -> Views:
+        return self.objective.prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
         whole = self.objective

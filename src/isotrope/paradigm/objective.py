@@ -1,5 +1,6 @@
 """Objective: a formula over two views and the three components of its gradient."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -13,7 +14,10 @@ from isotrope.core.errors import NoPerAnchor, NoTerms, nearest
 from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, standard
+from isotrope.kernels.asked import Unfused
+from isotrope.kernels.choose import choose
 from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
 
 if TYPE_CHECKING:
@@ -203,6 +207,15 @@ class Objective:
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
         with _as_given(views):
+            if self.space == "sphere" and choose(views, backend)[0] == "rowblock":
+                with contextlib.suppress(Unfused):
+                    return fused(
+                        self.prepare(views),
+                        self.formula,
+                        both_directions=self.two_directions,
+                        mean=self.reduction == "mean",
+                        learnt=self._learnt(),
+                    )
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
             return torch.stack(reduced).mean()
@@ -288,11 +301,11 @@ class Objective:
         """Return the fields by name, as they go into configurations and cards."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Return the row statistics of raw ``views`` in the objective's space.
+    def prepare(self, views: Views) -> Views:
+        """Return raw ``views`` checked, half precision as float32.
 
         Raises:
-            ValueError: negatives for an objective without any, or a single row.
+            ValueError: negatives for an objective without any, or too few rows.
         """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
@@ -303,12 +316,26 @@ class Objective:
             raise ValueError(
                 f"{type(self).__name__} compares rows of a batch; found {len(views.anchors)} row"
             )
-        views = _single(views)
+        half = views.anchors.dtype in (torch.float16, torch.bfloat16)
+        return views.map(Tensor.float) if half else views
+
+    def compare(self, views: Views, backend: str = "auto") -> Pairs:
+        """Return the row statistics of raw ``views`` in the objective's space.
+
+        Raises:
+            ValueError: as :meth:`prepare`.
+        """
+        views = self.prepare(views)
         if self.space == "sphere":
             views = views.unit()
         elif self.space == "batchnorm":
             views = views.map(standard)
         return choose_pairs(views, backend)
+
+    def _learnt(self) -> Tensor | None:
+        """The temperature, where it wants a gradient."""
+        values = self.hyperparameters().values()
+        return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
         pairs = self.compare(views, backend)
@@ -320,12 +347,6 @@ class Objective:
 def _as_given(views: Views) -> torch.autocast:
     """No autocast: it would round similarities, which are then divided by the temperature."""
     return torch.autocast(views.anchors.device.type, enabled=False)
-
-
-def _single(views: Views) -> Views:
-    """Half-precision embeddings are normalised and compared in float32."""
-    half = views.anchors.dtype in (torch.float16, torch.bfloat16)
-    return views.map(Tensor.float) if half else views
 
 
 def _constant(objective: Objective, pairs: Pairs) -> Terms:
