@@ -80,6 +80,17 @@ def test_dropout_views_hold_every_text_twice(make: Make, overhead: int) -> None:
         assert (np.diff(chunk.attention_mask) <= 0).all()  # padding at the end only
 
 
+@pytest.mark.parametrize("most", [1, 3, 8, 64])
+def test_no_chunk_has_more_rows_than_asked(make: Make, most: int) -> None:
+    texts = [" ".join(["w"] * (1 + i % 5)) + f" {i}" for i in range(20)]
+    free = collate(make(texts), np.arange(20), pad_id=PAD)
+    bound = collate(make(texts), np.arange(20), pad_id=PAD, most=most)
+    assert unpacked(bound) == unpacked(free)
+    sizes = [len(chunk.input_ids) for chunk in bound.chunks]
+    assert max(sizes) == min(most, max(len(chunk.input_ids) for chunk in free.chunks))
+    assert len(sizes) == sum(-(-len(chunk.input_ids) // most) for chunk in free.chunks)
+
+
 def test_pairs_and_hard_negatives(make: Make) -> None:
     store = make([(f"a {i}", f"longer p {i}", f"n {i}") for i in range(10)])
     batch = collate(store, np.array([4, 2]), pad_id=PAD)

@@ -7,7 +7,7 @@ in order. Which rows are negatives of each other is a matter of the batch, not o
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,6 +126,7 @@ def collate(
     *,
     pad_id: int,
     overhead: int = CHUNK_OVERHEAD,
+    most: int | None = None,
     part: slice = slice(None),
 ) -> Batch:
     """Return the batch of the given records, or the part of it that is one process's.
@@ -139,6 +140,7 @@ def collate(
         indices: records (n).
         pad_id: token id of padding.
         overhead: see :func:`cut`; large values give one chunk.
+        most: rows of a chunk; None for any number.
         part: which of the records this process embeds. What their groups are, and which hard
             negatives are there already, is decided by the whole batch.
     """
@@ -155,7 +157,7 @@ def collate(
     rows = [row for view in views for row in view]
     lengths = np.array([len(row) for row in rows])
     order = np.argsort(lengths, kind="stable")
-    bounds = cut(lengths[order], overhead)
+    bounds = cut(lengths[order], overhead, most)
     chunks = [
         _padded([rows[i] for i in order[start:end]], pad_id) for start, end in pairwise(bounds)
     ]
@@ -187,7 +189,9 @@ def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Chunk:
     return Chunk(ids, mask)
 
 
-def cut(lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD) -> list[int]:
+def cut(
+    lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD, most: int | None = None
+) -> list[int]:
     """Return where to cut sorted lengths into chunks so that they cost least.
 
     A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the
@@ -197,10 +201,13 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD) -> li
     [0, 3, 5]
     >>> cut(np.array([3, 3, 3, 30, 30]), overhead=1000)
     [0, 5]
+    >>> cut(np.array([3, 3, 3, 30, 30]), overhead=1000, most=2)
+    [0, 2, 4, 5]
 
     Args:
         lengths: ascending, in tokens.
         overhead: what one more chunk costs, in tokens.
+        most: rows of a chunk: larger ones are cut again, whatever that costs.
 
     Returns:
         The first row of each chunk, and the number of rows.
@@ -216,7 +223,9 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD) -> li
     bounds = [len(values)]
     while bounds[-1]:
         bounds.append(int(came_from[bounds[-1]]))
-    return [int(ends[j]) for j in reversed(bounds)]
+    starts = [int(ends[j]) for j in reversed(bounds)]
+    pieces = [range(start, end, most or end - start) for start, end in pairwise(starts)]
+    return [*chain(*pieces), starts[-1]]
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
