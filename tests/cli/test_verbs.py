@@ -117,7 +117,9 @@ def test_objectives_lists_and_explains(run) -> None:
     assert re.match(r"dino +- +- +- ", lines["dino"])
     for part in ("dissipation margin:0.3:dot", "weight softmax:0.05", "ratio static:1"):
         assert f"--objective.{part}" in found.out
+    assert re.search(r"margin:0.3:dot +margin:metric +GD = 1 until", found.out)
     card = run("objectives", "ModifiedBarlowTwins").out
+    assert "with which they were tuned,\nare yours to give: --learning-rate, --batch-size." in card
     assert "--objective.margin" in card
     assert ">= 0" in card
     assert "components: dissipation 1 or 0, weight all, ratio 1.5" in card

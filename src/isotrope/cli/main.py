@@ -1,6 +1,7 @@
 """The command ``isotrope``: find the verb, turn errors into one line and an exit code.
 
-Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler; 130 Ctrl-C.
+Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler, or a process of a run was
+lost; 130 Ctrl-C.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from isotrope import __version__
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, LostProcess, nearest
 
 __all__ = ["main"]
 
@@ -37,6 +38,8 @@ examples:
   isotrope evaluate runs/first --sts DIR
   isotrope search runs/first sentences.txt "what you are looking for"
   isotrope report runs/first runs/edited
+  isotrope objectives infonce
+  isotrope simulate dissipation --objective infonce
 
 `isotrope VERB --help` explains one verb.
 """
@@ -88,6 +91,9 @@ def guarded(arguments: Sequence[str]) -> int:
         return code
     except InputError as error:
         return _refused(str(error))
+    except LostProcess as error:
+        _refused(str(error))
+        return 75
     except BrokenPipeError:
         # the reader of our output has gone (`| head`): not our error, nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,6 +20,7 @@ examples:
 In the list, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0 (it
 fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
 number, dynamic, matrix (one for each coordinate), or there is only the pull of the positive.
+Of a part's values (margin:0.3:dot) the last ones may be left out.
 """
 
 
@@ -77,7 +78,7 @@ def _list() -> int:
     header = ["objective", "dissipation", "weight", "ratio", "paper", "equation", "settings"]
     print(table(header, [[name, *cells] for name, cells in rows(registry.names()).items()]))
     print("\nparts, to exchange a component of any objective or compose one (paradigm):\n")
-    print(table(["flag", "means"], _parts()))
+    print(table(["flag", "values", "means"], _parts()))
     return 0
 
 
@@ -109,6 +110,8 @@ def _card(name: str) -> int:
             for preset, tuned in cls.presets.items()
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
+        print("\nA preset sets its values; learning rate and batch size, with which they were tuned,")
+        print("are yours to give: --learning-rate, --batch-size.")
     return 0
 
 
@@ -142,10 +145,12 @@ def _parts() -> list[list[str]]:
     rows = []
     for kind in (Dissipation, Weight, Ratio):
         for name, cls in sorted(kind.known.items()):
-            value = "".join(f":{shown(getattr(cls, field))}" for field in hypers(cls))
+            fields = hypers(cls)
+            value = "".join(f":{shown(getattr(cls, field))}" for field in fields)
             meaning = (inspect.getdoc(cls) or "").splitlines()[0]
-            rows.append([f"--objective.{kind.__name__.lower()} {name}{value}", meaning])
+            flag = f"--objective.{kind.__name__.lower()} {name}{value}"
+            rows.append([flag, ":".join(fields), meaning])
     for name, hyper in FORMS.items():
         choices = "|".join(str(c).lower() for c in hyper.choices) or "NAME"
-        rows.append([f"--objective.{name} {choices}", hyper.help])
+        rows.append([f"--objective.{name} {choices}", "", hyper.help])
     return rows
