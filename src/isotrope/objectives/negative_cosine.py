@@ -36,6 +36,7 @@ class NegativeCosine(
         -1.0
     """
 
+    pairwise = False
     takes_negatives = False
     least_rows = 1
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})

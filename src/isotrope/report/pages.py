@@ -144,11 +144,13 @@ def _presets(cls: type[Objective]) -> str:
 
 def _declared(objective: Objective) -> str:
     directions = "both, averaged" if objective.two_directions else "one (`symmetric()`: both)"
+    grouped = "are no negatives of each other" if objective.pairwise else "are rows as all others"
     lines = [
         f"- sees: {_SPACES[objective.space]}",
         f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}; "
         f"directions: {directions}",
         f"- further negatives: {'yes' if objective.takes_negatives else 'no'}",
+        f"- rows of one group {grouped}",
         f"- held constant: {_HELD[objective.holds]}",
         f"- invariant under: {', '.join(sorted(objective.invariances))}",
     ]
