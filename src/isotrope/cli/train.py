@@ -14,14 +14,19 @@ examples:
   isotrope train docs/ --views adjacent --dev auto --output runs/docs
   isotrope train pairs.tsv --query-prompt "query: " --passage-prompt "passage: " --output runs/p
   isotrope train wiki.txt --objective barlowtwins --objective.dissipation margin:0.3 --output runs/b
+  isotrope train wiki.txt --devices 4 --batch-size 1024 --output runs/wide
   isotrope train --config runs/wiki/config.yaml --output runs/again
   isotrope train wiki.txt --output runs/wiki --resume
 
 Flags and the YAML file are the same thing: --batch-size 64 is `batch-size: 64`, and
 --objective.temperature 0.05 is `objective.temperature: 0.05`. A flag wins over the file.
 
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler (both leave a checkpoint:
-run the same command with --resume), 1 a bug.
+The same flags give the same training on one device and on several: --batch-size is that of all, and
+the loss sees all of it. Several machines: torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope
+train ..., without --devices, with an --output that all of them see.
+
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler or by the loss of one of
+several processes (they leave a checkpoint: run the same command with --resume), 1 a bug.
 """
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "InputError",
+    "LostProcess",
     "MissingExtra",
     "NeedsEager",
     "NoPerAnchor",
@@ -16,6 +17,13 @@ __all__ = [
 
 class InputError(ValueError):
     """Something the user gave is wrong. The command line prints it on one line and exits with 2."""
+
+
+class LostProcess(RuntimeError):
+    """One of the processes of a run has ended without being asked to: killed, or its machine gone.
+
+    The command line prints it on one line and exits with 75, as when a scheduler stops a run.
+    """
 
 
 class MissingExtra(InputError):

@@ -22,6 +22,7 @@ __all__ = [
     "agreed",
     "gathered",
     "joined",
+    "lost",
     "rank",
     "rows_of",
     "started",
@@ -69,6 +70,13 @@ def joined(device: str) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def lost(error: BaseException) -> bool:
+    """Return whether an error says that another process has gone."""
+    if isinstance(error, dist.DistError):
+        return True
+    return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
 
 
 def wait() -> None:

@@ -61,6 +61,7 @@ def scratch_model(
         raise InputError(f"dropout must lie in [0, 1); found {dropout}")
     with quiet_loading():
         from safetensors import SafetensorError
+        from safetensors.torch import save_file
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import Transformer
         from sentence_transformers.sentence_transformer.modules import Pooling
@@ -83,7 +84,9 @@ def scratch_model(
         # sentence-transformers builds its first module from a folder only
         with tempfile.TemporaryDirectory() as folder, writable(Path(folder)):
             try:
-                bert.save_pretrained(folder)
+                # not bert.save_pretrained, which writes in the first of several processes only
+                bert.config.save_pretrained(folder)
+                save_file(bert.state_dict(), f"{folder}/model.safetensors", {"format": "pt"})
             except SafetensorError as error:  # how its writer reports a full disk
                 raise OSError(str(error)) from error
             tokenizer.save_pretrained(folder)

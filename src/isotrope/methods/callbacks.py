@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
+from isotrope.core.gather import agreed, lost
 from isotrope.methods.simcse import SimCSE
 
 __all__ = ["COLUMNS", "MEASURED", "AtOnce", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
@@ -253,10 +254,15 @@ class Checkpoints(L.Callback):
         """Write a checkpoint of the present step."""
         start = time.perf_counter()
         newest = self.folder / "last.ckpt"
+        if not trainer.is_global_zero:
+            trainer.save_checkpoint(newest)  # meets the first process, which writes
+            return
         with replacing(newest) as temporary:
             try:
                 trainer.save_checkpoint(temporary)
             except RuntimeError as error:
+                if lost(error):
+                    raise
                 # torch's zip writer reports a full disk as a RuntimeError of its own
                 raise InputError(
                     f"cannot write {newest}: {error}; free some space and --resume"
@@ -331,7 +337,8 @@ class Stop(L.Callback):
         batch: Any,  # noqa: ANN401
         batch_idx: int,
     ) -> None:
-        """End the run if we were asked to."""
+        """End the run if we, or any process of it, were asked to."""
+        self.signal = agreed(self.signal or 0) or None
         if self.signal is not None and not trainer.should_stop:
             self.checkpoints.save(trainer)
             trainer.should_stop = True

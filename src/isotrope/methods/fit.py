@@ -20,11 +20,14 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from isotrope.core.errors import InputError, NoTerms
+from isotrope.core.errors import InputError, LostProcess, NoTerms
+from isotrope.core.gather import agreed, joined, lost, rank, rows_of, started, wait, world_size
 from isotrope.core.result import Result, provenance
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
@@ -33,6 +36,7 @@ from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.methods.callbacks import MEASURED, AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
+from isotrope.methods.launch import REQUEUE, launch
 from isotrope.methods.settings import TrainSettings, read_yaml
 from isotrope.methods.simcse import SimCSE, Steps
 from isotrope.methods.watch import Watch, watch_file, watch_held_out
@@ -41,11 +45,11 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["Outcome", "fit", "summary", "train"]
 
-# what may differ between a run and its continuation: nothing of it changes the trained weights
-_FREE = {"checkpoint_every", "progress", "device"}
+# what may differ between a run and its continuation: nothing of it changes what a step learns from
+# which batch (another number of devices draws other dropout masks)
+_FREE = {"checkpoint_every", "progress", "device", "devices"}
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
-REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Outcome:
         output: the run folder.
         exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
         encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
-            is the best step. None if the run had been finished before.
+            is the best step. None if the run had been finished before, or was other processes'.
     """
 
     result: Result
@@ -87,20 +91,89 @@ def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noq
 def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
     """Train as the settings say and write the run folder.
 
+    With ``devices`` above 1 the processes are started here; those that torchrun has started are
+    joined.
+
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
+        LostProcess: one of several processes has gone.
     """
     output = Path(settings.output)
+    device = _check_devices(settings)
+    try:
+        if settings.devices > 1 and started()[0] == 1:
+            return _launch(settings, output, resume=resume)
+        with joined(device):
+            return _train(settings, output, resume=resume)
+    except Exception as error:
+        if not isinstance(error, LostProcess) and not lost(error):
+            raise
+        what = error if isinstance(error, LostProcess) else "another process of this run has gone"
+        saved = (output / "checkpoints" / "last.ckpt").is_file()
+        goes_on = "to go on from the last checkpoint" if saved else "to start again: no checkpoint"
+        raise LostProcess(f"{what}; run the same command with --resume {goes_on}") from error
+
+
+def _launch(settings: TrainSettings, output: Path, *, resume: bool) -> Outcome:
+    """Train in processes of our own."""
     finished = _check_output(output, settings, resume=resume)
     if finished is not None:
         return finished
+    run = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
+    code, result = launch(settings.devices, run)
+    return Outcome(result or _nothing(output), output, exit_code=code)
+
+
+def _train(settings: TrainSettings, output: Path, *, resume: bool) -> Outcome:
+    """Train in this process, which may be one of several; the first checks and writes."""
+    finished = _check_output(output, settings, resume=resume) if rank() == 0 else None
+    if agreed(finished is not None):
+        return finished or Outcome(_nothing(output), output)
     with _terminable():
         try:
-            return _run(settings, *_prepare(settings, output))
+            if rank() > 0:
+                wait()  # until the first has read the data
+            prepared = _prepare(settings, output)
+            if rank() == 0:
+                wait()
+            return _run(settings, *prepared)
         except _Terminated:
             # no step has been made yet: the same command starts again
-            empty = Result(kind="train", name=output.name, metrics={"steps": 0})
-            return Outcome(empty, output, exit_code=REQUEUE)
+            return Outcome(_nothing(output), output, exit_code=REQUEUE)
+
+
+def _nothing(output: Path) -> Result:
+    return Result(kind="train", name=output.name, metrics={"steps": 0})
+
+
+def _check_devices(settings: TrainSettings) -> str:
+    """Return the kind of device to train on; there must be one for each process.
+
+    Raises:
+        InputError: too few GPUs, too small a batch, or another number than torchrun started.
+    """
+    kind = find_device(settings.device).type
+    total, here = started()
+    if total == 1:
+        total = here = settings.devices
+    elif settings.devices not in (1, here):
+        raise InputError(
+            f"torchrun has started {here} processes on this machine, and --devices says "
+            f"{settings.devices}; leave --devices out"
+        )
+    if total > 1 and kind == "mps":
+        raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
+    if kind == "cuda" and here > (found := torch.cuda.device_count()):
+        raise InputError(
+            f"--devices {here}: this machine has {found} GPU{'s' * (found > 1)}; "
+            f"use --devices {found}, or --device cpu"
+        )
+    if settings.batch_size < total:
+        raise InputError(
+            f"--batch-size {settings.batch_size} leaves some of {total} processes without a row; "
+            f"use a batch size of at least {total}"
+        )
+    return kind
 
 
 def _prepare(
@@ -117,9 +190,10 @@ def _prepare(
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
     ours = made or not any(output.iterdir())
     try:
-        settings.save(output / "config.yaml")  # from here on --resume knows the folder as a run
-        for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
-            shutil.rmtree(stale, ignore_errors=True)  # of a run that was killed while it wrote
+        if rank() == 0:
+            settings.save(output / "config.yaml")  # from here on --resume knows it as a run
+            for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
+                shutil.rmtree(stale, ignore_errors=True)  # of a run killed while it wrote
         store = _store(settings, encoder, output / "tokens")
         if settings.dev == "auto":
             watch = watch_held_out(store, prompts=(settings.query_prompt, settings.passage_prompt))
@@ -253,6 +327,11 @@ def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> T
     """Return the tokenised corpus, from an earlier part of this run if it is there."""
     if (folder / "manifest.json").is_file():
         return TokenStore.open(folder)
+    if rank() > 0:
+        raise InputError(
+            f"process {rank()} sees no {folder}, which the first process has written; give an "
+            "--output on a file system that all machines share"
+        )
     with tqdm(
         desc="read",
         unit=" records",
@@ -310,7 +389,7 @@ def _run(
         scaled=settings.precision == "16",
     )
     module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
-    bar = Bar(steps=steps, shown=settings.progress)
+    bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
     timer = Timer()
     metrics = Metrics(
         output, batch_size=settings.batch_size, steps_per_epoch=per_epoch, timer=timer
@@ -349,17 +428,32 @@ def _run(
     overhead = CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH
 
     def at(step: int) -> Batch:
-        return collate(store, batches.at(step), pad_id=pad, overhead=overhead)
+        indices = batches.at(step)
+        return collate(
+            store,
+            indices,
+            pad_id=pad,
+            overhead=overhead,
+            part=rows_of(len(indices)),
+        )
 
+    together = world_size() > 1
+    here = started()[1] if together else 1
     with _quiet():
         trainer = L.Trainer(
             accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
-            devices=1,
+            devices=here,
+            num_nodes=world_size() // here,
+            # buffers are the same everywhere: no step needs them sent around
+            strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
+            plugins=[TorchElasticEnvironment()] if together else None,
+            sync_batchnorm=together,
             precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
             max_steps=steps,
             max_epochs=-1,
             gradient_clip_val=settings.clip,
-            callbacks=[timer, bar, metrics, dev, checkpoints, stop],
+            # the first process alone tells, scores and writes
+            callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), checkpoints, stop],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -382,6 +476,8 @@ def _run(
         result = _result(settings, objective, store, dev, metrics, timer, trainer.global_step)
         code = 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
         return Outcome(result, output, exit_code=code, encoder=encoder)
+    if rank() > 0:
+        return Outcome(_nothing(output), output, encoder=encoder)
     if watch is None:
         keep(steps, None)
     result = _result(settings, objective, store, dev, metrics, timer, steps)

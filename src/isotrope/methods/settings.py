@@ -68,7 +68,7 @@ class TrainSettings(BaseModel):
     holdout: float = Field(
         0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
     )
-    batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step")
+    batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
     max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
     learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")
@@ -86,6 +86,12 @@ class TrainSettings(BaseModel):
     )
     precision: Literal["32", "bf16", "16"] = Field("32", description="of the encoder's arithmetic")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to train")
+    devices: int = Field(
+        1,
+        ge=1,
+        description="processes that share every batch, each on a GPU of its own or on its share of "
+        "the CPU; the gradient is that of one (torchrun for several machines)",
+    )
     seed: int = Field(42, ge=0, lt=2**32, description="decides data order, dropout, head, holdout")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")

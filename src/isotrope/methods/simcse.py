@@ -19,21 +19,24 @@ from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
 from isotrope.core.errors import InputError
+from isotrope.core.gather import gathered, rank
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.uniformity import uniformity
+from isotrope.methods.shares import shared_loss
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["SimCSE", "Steps", "step_seed"]
 
 
-def step_seed(seed: int, step: int) -> int:
-    """Return the random seed of one step, a function of the run's seed and the step alone."""
-    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 1) % 2**63
+def step_seed(seed: int, step: int, process: int = 0) -> int:
+    """Return the random seed of one step in one process, a function of these three alone."""
+    mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
+    return (mixed + 1) % 2**63
 
 
 class Steps(IterableDataset[Batch]):
@@ -121,14 +124,14 @@ class SimCSE(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of one batch; every ``log_every`` steps also look inside it."""
         step = self.global_step
-        torch.manual_seed(step_seed(self.seed, step))
-        views = self.views(batch)
-        with _full_precision(views.anchors.device.type):
-            loss = self.objective.loss(views)
+        torch.manual_seed(step_seed(self.seed, step, rank()))
+        whole = gathered(self.views(batch))
+        with _full_precision(whole.views.anchors.device.type):
+            loss = shared_loss(self.objective, whole)
             if not torch.isfinite(loss):
                 raise self._diverged("loss")
             if step % self.log_every == 0 or step == self.steps - 1:
-                self.measured = measure(self.objective, views)
+                self.measured = measure(self.objective, whole.views)
                 self.measured["loss"] = float(loss.detach())
         return loss
 

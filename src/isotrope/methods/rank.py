@@ -1,0 +1,56 @@
+"""One of several processes of a run, started by :mod:`isotrope.methods.launch`."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from isotrope.core.errors import InputError, LostProcess
+
+__all__ = ["main"]
+
+
+def main(folder: Path) -> int:
+    """Do what ``folder/run.json`` says; leave the result, or the error, in the folder."""
+    threading.Thread(target=_follow, daemon=True).start()
+    try:
+        return _train(folder)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except InputError as error:
+        return _report(folder, "input", str(error))
+    except LostProcess as error:
+        return _report(folder, "lost", str(error))
+    except Exception:
+        return _report(folder, "bug", traceback.format_exc())
+
+
+def _train(folder: Path) -> int:
+    from isotrope.methods.fit import train
+    from isotrope.methods.settings import TrainSettings
+
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    sys.argv = run["command"]  # what the provenance of the run shall say
+    outcome = train(TrainSettings.read(run["settings"]), resume=run["resume"])
+    if os.environ["RANK"] == "0":
+        outcome.result.save(folder / "result.json")
+    return outcome.exit_code
+
+
+def _report(folder: Path, kind: str, message: str) -> int:
+    report = json.dumps({"kind": kind, "message": message})
+    (folder / f"error-{os.environ['RANK']}.json").write_text(report, encoding="utf-8")
+    return 1
+
+
+def _follow() -> None:
+    """End, with a checkpoint, when whoever started us is gone."""
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
