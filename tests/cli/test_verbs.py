@@ -119,7 +119,7 @@ def test_objectives_lists_and_explains(run) -> None:
         assert f"--objective.{part}" in found.out
     assert re.search(r"margin:0.3:dot +margin:metric +GD = 1 until", found.out)
     card = run("objectives", "ModifiedBarlowTwins").out
-    assert "with which they were tuned,\nare yours to give: --learning-rate, --batch-size." in card
+    assert "are yours to give: --learning-rate, --batch-size." in card
     assert "--objective.margin" in card
     assert ">= 0" in card
     assert "components: dissipation 1 or 0, weight all, ratio 1.5" in card
@@ -140,6 +140,7 @@ def test_objectives_proves_one(run, tmp_path: Path) -> None:
         Objective.registered.pop("twice", None)
     assert found.code == 1
     assert re.search(r"formula = components .* FAILS", found.out)
+    assert "the pull, scale x GD x pull, is 2 times that of the formula" in found.out
     assert re.search(r"invariance: scale .* not declared, but nothing changes +FAILS", found.out)
     assert run("objectives", "--prove").code == 2
     assert run("objectives", "mpt", "--prove", "--plugin", tmp_path / "none.py").code == 2

@@ -110,18 +110,25 @@ def _card(name: str) -> int:
             for preset, tuned in cls.presets.items()
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
-        print("\nA preset sets its values; learning rate and batch size, with which they were tuned,")
-        print("are yours to give: --learning-rate, --batch-size.")
+        print(
+            "\nA preset sets its values. Learning rate and batch size, with which they were tuned"
+        )
+        print("together, are yours to give: --learning-rate, --batch-size.")
     return 0
 
 
 def _proof(name: str) -> int:
     from isotrope.paradigm import registry
+    from isotrope.paradigm.mistakes import mistakes
     from isotrope.paradigm.proof import prove
 
-    checks = prove(registry.find(name))
+    cls = registry.find(name)
+    checks = prove(cls)
     rows = [[c.name, str(c.tried), c.worst, "holds" if c.passed else "FAILS"] for c in checks]
     print(table(["check", "tried", "found", ""], rows))
+    if not checks[0].passed:
+        print("\nformula and components on a random batch of 4 anchors, in 16 dimensions:")
+        print("\n".join(mistakes(cls())))
     return 0 if all(check.passed for check in checks) else 1
 
 

@@ -2,7 +2,7 @@
 
 To define one: ``objective`` is the base class, ``registry`` finds its subclasses, ``forms``
 has the mean of both directions and the two parts of one, ``assemble`` turns components back into a
-gradient, and ``proof`` holds every class against what it declares.
+gradient, ``proof`` holds every class against what it declares, and ``mistakes`` says what is wrong.
 
 To edit one: ``dissipation``, ``weight`` and ``ratio`` hold the named parts, in the distances of
 ``metric``; ``compose`` turns parts (and a parent objective) into an objective, whose loss is a

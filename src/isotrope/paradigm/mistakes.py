@@ -1,0 +1,71 @@
+"""Where the components of an objective differ from its formula, in words.
+
+``proof`` measures that they do; here the formula is decomposed and the two held side by side, which
+says whether it is a factor, a sign, the weights or what is missing.
+"""
+
+from torch import Tensor
+
+from isotrope.paradigm.decompose import decompose
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.proof import EXACT, batch, further
+
+__all__ = ["mistakes"]
+
+
+def mistakes(objective: Objective) -> list[str]:
+    """Say how the components differ from those that the formula has, on 4 x 16 random embeddings.
+
+    There the weights of a gradient are unique. Nothing is said of a pull on each coordinate, or of
+    an objective without negatives in the batch.
+    """
+    anchors, positives = batch("random", 4, 16)
+    if further(objective, anchors) is not None:
+        return ["only further negatives push: compare with autograd by hand"]
+    claimed = objective.terms(anchors, positives)
+    if claimed.pull.ndim == 2:
+        return ["the pull is one for each coordinate: compare with autograd by hand"]
+    rest = 0.0 if claimed.residual is None else claimed.scale * claimed.residual
+    try:
+        found = decompose(
+            lambda x, y: objective(x, y) - (x * rest).sum(),
+            anchors,
+            positives,
+            against=claimed.against,
+            reduction="sum",
+        )
+    except ValueError as error:
+        return [str(error)]
+    (push, pull), (true_push, true_pull) = (
+        (t.scale * t.dissipation[:, None] * t.weight, t.scale * t.dissipation * t.pull)
+        for t in (claimed, found.terms)
+    )
+    said = [
+        f"the push, scale x GD x W, is {_relation(push, true_push)}",
+        f"the pull, scale x GD x pull, is {_relation(pull[:, None], true_pull[:, None])}",
+    ]
+    if found.misfit > EXACT:
+        said.append(
+            f"{found.misfit:.0%} of the gradient is along neither the positive nor the negatives: "
+            f"against={claimed.against!r} or the residual is not right"
+        )
+    elif all(line.endswith("is that of the formula") for line in said):
+        said = ["here nothing differs: look at degenerate batches and at other settings"]
+    return said
+
+
+def _relation(given: Tensor, right: Tensor) -> str:
+    """How the first is a multiple of the second, on the whole or row by row, in words."""
+    if _alike(given, right):
+        return "that of the formula"
+    factor = (given * right).sum() / right.square().sum()
+    if _alike(given, factor * right):
+        return f"{float(factor):.4g} times that of the formula"
+    factors = (given * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
+    if given.shape[1] > 1 and _alike(given, factors * right):
+        return "that of the formula up to a factor for each anchor: look at GD"
+    return "not that of the formula"
+
+
+def _alike(given: Tensor, right: Tensor) -> bool:
+    return bool((given - right).abs().max() <= EXACT * (1 + right.abs().max()))

@@ -1,0 +1,84 @@
+"""What is wrong with components, in words: one mistake at a time in those of InfoNCE."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives import BarlowTwins, InfoNCE, NTXent
+from isotrope.paradigm.mistakes import mistakes
+from isotrope.paradigm.objective import Objective
+
+SAME = "that of the formula"
+
+
+def wrong(change: Callable[[Terms], Terms]) -> Objective:
+    class Wrong(Objective, register=False):
+        def formula(self, pairs: Pairs) -> Tensor:
+            return InfoNCE(temperature=0.5).formula(pairs)
+
+        def components(self, pairs: Pairs) -> Terms:
+            return change(InfoNCE(temperature=0.5).components(pairs))
+
+    return Wrong()
+
+
+@pytest.mark.parametrize(
+    ("change", "push", "pull"),
+    [
+        (lambda t: replace(t, weight=t.weight / 2), f"0.5 times {SAME}", SAME),
+        (lambda t: replace(t, pull=-t.pull), SAME, f"-1 times {SAME}"),
+        (lambda t: replace(t, scale=1.0), f"4 times {SAME}", f"4 times {SAME}"),
+        (
+            lambda t: replace(t, dissipation=t.dissipation**2),
+            f"{SAME} up to a factor for each anchor: look at GD",
+            f"not {SAME}",
+        ),
+        (lambda t: replace(t, weight=t.weight**2), f"not {SAME}", SAME),
+    ],
+    ids=["1/tau in W", "sign of the pull", "1/n in scale", "GD", "W"],
+)
+def test_each_mistake_is_named(change, push: str, pull: str) -> None:
+    found = mistakes(wrong(change))
+    assert found == [
+        f"the push, scale x GD x W, is {push}",
+        f"the pull, scale x GD x pull, is {pull}",
+    ]
+
+
+def test_a_wrong_view_and_a_wrong_residual_leave_something_over() -> None:
+    *_, last = mistakes(wrong(lambda t: replace(t, against="within")))
+    assert last.endswith("against='within' or the residual is not right")
+    kick = torch.ones(4, 16, dtype=torch.float64)
+    *_, last = mistakes(wrong(lambda t: replace(t, residual=kick)))
+    assert last.endswith("against='cross' or the residual is not right")
+
+
+def test_what_is_right_is_said_to_be() -> None:
+    said = ["here nothing differs: look at degenerate batches and at other settings"]
+    assert mistakes(InfoNCE()) == mistakes(NTXent()) == said
+
+
+def test_where_nothing_can_be_said() -> None:
+    assert mistakes(InfoNCE(in_batch=False)) == [
+        "only further negatives push: compare with autograd by hand"
+    ]
+    assert mistakes(BarlowTwins()) == [
+        "the pull is one for each coordinate: compare with autograd by hand"
+    ]
+
+
+def test_a_gradient_that_is_not_finite() -> None:
+    class Broken(Objective, register=False):
+        def formula(self, pairs: Pairs) -> Tensor:
+            return (pairs.positive - pairs.positive.detach()).sqrt()
+
+        def components(self, pairs: Pairs) -> Terms:
+            return InfoNCE().components(pairs)
+
+    (said,) = mistakes(Broken())
+    assert said.startswith("the gradient of loss_fn is not finite; found 4 of 4 anchors")
