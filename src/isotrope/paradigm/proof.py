@@ -239,8 +239,9 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
         for name, gradient in zip(("anchors", "positives"), gradients, strict=True):
             if gradient is not None and not bool(torch.isfinite(gradient).all()):
                 found.append(f"gradient of the {name}")
-    numbers = anatomy(objective, Views(anchors, positives, more))
-    return found + [k for k, v in numbers.items() if v is not None and not math.isfinite(v)]
+        numbers = anatomy(objective, Views(anchors, positives, more, groups=groups))
+        found += [k for k, v in numbers.items() if v is not None and not math.isfinite(v)]
+    return found
 
 
 @dataclass(frozen=True)
