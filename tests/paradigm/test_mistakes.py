@@ -12,6 +12,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm.mistakes import mistakes
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.proof import degenerate, infinite
 
 SAME = "that of the formula"
 
@@ -82,3 +83,18 @@ def test_a_gradient_that_is_not_finite() -> None:
 
     (said,) = mistakes(Broken())
     assert said.startswith("the gradient of loss_fn is not finite; found 4 of 4 anchors")
+
+
+def test_the_proof_notices_a_plain_softmax_without_negatives() -> None:
+    class Plain(Objective, register=False):
+        def formula(self, pairs: Pairs) -> Tensor:
+            return InfoNCE(temperature=0.5).formula(pairs)
+
+        def components(self, pairs: Pairs) -> Terms:
+            logits = (pairs.similarity() / 0.5).masked_fill(~pairs.negative(), -torch.inf)
+            weight = logits.softmax(dim=1) / 0.5
+            return replace(InfoNCE(temperature=0.5).components(pairs), weight=weight)
+
+    found = infinite(Plain(), *degenerate("two rows", torch.float64))
+    assert found
+    assert all(what.endswith(" without negatives") for what in found)

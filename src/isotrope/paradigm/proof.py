@@ -8,7 +8,7 @@ and setting, ``isotrope objectives NAME --prove`` for a file of your own.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, hypers
+from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
@@ -40,7 +41,7 @@ __all__ = [
     "variance",
 ]
 
-EXACT = 1e-9  # float64 autograd against a closed form, relative to the largest entry
+EXACT = 1e-9  # float64 autograd against a closed form, relative to what pushes and pulls
 
 # n x d: the smallest of both, more rows than dimensions and the reverse
 SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (64, 48), (200, 8), (2, 768), (200, 768)]
@@ -136,8 +137,28 @@ def _distance(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / (1 + expected.abs().max()))
 
 
+def _strength(terms: Terms) -> float:
+    """How hard the anchor that is moved most is pushed and pulled, before the two cancel."""
+    pull = terms.pull.abs() if terms.pull.ndim == 1 else terms.pull.abs().amax(dim=1)
+    moved = terms.dissipation.abs() * (terms.weight.abs().sum(dim=1) + pull)
+    return float(abs(terms.scale) * moved.max())
+
+
+def _largest(*found: Tensor) -> float:
+    return max(float(x.abs().max()) for x in found)
+
+
+def _worst(errors: Iterable[float]) -> float:
+    """The largest; NaN if one of them is, which ``max`` would pass over."""
+    found = list(errors)
+    return math.nan if any(map(math.isnan, found)) else max(found, default=0.0)
+
+
 def double_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Return how far scale x assembled terms are from autograd of the formula, on the sphere.
+
+    The error is relative to how hard the anchors are pushed and pulled, however little that is:
+    in a batch of n it holds the 1/n, and where nothing moves the smallest error is too large.
 
     Args:
         objective: with gradient components.
@@ -148,16 +169,24 @@ def double_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> fl
     a, b, more = views.anchors, views.positives, views.negatives
     terms = objective.terms(a, b, more)
     (found,) = _gradients(lambda x: objective(x, b, more), a)
-    return _distance(found, tangent(terms.scale * assemble(terms, views), a))
+    error = float((found - tangent(terms.scale * assemble(terms, views), a)).abs().max())
+    return error / (max(_strength(terms), _largest(found)) or 1)
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return how far the parts' gradients, added up, are from the whole's, for both views."""
-    more = further(objective, anchors)
-    inputs = (anchors, positives) if more is None else (anchors, positives, more)
+    """Return how far the parts' gradients, added up, are from the whole's, for both views.
+
+    The error is relative as in :func:`double_entry`.
+    """
+    views = Views(anchors, positives, further(objective, anchors)).unit()
+    a, b, more = views.anchors, views.positives, views.negatives
+    inputs = (a, b) if more is None else (a, b, more)
     whole = _gradients(objective, *inputs)
     pull, push = (_gradients(part, *inputs) for part in objective.parts)
-    return max(_distance(p + q, w) for p, q, w in zip(pull, push, whole, strict=True))
+    moved = [_strength(objective.terms(*both, more)) for both in ((a, b), (b, a))]
+    size = max(*moved, _largest(*whole, *pull, *push)) or 1
+    errors = (float((p + q - w).abs().max()) for p, q, w in zip(pull, push, whole, strict=True))
+    return _worst(errors) / size
 
 
 def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
@@ -240,7 +269,8 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
             if gradient is not None and not bool(torch.isfinite(gradient).all()):
                 found.append(f"gradient of the {name}")
         numbers = anatomy(objective, Views(anchors, positives, more, groups=groups))
-        found += [k for k, v in numbers.items() if v is not None and not math.isfinite(v)]
+        where = "" if groups is None else " without negatives"
+        found += [k + where for k, v in numbers.items() if v is not None and not math.isfinite(v)]
     return found
 
 
@@ -281,7 +311,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     for name in INVARIANCES:
         declared = [case for case in cases if name in case.invariances]
         others = [case for case in cases if name not in case.invariances]
-        worst = max((variance(c, name, a, b) for c in declared for a, b in batches), default=0.0)
+        worst = _worst(variance(c, name, a, b) for c in declared for a, b in batches)
         # what is not declared must be seen to change
         still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
         found = f"{worst:.1e}" if declared else "not declared, and changes"
@@ -297,7 +327,7 @@ def _entries(
     cases: list[Objective],
     batches: list[tuple[Tensor, Tensor]],
 ) -> Check:
-    worst = max((error(case, a, b) for case in cases for a, b in batches), default=math.nan)
+    worst = _worst(error(case, a, b) for case in cases for a, b in batches)
     found = f"{worst:.1e}" if cases else "no components: not on the sphere"
     return Check(name, len(cases) * len(batches), found, not cases or worst <= EXACT)
 
@@ -313,7 +343,7 @@ def _finite(cls: type[Objective]) -> Check:
         if (case, dtype) != ("tiny norms", torch.float16)
     ]
     bad = [
-        f"{what} at {case}, {dtype}, {setting}"
+        f"{what} at {case}, {dtype}, {setting or 'defaults'}"
         for setting, case, dtype in tried
         for what in infinite(cls(**setting), *degenerate(case, dtype))
     ]
