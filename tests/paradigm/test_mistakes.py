@@ -51,6 +51,17 @@ def test_each_mistake_is_named(change, push: str, pull: str) -> None:
     ]
 
 
+def test_a_small_loss_is_held_to_the_same() -> None:
+    class Tiny(Objective, register=False):
+        def formula(self, pairs: Pairs) -> Tensor:
+            return 1e-12 * InfoNCE(temperature=0.5).formula(pairs)
+
+        def components(self, pairs: Pairs) -> Terms:
+            return replace(InfoNCE(temperature=0.5).components(pairs), scale=1e-12)
+
+    assert [line.endswith(f"is 4 times {SAME}") for line in mistakes(Tiny())] == [True, True]
+
+
 def test_a_wrong_view_and_a_wrong_residual_leave_something_over() -> None:
     *_, last = mistakes(wrong(lambda t: replace(t, against="within")))
     assert last.endswith("against='within' or the residual is not right")

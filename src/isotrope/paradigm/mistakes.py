@@ -4,6 +4,7 @@
 says whether it is a factor, a sign, the weights or what is missing.
 """
 
+import torch
 from torch import Tensor
 
 from isotrope.paradigm.decompose import decompose
@@ -37,12 +38,13 @@ def mistakes(objective: Objective) -> list[str]:
     except ValueError as error:
         return [str(error)]
     (push, pull), (true_push, true_pull) = (
-        (t.scale * t.dissipation[:, None] * t.weight, t.scale * t.dissipation * t.pull)
+        [t.scale * t.dissipation[:, None] * part for part in (t.weight, t.pull[:, None])]
         for t in (claimed, found.terms)
     )
+    size = torch.cat([true_push, true_pull], dim=1).abs().max().clamp_min(1e-300)
     said = [
-        f"the push, scale x GD x W, is {_relation(push, true_push)}",
-        f"the pull, scale x GD x pull, is {_relation(pull[:, None], true_pull[:, None])}",
+        f"the push, scale x GD x W, is {_relation(push / size, true_push / size)}",
+        f"the pull, scale x GD x pull, is {_relation(pull / size, true_pull / size)}",
     ]
     if found.misfit > EXACT:
         said.append(
@@ -68,4 +70,5 @@ def _relation(given: Tensor, right: Tensor) -> str:
 
 
 def _alike(given: Tensor, right: Tensor) -> bool:
-    return bool((given - right).abs().max() <= EXACT * (1 + right.abs().max()))
+    """Equal, where 1 is the largest push or pull."""
+    return bool((given - right).abs().max() <= EXACT)
