@@ -105,7 +105,7 @@ def test_a_toy_in_one_file_is_found_everywhere(
     seen = run("isotrope", "simulate", "dissipation", "--objective", "toyloss", *SMALL)
     assert "ToyLoss" in seen
     # docs
-    run("isotrope", "objectives", "--pages", "pages")
+    run("isotrope", "objectives", "toyloss", "--pages", "pages")
     assert "**Loss.** L\\_i = -p s\\_ii'." in (tmp_path / "pages" / "toyloss.md").read_text()
     assert (tmp_path / "pages" / "toyloss.svg").is_file()
     # tests

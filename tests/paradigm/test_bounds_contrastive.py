@@ -168,14 +168,14 @@ def test_both_sides_of_eq_50_and_51_by_hand() -> None:
 def test_eq_50_is_false_for_normalised_mixtures() -> None:
     """DETAILS: on the sphere a mixture may be closer to the anchor than either part."""
     broken = 0
-    for generator, a, b, tau in random_batches(2000):
+    for generator, a, b, tau in random_batches(400):
         n = len(a)
         first, second = others(generator, n, 8), others(generator, n, 8)
         mixtures = unit(0.5 * b[first] + 0.5 * b[second])
         bound = mixed_negatives_bound(a, b, first, second, 0.5, tau)
         false = Bound(infonce_with(a, b, tau, mixtures), bound.right)
         broken += not bool(false.holds.all())
-    assert broken > 100
+    assert broken > 20
 
 
 @pytest.mark.parametrize(

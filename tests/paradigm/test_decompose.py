@@ -14,7 +14,7 @@ from tests.paradigm.batches import BATCHES, batch
 
 TAU = 0.2
 # n x d: the smallest of both, more rows than dimensions, and the reverse
-SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (16, 48)]
+SHAPES = [(2, 2), (12, 4), (6, 20)]
 
 
 def cross_entropy(similarity):
