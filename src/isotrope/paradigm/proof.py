@@ -132,11 +132,6 @@ def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ..
     )
 
 
-def _distance(found: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative where the expected values are larger than 1."""
-    return float((found - expected).abs().max() / (1 + expected.abs().max()))
-
-
 def _strength(terms: Terms) -> float:
     """How hard the anchor that is moved most is pushed and pulled, before the two cancel."""
     pull = terms.pull.abs() if terms.pull.ndim == 1 else terms.pull.abs().amax(dim=1)

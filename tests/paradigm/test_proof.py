@@ -1,0 +1,151 @@
+"""The proof of objectives finds the mistakes that one makes when writing them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Terms
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives import (
+    DCLW,
+    MAT,
+    MET,
+    MHE,
+    MPT,
+    ArcCon,
+    BarlowTwins,
+    InfoNCE,
+    MIOv1,
+    NTXent,
+    VICReg,
+)
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.proof import EXACT, prove
+
+Edit = Callable[[Any, Pairs, Terms], Terms]
+
+SHAPES = [(2, 2), (3, 5), (33, 16)]
+
+
+def written(parent: type[Objective], **body: object) -> type[Objective]:
+    """The objective with some of its class exchanged, outside the registry."""
+    return type("Mistaken", (parent,), {"presets": {}, **body}, register=False)  # type: ignore[call-overload,no-any-return]
+
+
+def mistaken(parent: type[Objective], edit: Edit) -> type[Objective]:
+    """The objective with its components falsified."""
+
+    def components(self: Objective, pairs: Pairs) -> Terms:
+        return edit(self, pairs, parent.components(self, pairs))
+
+    return written(parent, components=components)
+
+
+def with_its_own_column(_: Objective, pairs: Pairs, terms: Terms) -> Terms:
+    return replace(terms, weight=(pairs.similarity() / 0.05).softmax(dim=1) / 0.05)
+
+
+def of_the_other_moment(objective: BarlowTwins, pairs: Pairs, terms: Terms) -> Terms:
+    """As paper 002 prints it."""
+    n, views = len(pairs.views.anchors), pairs.views
+    weight = 2 * objective.weight / n**2 * (views.anchors @ views.own.T)
+    return replace(terms, weight=weight.fill_diagonal_(0))
+
+
+MISTAKES: dict[str, tuple[type[Objective], Edit]] = {
+    "wrong sign": (InfoNCE, lambda o, p, t: replace(t, pull=-t.pull)),
+    "twice": (InfoNCE, lambda o, p, t: replace(t, weight=2 * t.weight, pull=2 * t.pull)),
+    "no 1/tau": (
+        InfoNCE,
+        lambda o, p, t: replace(t, weight=t.weight * o.temperature, pull=t.pull * o.temperature),
+    ),
+    "never dissipates": (
+        InfoNCE,
+        lambda o, p, t: replace(t, dissipation=torch.ones_like(t.dissipation)),
+    ),
+    "no 1/n": (InfoNCE, lambda o, p, t: replace(t, scale=1.0)),
+    "the positive pushes": (InfoNCE, with_its_own_column),
+    "margin the wrong way": (MPT, lambda o, p, t: replace(t, dissipation=1 - t.dissipation)),
+    "no ratio": (MET, lambda o, p, t: replace(t, pull=t.mass)),
+    "a pull inside the clamp": (
+        MAT,
+        lambda o, p, t: replace(t, pull=(1 - p.positive.square()).clamp_min(1e-12).rsqrt()),
+    ),
+    "static ratio": (ArcCon, lambda o, p, t: replace(t, pull=t.mass)),
+    "weights held constant": (
+        DCLW,
+        lambda o, p, t: replace(t, pull=o.positive_weights(p) / o.temperature),
+    ),
+    "no residual": (NTXent, lambda o, p, t: replace(t, residual=None)),
+    "no residual of its own": (MIOv1, lambda o, p, t: replace(t, residual=None)),
+    "unordered pairs": (MHE, lambda o, p, t: replace(t, weight=t.weight / 2)),
+    "the other moment": (BarlowTwins, of_the_other_moment),
+    "no hinge": (VICReg, lambda o, p, t: replace(t, residual=None)),
+    "a millionth of W": (VICReg, lambda o, p, t: replace(t, weight=t.weight * (1 + 1e-6))),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_found(name: str) -> None:
+    first, *_ = prove(mistaken(*MISTAKES[name]), SHAPES)
+    assert not first.passed
+    assert first.name.startswith("formula = components")
+
+
+def test_a_small_loss_is_held_to_the_same() -> None:
+    """Errors are relative: what is tiny can be wrong too."""
+
+    def tiny(self: InfoNCE, pairs: Pairs) -> Tensor:
+        return 1e-12 * InfoNCE.formula(self, pairs)
+
+    def right(self: InfoNCE, pairs: Pairs) -> Terms:
+        terms = InfoNCE.components(self, pairs)
+        return replace(terms, scale=1e-12 * terms.scale)
+
+    def wrong(self: InfoNCE, pairs: Pairs) -> Terms:
+        terms = right(self, pairs)
+        return replace(terms, pull=terms.pull * (1 + 1e-6))
+
+    pair = {"attraction": Objective.attraction, "repulsion": Objective.repulsion}
+    assert prove(written(InfoNCE, formula=tiny, components=right, **pair), SHAPES)[0].passed
+    assert not prove(written(InfoNCE, formula=tiny, components=wrong, **pair), SHAPES)[0].passed
+
+
+def test_nan_fails_wherever_it_comes() -> None:
+    def in_large_batches(_: Objective, pairs: Pairs, terms: Terms) -> Terms:
+        return replace(terms, pull=terms.pull * (math.nan if len(terms.pull) > 6 else 1))
+
+    first, *_ = prove(mistaken(InfoNCE, in_large_batches), SHAPES)
+    assert not first.passed
+    assert first.worst == "nan"
+
+
+def test_parts_that_do_not_add_up_are_found() -> None:
+    def half(self: InfoNCE, pairs: Pairs) -> Tensor:
+        return InfoNCE.attraction(self, pairs) / 2
+
+    first, second, *_ = prove(written(InfoNCE, attraction=half), SHAPES)
+    assert first.passed
+    assert not second.passed
+
+
+@pytest.mark.parametrize(
+    ("invariances", "found"),
+    [
+        ({"rotation", "permutation", "scale", "view swap"}, None),
+        ({"rotation", "permutation"}, "not declared, but nothing changes"),
+    ],
+)
+def test_false_declarations_are_found(invariances: set[str], found: str | None) -> None:
+    false = [
+        check
+        for check in prove(written(MPT, invariances=frozenset(invariances)), SHAPES)
+        if not check.passed
+    ]
+    assert [check.name for check in false] == [f"invariance: {'scale' if found else 'view swap'}"]
+    assert false[0].worst == found if found else float(false[0].worst) > EXACT
