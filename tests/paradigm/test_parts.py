@@ -11,6 +11,7 @@ from isotrope.core.views import Views, unit
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosine
+from isotrope.paradigm import compose
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.dissipation import Dissipation, Fraction, Margin
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
@@ -219,3 +220,22 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
         queue(a, b)
     pushed = NegativeCosine().modify(weight="softmax:0.05")
     assert pushed.terms(a, b).pull.tolist() == [1] * 5
+
+
+@pytest.mark.parametrize("kind", [Dissipation, Weight, Ratio])
+def test_the_short_form_names_the_part(kind: type) -> None:
+    for cls in kind.known.values():
+        again = compose.part(kind, compose.short(cls()))
+        assert type(again) is cls
+        assert compose.short(again) == compose.short(cls())
+    assert compose.short(Margin(margin=0.25, metric="angle")) == "margin:0.25:angle"
+
+
+def test_a_composition_reports_what_was_given() -> None:
+    edited = InfoNCE().modify(weight="hardest", ratio=1.5)
+    assert edited.hyperparameters() == {
+        "weight": "hardest:dot:cross",
+        "ratio": "static:1.5",
+        "parent": InfoNCE(),
+        "variant": "paper",
+    }

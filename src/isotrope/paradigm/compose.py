@@ -20,7 +20,7 @@ from isotrope.paradigm.released import Variant, rows_masked, vectors_masked
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, Weight
 
-__all__ = ["Paradigm", "modify", "part"]
+__all__ = ["Paradigm", "modify", "part", "short"]
 
 _Part = TypeVar("_Part", Dissipation, Weight, Ratio)
 
@@ -107,6 +107,12 @@ class Paradigm(
     def prepare(self, views: Views) -> Views:
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
+    def hyperparameters(self) -> dict[str, Any]:
+        """Return what was composed, the parts in their short form; what is the parent's is not."""
+        given = {name: value for name, value in super().hyperparameters().items() if value}
+        kinds = (Dissipation, Weight, Ratio)
+        return {name: short(v) if isinstance(v, kinds) else v for name, v in given.items()}
+
     def components(self, pairs: Pairs) -> Terms:
         own = self._direction(pairs)
         if self.variant == "paper":
@@ -173,6 +179,13 @@ def modify(
     if isinstance(parent, Paradigm):
         return dataclasses.replace(parent, **given)
     return Paradigm(parent=parent, **given)
+
+
+def short(part: Dissipation | Weight | Ratio) -> str:
+    """Return the short form of a part, ``"margin:0.3:dot"``, numbers to six digits."""
+    (name,) = (name for name, cls in part.known.items() if cls is type(part))
+    values = (getattr(part, field) for field in hypers(type(part)))
+    return ":".join([name, *(v if isinstance(v, str) else f"{v:g}" for v in values)])
 
 
 def part(kind: type[_Part], given: object) -> _Part:
