@@ -128,8 +128,7 @@ class DCLW(
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
-        s = pairs.positive
-        p = (s / self.sigma).softmax(dim=0)
+        s, p = pairs.positive, self._shares(pairs)
         through_weights = len(s) * p * (s - (p * s).sum()) / self.sigma
         return _terms(
             pairs, self.temperature, self.views, self.positive_weights(pairs) - through_weights
@@ -137,8 +136,11 @@ class DCLW(
 
     def positive_weights(self, pairs: Pairs) -> Tensor:
         """Return w, n: how much each positive counts; their mean is 1."""
-        shares = (pairs.positive / self.sigma).softmax(dim=0)
+        shares = self._shares(pairs)
         return 2 - len(shares) * shares
+
+    def _shares(self, pairs: Pairs) -> Tensor:
+        return (pairs.positive / self.sigma).softmax(dim=0)
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return -self.positive_weights(pairs) * pairs.positive / self.temperature

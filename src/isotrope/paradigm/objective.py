@@ -79,8 +79,8 @@ class Objective:
         presets: by backbone.
         batch_level: one value for the batch, not one for each anchor.
         two_directions: the value is the mean of both directions (each view once as anchors).
-        pairwise: it compares rows with each other; False for statistics of coordinates, which
-            groups of rows that are no negatives of each other do not touch.
+        pairwise: it compares rows with each other, so that groups count; False for statistics of
+            coordinates and where nothing pushes.
         takes_negatives: there is a place for further negatives (hard negatives, a queue).
         least_rows: the smallest batch without further negatives.
         holds: what the gradient treats as constant besides the targets: ``nothing``, the
