@@ -1,0 +1,157 @@
+"""Gradient caching: a batch of any size through an encoder, in the memory of one chunk of it.
+
+The loss needs the embeddings of the whole batch at once, but not the graphs that they came from.
+So the chunks are embedded one after the other and their graphs dropped; the loss gives every
+embedding its gradient; and the backward pass builds the graphs again one by one, from the random
+states they had (so with the same dropout masks), and sends those gradients through. The price is
+one more forward pass. Source: Gao, Zhang, Han and Callan 2021, "Scaling deep contrastive learning
+batch size under memory limited setup", section 3.
+
+All of it is one node of autograd's graph, from the parameters to the embeddings: whatever scales,
+accumulates, clips or averages gradients finds that of each parameter once and whole, as if all
+graphs had been kept. (``torch.utils.checkpoint`` of every chunk gives the same gradients, but keeps
+the nodes of all graphs, or with ``use_reentrant`` a gradient for every chunk.)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from isotrope.core.errors import InputError
+
+__all__ = ["cached", "refuse_batch_statistics"]
+
+# relative distance of embeddings that are still the same: rounding in bfloat16 stays below it,
+# another dropout mask does not
+_SAME = 1e-2
+
+
+def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """Return ``[module(*chunk) for chunk in chunks]``, keeping no graph but that of one chunk.
+
+    The values, the random numbers drawn and the gradients of the parameters are the same.
+
+    Args:
+        module: gives one tensor for a chunk; each row depends on nothing but its own input, the
+            parameters and torch's global random state.
+        chunks: the module's arguments, of any sizes; they are moved to its device when needed.
+
+    Raises:
+        InputError: a module with batch statistics; in the backward pass, one that gives other
+            embeddings than before.
+        ValueError: inputs that require a gradient: there is none for them.
+    """
+    refuse_batch_statistics(module)
+    if any(value.requires_grad for chunk in chunks for value in chunk):
+        raise ValueError(
+            "gradient caching gives gradients of the module's parameters only, and found inputs "
+            "that require one; detach them, or make what computes them a part of the module"
+        )
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    return list(_Cached.apply(module, chunks, *parameters))  # type: ignore[no-untyped-call]
+
+
+def refuse_batch_statistics(module: nn.Module) -> None:
+    """Do nothing for a module whose rows do not depend on each other.
+
+    Raises:
+        InputError: a batch normalisation that takes its statistics from the batch.
+    """
+    for name, part in module.named_modules():
+        if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
+            raise InputError(
+                f"gradient caching (--micro-batch) cannot be used with {name or 'this module'} "
+                f"({type(part).__name__}): batch normalisation takes its statistics from the rows "
+                "it sees, which would be those of one chunk, not of the batch; train without "
+                "--micro-batch, put the layer into eval() for good, or use GroupNorm or LayerNorm"
+            )
+
+
+class _Cached(torch.autograd.Function):
+    """Embeddings without graphs forwards, the graphs one by one backwards."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - autograd's context
+        module: nn.Module,
+        chunks: Sequence[Sequence[Tensor]],
+        *parameters: nn.Parameter,
+    ) -> tuple[Tensor, ...]:
+        """Embed every chunk, remembering the random state before it."""
+        ctx.set_materialize_grads(False)
+        ctx.module, ctx.chunks, ctx.parameters = module, chunks, parameters
+        ctx.device = next(module.parameters()).device
+        kind = ctx.device.type
+        ctx.autocast = {
+            "device_type": kind,
+            "dtype": torch.get_autocast_dtype(kind),
+            "enabled": torch.is_autocast_enabled(kind),
+        }
+        ctx.states, embeddings = [], []
+        for chunk in chunks:
+            ctx.states.append(_random_state(ctx.device))
+            # with a graph, although it is dropped at once: without one, torch may choose other
+            # kernels, which draw other masks, and autocast would keep weights cut off their graph
+            with torch.enable_grad():
+                embeddings.append(_embed(module, chunk, ctx.device).detach())
+        # the parameters too, so that torch complains if they change before the backward pass
+        ctx.save_for_backward(*parameters, *embeddings)
+        return tuple(embeddings)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        """Embed every chunk again and add up what the embeddings' gradients make of it."""
+        parameters, device = ctx.parameters, ctx.device
+        before = ctx.saved_tensors[len(parameters) :]
+        totals: list[Tensor | None] = [None] * len(parameters)
+        distances = []
+        state = _random_state(device)
+        try:
+            # the last chunk first, as autograd does it: sums are then rounded alike
+            for i in reversed(range(len(before))):
+                if gradients[i] is None:
+                    continue
+                _restore(device, ctx.states[i])
+                with torch.enable_grad(), torch.autocast(**ctx.autocast):
+                    h = _embed(ctx.module, ctx.chunks[i], device)
+                distances.append((h.detach() - before[i]).norm() / before[i].norm())
+                found = torch.autograd.grad(h, parameters, gradients[i], allow_unused=True)
+                # never in place: two parameters may have been given one and the same tensor
+                totals = [_sum(total, new) for total, new in zip(totals, found, strict=True)]
+        finally:
+            _restore(device, state)
+        # one look for all chunks, because the device has to catch up for it
+        if distances and (worst := float(torch.stack(distances).max())) > _SAME:
+            raise InputError(
+                "gradient caching runs the encoder twice, and its embeddings of the same input "
+                f"differed by {worst:.1%}: it keeps a state, or draws random numbers from a "
+                "generator of its own; train without --micro-batch"
+            )
+        return (None, None, *totals)
+
+
+def _embed(module: nn.Module, chunk: Sequence[Tensor], device: torch.device) -> Tensor:
+    embeddings: Tensor = module(*(value.to(device, non_blocking=True) for value in chunk))
+    return embeddings
+
+
+def _sum(total: Tensor | None, new: Tensor | None) -> Tensor | None:
+    return new if total is None else total if new is None else total + new
+
+
+def _random_state(device: torch.device) -> list[Tensor]:
+    """Return the states of the CPU's generator and, after it, of an accelerator's."""
+    if device.type == "cpu":
+        return [torch.get_rng_state()]
+    return [torch.get_rng_state(), torch.get_device_module(device).get_rng_state(device)]
+
+
+def _restore(device: torch.device, state: list[Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(state[1], device)
