@@ -36,6 +36,7 @@ from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.methods.callbacks import MEASURED, AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
+from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.launch import REQUEUE, launch
 from isotrope.methods.settings import TrainSettings, read_yaml
 from isotrope.methods.simcse import SimCSE, Steps
@@ -305,6 +306,8 @@ def _encoder(settings: TrainSettings) -> SentenceEncoder:
     if settings.dropout is not None:
         for module, name in _dropouts(encoder):
             setattr(module, name, settings.dropout)
+    if settings.micro_batch is not None:
+        refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
     return encoder
 
 
@@ -385,6 +388,7 @@ def _run(
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         seed=settings.seed,
+        caching=settings.micro_batch is not None,
         log_every=settings.log_every,
         scaled=settings.precision == "16",
     )
@@ -434,6 +438,7 @@ def _run(
             indices,
             pad_id=pad,
             overhead=overhead,
+            most=settings.micro_batch,
             part=rows_of(len(indices)),
         )
 
@@ -544,14 +549,15 @@ def _introduce(
     report = store.report
     rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
     shown = ", ".join(f"{p:g}" for p in rates) or "none"
+    pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
     tell(
         f"{report.kept:,} {'texts' if report.columns == 1 else 'pairs'} "
         f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
         f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
     )
     tell(
-        f"{steps:,} steps of {settings.batch_size}; views by {report.views}; dropout {shown}; "
-        f"pooling {encoder.pooling}"
+        f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
+        f"dropout {shown}; pooling {encoder.pooling}"
     )
     if report.views == "dropout" and not any(rates):
         tell("warning: without dropout the two views are the same; the positives teach nothing")

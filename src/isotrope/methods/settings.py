@@ -69,6 +69,12 @@ class TrainSettings(BaseModel):
         0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="texts that go through the encoder at a time: its memory grows with this "
+        "number, and the gradient is still that of the whole batch; takes one more forward pass",
+    )
     max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
     learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")

@@ -1,9 +1,10 @@
 """SimCSE: two views of a text batch through one encoder, any objective on top (Gao et al., 2021).
 
 All views of a batch go through the encoder together, in chunks of similar length, so that padding
-is low; which sentences are negatives of each other does not depend on the chunks. The head exists
-in training only. Randomness is a function of (seed, step): nothing random is saved, and resuming
-in the middle of an epoch repeats the very same masks.
+is low; which sentences are negatives of each other does not depend on the chunks. Where the graphs
+of all chunks do not fit into memory, there is only one at a time (``gradient_cache``). The head
+exists in training only. Randomness is a function of (seed, step): nothing random is saved, and
+resuming in the middle of an epoch repeats the very same masks.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.uniformity import uniformity
+from isotrope.methods.gradient_cache import cached
 from isotrope.methods.shares import shared_loss
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective
@@ -62,6 +64,7 @@ class SimCSE(L.LightningModule):
         learning_rate: peak, at step 0.
         weight_decay: of AdamW.
         seed: of the run.
+        caching: have the graph of one chunk at a time, not of the whole batch.
         log_every: steps between looks at the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
     """
@@ -77,10 +80,12 @@ class SimCSE(L.LightningModule):
         weight_decay: float,
         seed: int,
         log_every: int,
+        caching: bool = False,
         scaled: bool = False,
     ) -> None:
         super().__init__()
         self.scaled = scaled
+        self.caching = caching
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         self.objective = objective
@@ -101,10 +106,11 @@ class SimCSE(L.LightningModule):
     def embed(self, batch: Batch) -> list[Tensor]:
         """Return the embeddings of each view of the batch, n x d, as the objective sees them."""
         # the longest first: the allocator then finds room for the shorter in what they leave
-        parts = [
-            self.encoder(self._moved(chunk.input_ids), self._moved(chunk.attention_mask))
-            for chunk in reversed(batch.chunks)
-        ]
+        chunks = batch.chunks[::-1]
+        if self.caching:
+            parts = cached(self.encoder, [tuple(map(torch.from_numpy, chunk)) for chunk in chunks])
+        else:
+            parts = [self.encoder(*map(self._moved, chunk)) for chunk in chunks]
         rows: Tensor = self.head(torch.cat(parts[::-1])[self._moved(batch.inverse)])
         return list(torch.split(rows, batch.sizes))
 
