@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.diagnostics import Angles, dissipation, draws, hardest_share
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives import MET, MPT, ArcCon, BarlowTwins, InfoNCE, Paradigm
+from isotrope.objectives import MAT, MET, MPT, ArcCon, BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
 
@@ -181,6 +181,14 @@ def test_the_share_of_equal_negatives_and_of_the_hardest_alone() -> None:
 def test_nothing_pushed_is_undefined_not_zero() -> None:
     (found,) = hardest_share([Idle()], Angles([0.5], [0.7], batches=2))
     assert not found.defined.any()
+
+
+@pytest.mark.parametrize("objective", [MET(), MAT()])
+def test_batches_without_a_push_do_not_count(objective: Objective) -> None:
+    """Of 127 angles around pi/20 one is often below .01, where it is clamped."""
+    (found,) = hardest_share([objective], Angles([0.5], [math.pi / 20, math.pi / 2], batches=50))
+    assert found.value.tolist() == [[1, 1]]
+    assert found.defined.all()
 
 
 @pytest.mark.parametrize("measure", [dissipation, hardest_share])

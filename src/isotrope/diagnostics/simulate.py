@@ -73,6 +73,9 @@ def hardest_share(
 ) -> list[Landscape]:
     """Return the mean share of the hardest negative in the weights (paper 000, figure 3).
 
+    A batch that pushes none (in MET and MAT a hardest negative closer than .01) does not count;
+    where no batch pushes any the share is undefined.
+
     Args:
         objectives: all of them see the same draws.
         angles: distributions; by default mu_pos = 0.5 as in the paper's released code (its text
@@ -94,9 +97,11 @@ def hardest_share(
         hardest = pairs.similarity(terms.against).argmax(dim=1, keepdim=True)
         if not weight.any():  # nothing is pushed, whatever the columns
             hardest = torch.zeros_like(hardest)
-        # then 0/0, which leaves the mean undefined
-        share = weight.gather(1, hardest).squeeze(1) / weight.sum(dim=1)
-        return share, terms.dissipation >= (DEAD if gated else -torch.inf)
+        mass = weight.sum(dim=1)
+        share = weight.gather(1, hardest).squeeze(1) / mass
+        # a clamped negative is not pushed: 0/0, which is left out, unless there is nothing else
+        pushed = (mass != 0) | (mass == 0).all()
+        return share, pushed & (terms.dissipation >= (DEAD if gated else -torch.inf))
 
     angles = angles or Angles(positive=np.array([0.5]))
     for objective in objectives:
