@@ -63,7 +63,8 @@ def run(arguments: Sequence[str]) -> int:
     from isotrope.methods.fit import summary, train
 
     outcome = train(settings, resume=resume)
-    print(summary(outcome), file=sys.stdout)
+    if outcome.first:
+        print(summary(outcome), file=sys.stdout)
     return outcome.exit_code
 
 

@@ -63,12 +63,14 @@ class Outcome:
         exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
         encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
             is the best step. None if the run had been finished before, or was other processes'.
+        first: whether this is the first of several processes, which knows the numbers and tells.
     """
 
     result: Result
     output: Path
     exit_code: int = 0
     encoder: SentenceEncoder | None = None
+    first: bool = True
 
 
 def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
@@ -129,7 +131,7 @@ def _train(settings: TrainSettings, output: Path, *, resume: bool) -> Outcome:
     """Train in this process, which may be one of several; the first checks and writes."""
     finished = _check_output(output, settings, resume=resume) if rank() == 0 else None
     if agreed(finished is not None):
-        return finished or Outcome(_nothing(output), output)
+        return finished or Outcome(_nothing(output), output, first=False)
     with _terminable():
         try:
             if rank() > 0:
@@ -480,9 +482,9 @@ def _run(
     if stop.signal is not None and trainer.global_step < steps:
         result = _result(settings, objective, store, dev, metrics, timer, trainer.global_step)
         code = 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
-        return Outcome(result, output, exit_code=code, encoder=encoder)
+        return Outcome(result, output, code, encoder, first=rank() == 0)
     if rank() > 0:
-        return Outcome(_nothing(output), output, encoder=encoder)
+        return Outcome(_nothing(output), output, encoder=encoder, first=False)
     if watch is None:
         keep(steps, None)
     result = _result(settings, objective, store, dev, metrics, timer, steps)
