@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from isotrope.core.gather import gathered
 from isotrope.core.views import Views
+from isotrope.methods.gradient_cache import cached
 from isotrope.methods.shares import shared_loss
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -30,12 +31,13 @@ class Case:
     sizes: tuple[int, int] = (5, 3)
     negatives: tuple[int, int] = (0, 0)
     grouped: bool = False
+    cached: bool = False
 
     def __str__(self) -> str:
         words = [self.objective, *(f"{k}={v}" for k, v in self.settings.items())]
         words += ["+".join(map(str, self.sizes))]
         words += [f"negatives {self.negatives}"] if any(self.negatives) else []
-        return " ".join(words + ["grouped"] * self.grouped)
+        return " ".join(words + ["grouped"] * self.grouped + ["cached"] * self.cached)
 
     def built(self) -> Objective:
         return registry.build(self.objective, self.settings)
@@ -67,10 +69,27 @@ def embedded(
     positives: Tensor,
     negatives: Tensor | None,
     groups: Tensor | None,
+    *,
+    in_pieces: bool = False,
 ) -> Views:
     parts = [anchors, positives] if negatives is None else [anchors, positives, negatives]
-    out = model(torch.cat(parts)).split([len(part) for part in parts])
-    return Views(*out, groups=groups)
+    if in_pieces:
+        rows = torch.cat(cached(model, [(piece,) for piece in torch.cat(parts).split(3)]))
+    else:
+        rows = model(torch.cat(parts))
+    return Views(*rows.split([len(part) for part in parts]), groups=groups)
+
+
+class Step(nn.Module):
+    """What DDP wraps: from a rank's inputs to the loss that it backpropagates."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        self.encoder, self.case = encoder(), case
+
+    def forward(self, *batch: Tensor | None) -> Tensor:
+        views = embedded(self.encoder, *batch, in_pieces=self.case.cached)
+        return shared_loss(self.case.built(), gathered(views))
 
 
 def of_rank(case: Case, rank: int) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
@@ -111,9 +130,8 @@ def _work(rank: int, cases: list[Case], folder: Path, port: int) -> None:
     )
     results = {}
     for case in cases:
-        model = DistributedDataParallel(encoder())
-        whole = gathered(embedded(model, *of_rank(case, rank)))
-        loss = shared_loss(case.built(), whole)
+        model = DistributedDataParallel(Step(case))
+        loss = model(*of_rank(case, rank))
         loss.backward()
         results[str(case)] = loss.item(), [p.grad for p in model.parameters()]
     results["facts"] = 0.0, _facts(rank)

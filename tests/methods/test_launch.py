@@ -113,10 +113,14 @@ def test_two_processes_leave_one_run_folder(two: Path) -> None:
 def test_two_processes_see_what_one_sees(shared: dict, two: Path, tmp_path: Path) -> None:
     """Without dropout every number of every step is that of one process, in float32."""
     one = rows(fit(**{**shared, "output": str(tmp_path / "one"), "devices": 1}).output)
-    for alone, both in zip(one[:6], rows(two)[:6], strict=True):
-        for name in ("loss", "gradient_norm", "alignment", "uniformity", "dissipation", "ratio"):
-            assert float(both[name]) == pytest.approx(float(alone[name]), rel=1e-4), name
+    assert_same_numbers(one, rows(two))
     assert float(one[0]["uniformity"]) > float(one[5]["uniformity"]) + 0.01, "it learns meanwhile"
+
+
+def assert_same_numbers(found: list[dict[str, str]], expected: list[dict[str, str]]) -> None:
+    for row, other in zip(found[:6], expected[:6], strict=True):
+        for name in ("loss", "gradient_norm", "alignment", "uniformity", "dissipation", "ratio"):
+            assert float(row[name]) == pytest.approx(float(other[name]), rel=1e-4), name
 
 
 def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
@@ -178,17 +182,18 @@ def arguments(shared: dict, **changed: object) -> list[str]:
     return ["train", shared["files"][0], *flags]
 
 
-def test_torchrun(shared: dict, two: Path, tmp_path: Path) -> None:
+def test_torchrun_and_micro_batches(shared: dict, two: Path, tmp_path: Path) -> None:
+    changed = {"output": tmp_path / "run", "devices": 1, "micro_batch": 4}
     runner = ["torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "isotrope"]
     done = subprocess.run(
-        [sys.executable, "-m", *runner, *arguments(shared, output=tmp_path / "run", devices=1)],
+        [sys.executable, "-m", *runner, *arguments(shared, **changed)],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("report: isotrope report") == 1
-    assert without_speed(rows(tmp_path / "run")) == without_speed(rows(two))
+    assert_same_numbers(rows(tmp_path / "run"), rows(two))
 
 
 # what needs no processes
@@ -288,6 +293,34 @@ def test_a_process_says_what_ended_it(
     assert report["kind"] == kind
     assert "oh" in report["message"]
     assert ("Traceback" in report["message"]) == (kind == "bug")
+
+
+def test_a_lost_process_is_one_line_and_exit_code_75(
+    quick: dict, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise RuntimeError("[../third_party/gloo/pair.cc:534] Connection closed by peer")
+
+    monkeypatch.setattr("isotrope.methods.fit._train", gone)
+    assert guarded(["train", *quick["files"], "--output", quick["output"]]) == launching.REQUEUE
+    assert capsys.readouterr().err == (
+        "isotrope: error: another process of this run has gone; run the same command with --resume "
+        "to start again: there is no checkpoint\n"
+    )
+
+
+def test_a_process_ends_when_its_launcher_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    reader, writer = os.pipe()
+    os.close(writer)
+    monkeypatch.setattr(ranking, "_INPUT", reader)
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        ranking._follow()
+        assert told == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(reader)
 
 
 def test_ctrl_c_twice(monkeypatch: pytest.MonkeyPatch) -> None:

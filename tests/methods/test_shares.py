@@ -26,6 +26,8 @@ CASES = [
     Case("infonce", {"symmetric": True}, negatives=(1, 2), grouped=True),
     Case("infonce", {"in_batch": False}, negatives=(2, 1)),
     Case("infonce", {"in_batch": False, "symmetric": True}, negatives=(3, 0)),
+    *(Case(name, cached=True) for name in ("infonce", "ntxent", "barlowtwins", "mhe")),
+    Case("infonce", {"symmetric": True}, negatives=(1, 2), cached=True),
     Case("infonce", {"dissipation": "margin:0.3", "ratio": 1.5}),
     Case("infonce", {"part": "repulsion"}),
     Case("barlowtwins", {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": 1.5}),

@@ -74,7 +74,7 @@ def joined(device: str) -> Iterator[None]:
 
 def lost(error: BaseException) -> bool:
     """Return whether an error says that another process has gone."""
-    if isinstance(error, dist.DistError):
+    if dist.is_available() and isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
 

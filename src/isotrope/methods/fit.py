@@ -113,8 +113,8 @@ def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
             raise
         what = error if isinstance(error, LostProcess) else "another process of this run has gone"
         saved = (output / "checkpoints" / "last.ckpt").is_file()
-        goes_on = "to go on from the last checkpoint" if saved else "to start again: no checkpoint"
-        raise LostProcess(f"{what}; run the same command with --resume {goes_on}") from error
+        then = "go on from the last checkpoint" if saved else "start again: there is no checkpoint"
+        raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
 
 
 def _launch(settings: TrainSettings, output: Path, *, resume: bool) -> Outcome:

@@ -12,6 +12,8 @@ from isotrope.core.errors import InputError, LostProcess
 
 __all__ = ["main"]
 
+_INPUT = 0  # a pipe of the launcher's, who writes nothing: it ends with it
+
 
 def main(folder: Path) -> int:
     """Do what ``folder/run.json`` says; leave the result, or the error, in the folder."""
@@ -48,7 +50,7 @@ def _report(folder: Path, kind: str, message: str) -> int:
 
 def _follow() -> None:
     """End, with a checkpoint, when whoever started us is gone."""
-    os.read(0, 1)
+    os.read(_INPUT, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

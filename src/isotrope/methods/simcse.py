@@ -3,8 +3,8 @@
 All views of a batch go through the encoder together, in chunks of similar length, so that padding
 is low; which sentences are negatives of each other does not depend on the chunks. Where the graphs
 of all chunks do not fit into memory, there is only one at a time (``gradient_cache``). The head
-exists in training only. Randomness is a function of (seed, step): nothing random is saved, and
-resuming in the middle of an epoch repeats the very same masks.
+exists in training only. Randomness is a function of (seed, step, process): nothing random is saved,
+and resuming in the middle of an epoch repeats the very same masks.
 """
 
 import contextlib
