@@ -261,12 +261,12 @@ class Checkpoints(L.Callback):
             try:
                 trainer.save_checkpoint(temporary)
             except RuntimeError as error:
-                if lost(error):
-                    raise
-                # torch's zip writer reports a full disk as a RuntimeError of its own
-                raise InputError(
-                    f"cannot write {newest}: {error}; free some space and --resume"
-                ) from error
+                # after a whole file: the others, who meet us behind it, are gone
+                if not lost(error):
+                    # torch's zip writer reports a full disk as a RuntimeError of its own
+                    raise InputError(
+                        f"cannot write {newest}: {error}; free some space and --resume"
+                    ) from error
             if newest.is_file():
                 self._keep(newest)
         self.timer.rest(time.perf_counter() - start)
@@ -280,6 +280,13 @@ class Checkpoints(L.Callback):
         except OSError:  # a file system without hard links
             shutil.copy2(newest, spare)
         spare.replace(self.folder / "previous.ckpt")
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Save the last whole step when another process is lost: the next one cannot end."""
+        if lost(exception) and trainer.is_global_zero and trainer.global_step > 0:
+            self.save(trainer)
 
     def on_train_batch_end(
         self,
