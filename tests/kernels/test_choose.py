@@ -11,7 +11,15 @@ VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
 
 
 def test_auto_gives_a_reason_with_the_size() -> None:
-    assert choose(VIEWS) == ("eager", "the only backend; it holds 2 x 3 similarities")
+    small, reason = choose(VIEWS)
+    assert small == "eager"
+    assert reason.startswith("2 x 3 similarities are ")
+    assert reason.endswith("MB: all are held")
+    many = torch.empty(5000, 1)
+    assert choose(Views(many, many)) == (
+        "rowblock",
+        "5000 x 5000 similarities are 95.4 MB: computed in blocks of rows",
+    )
 
 
 def test_a_backend_that_was_asked_for() -> None:
@@ -28,6 +36,7 @@ def test_pairs_come_from_the_chosen_backend() -> None:
 @pytest.mark.parametrize("function", [choose, pairs])
 def test_an_unknown_backend_names_the_nearest(function: object) -> None:
     with pytest.raises(
-        ValueError, match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager"
+        ValueError,
+        match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager, rowblock",
     ):
         function(VIEWS, "eagre")  # type: ignore[operator]

@@ -21,10 +21,12 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 
-__all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs"]
+__all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs", "add_product"]
 
 BLOCK_BYTES = 1 << 24  # of one block of similarities: it stays in the cache of a core, nearly
-_LEAST, _MOST = 16, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
+# so narrow an addmm adds term by term to what is there: ten times the rounding of a product
+_NARROW = 16
+LEAST, MOST = 16, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
 
 
 class RowBlockPairs(EagerPairs):
@@ -98,7 +100,7 @@ class Layout:
         views = self.views
         width = sum(len(x) for x in self.columns)
         height = BLOCK_BYTES // max(1, width * views.anchors.element_size())
-        height = min(_MOST, max(_LEAST, height))
+        height = min(MOST, max(LEAST, height))
         for first in range(0, len(views.anchors), height):
             yield slice(first, min(first + height, len(views.anchors)))
 
@@ -249,9 +251,17 @@ def _spread(layout: Layout, grads: list[Tensor | None], rows: slice, change: Ten
         part = change[:, at : at + len(columns)]
         at += len(columns)
         if (own := grads[0]) is not None:
-            own[rows].addmm_(part, columns)
+            add_product(own[rows], part.T, columns)
         if (other := grads[source]) is not None:
-            other.addmm_(part.T, anchors)
+            add_product(other, part, anchors)
+
+
+def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
+    """Add ``tile``^T ``rows`` to ``into``, in place."""
+    if into.shape[1] < _NARROW:
+        into.add_(tile.T @ rows)
+    else:
+        into.addmm_(tile.T, rows)
 
 
 def _sparse(layout: Layout, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.asked import Asking, Formula, Key, Known, Unfused
-from isotrope.kernels.rowblock import Layout
+from isotrope.kernels.rowblock import Layout, add_product
 
 __all__ = ["Gradients", "Job", "check_two_passes", "one_pass", "two_passes"]
 
@@ -86,36 +86,37 @@ class _Vectors:
     def __init__(self, raw: Tensor) -> None:
         norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
         dead = norm <= max(1e-12, torch.finfo(raw.dtype).tiny)  # as core.views.unit
-        self.inverse = torch.where(dead, 0.0, 1 / norm.where(~dead, 1.0))
+        # divided by, as core.views.unit does: a factor 1/norm would round once more
+        self.norm = norm.masked_fill(dead, torch.inf)
         self.lean = raw.shape[1] >= SHORT
-        self.data = raw if self.lean else raw * self.inverse
+        self.data = raw if self.lean else raw / self.norm
 
     def __len__(self) -> int:
         return len(self.data)
 
     def rows(self, where: slice | Tensor) -> Tensor:
         found = self.data[where]
-        return found * self.inverse[where] if self.lean else found
+        return found / self.norm[where] if self.lean else found
 
     def against(self, rows: Tensor, out: Tensor, start: int = 0) -> None:
         """Write the products of unit rows with these vectors, from ``start`` on, into ``out``."""
         torch.mm(rows, self.data[start:].T, out=out)
         if self.lean:
-            out.mul_(self.inverse[start:].T)
+            out.div_(self.norm[start:].T)
 
     def push(self, tile: Tensor, start: int = 0) -> Tensor:
         """Return ``tile`` times these unit vectors, from ``start`` on; the tile is used up."""
         if self.lean:
-            tile.mul_(self.inverse[start:].T)
+            tile.div_(self.norm[start:].T)
         return tile @ self.data[start:]
 
     def by_raw(self, gradient: Tensor, rows: slice | None = None) -> Tensor:
         """Turn the gradient of (some of) the unit vectors, in place, into that of the raw ones."""
         every = slice(0, len(self)) if rows is None else rows
         for block in _blocks(every.start, every.stop, 2048):
-            part, unit = gradient[block.start - every.start : block.stop - every.start], None
+            part = gradient[block.start - every.start : block.stop - every.start]
             unit = self.rows(block)
-            part.sub_(unit * (part * unit).sum(dim=1, keepdim=True)).mul_(self.inverse[block])
+            part.sub_(unit * (part * unit).sum(dim=1, keepdim=True)).div_(self.norm[block])
         return gradient
 
 
@@ -189,7 +190,7 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
             for x, into in zip(sources, gradients[1:], strict=True):
                 part = tile[:, at : at + len(x)]
                 at += len(x)
-                into.addmm_(part.T, scaled * a)
+                add_product(into, part, scaled * a)
                 pushed = scaled * x.push(part)
                 mine += pushed
                 if learnt is not None:  # sum_j W_ij s_ij is what the push has along the anchor
@@ -306,7 +307,7 @@ def two_passes(job: Job, *, sides: int) -> tuple[Tensor, Gradients]:
                     u[where][side] += share
     for rows, a, tile in _across(job, both, tiles) if across else ():
         slope(tile).mul_(torch.add(u["cross"][0][rows, None], u["cross"][1]))
-        gradients[1].addmm_(tile.T, a)
+        add_product(gradients[1], tile, a)
         pushed = both[1].push(tile)
         gradients[0][rows] += pushed
         if learnt is not None:  # sum_ij W_ij s_ij is what the push has along the anchors
@@ -316,7 +317,7 @@ def two_passes(job: Job, *, sides: int) -> tuple[Tensor, Gradients]:
             weight = torch.add(u["within"][side][rows, None], u["within"][side][rows.start :])
             slope(tile).mul_(weight)
             # the square on the diagonal holds both orders of its pairs
-            gradients[side][rows.stop :].addmm_(tile[:, len(tile) :].T, a)
+            add_product(gradients[side][rows.stop :], tile[:, len(tile) :], a)
             if learnt is not None:
                 learnt += (tile[:, : len(tile)] @ a * a).sum() / (2 * tau)
             pushed = both[side].push(tile, rows.start)

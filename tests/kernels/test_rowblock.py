@@ -1,0 +1,265 @@
+"""Blocks of rows give what the whole matrix gives: every objective, value and every gradient."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import NeedsEager
+from isotrope.core.views import Views, unit
+from isotrope.kernels import rowblock, sweeps
+from isotrope.kernels.asked import Unfused, ask
+from isotrope.kernels.choose import pairs
+from isotrope.kernels.fused import fused
+from isotrope.objectives import DCLW, MPT, InfoNCE, MIOv1, NTXent
+from isotrope.paradigm import proof, registry
+from isotrope.paradigm.objective import Objective
+from tests.paradigm.batches import batch
+
+NAMES = registry.names()
+CASES = [(name, s) for name in NAMES for s in proof.settings(registry.find(name))]
+# what has to be formed whole: the surrogates' weights, and moments, which are small
+WHOLE = {"modified", "paradigm", "simclrgrad", "unigrad", "barlowtwins", "vicreg", "mix", "mhs"}
+
+
+@pytest.fixture
+def low_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight rows a block, so that a small batch needs many, the last one shorter."""
+    for module in (sweeps, rowblock):
+        monkeypatch.setattr(module, "LEAST", 8)
+        monkeypatch.setattr(module, "MOST", 8)
+
+
+def derivatives(
+    objective: Objective, inputs: tuple[Tensor, ...], backend: str, **named: Any
+) -> list[Tensor]:
+    """The value and the gradients of all inputs."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    value = objective(*leaves, backend=backend, **named)
+    found = torch.autograd.grad(value, leaves, allow_unused=True)
+    zeros = [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
+    return [value.detach(), *zeros]
+
+
+def apart(found: list[Tensor], expected: list[Tensor]) -> float:
+    return max(
+        float((f - e).abs().max() / e.abs().max().clamp_min(1e-9))
+        for f, e in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.usefixtures("low_blocks")
+@pytest.mark.parametrize("d", [11, 300], ids=["copied", "norms aside"])
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+def test_every_objective_as_from_the_whole_matrix(
+    name: str, settings: dict[str, Any], d: int
+) -> None:
+    """Float64, with groups, further negatives, planted duplicates; both directions too."""
+    plain = registry.build(name, settings)
+    for objective in (plain, plain.symmetric()):
+        for kind in ("random", "duplicate rows"):
+            a, b = batch(kind, 37, d)
+            more = batch("random", 5, d, seed=3)[0]
+            inputs = [(a, b)] if proof.further(objective, a) is None else []
+            inputs += [(a, b, more)] if objective.takes_negatives else []
+            for given in inputs:
+                for groups in (None, torch.arange(37) // 2):
+                    whole = derivatives(objective, given, "eager", groups=groups)
+                    found = derivatives(objective, given, "rowblock", groups=groups)
+                    assert apart(found, whole) < 1e-11, (kind, len(given), groups is not None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_fused(name: str) -> None:
+    """The contrastive, hyperspherical and binary objectives never meet a whole matrix."""
+    objective = registry.build(name)
+    if any(name.startswith(start) for start in WHOLE) or not objective.has_terms:
+        with pytest.raises(Unfused):
+            ask(objective.formula, torch.float64)
+    else:
+        ask(objective.formula, torch.float64)
+
+
+def test_rows_that_are_coupled_are_seen() -> None:
+    assert ask(InfoNCE().formula, torch.float32).rowwise
+    assert ask(MPT().formula, torch.float32).rowwise
+    assert not ask(DCLW().formula, torch.float32).rowwise
+    assert not ask(registry.build("mhe").formula, torch.float32).rowwise
+
+
+@pytest.mark.usefixtures("low_blocks")
+def test_gathered_keys() -> None:
+    a, b = batch("random", 30, 6)
+    objective = InfoNCE()
+    whole, found = (
+        torch.autograd.grad(objective.loss(Views(x, y, offset=7), backend=backend), (x, y))
+        for backend in ("eager", "rowblock")
+        for x, y in [(a[:19].clone().requires_grad_(), b.clone().requires_grad_())]
+    )
+    assert apart(list(found), list(whole)) < 1e-12
+
+
+@pytest.mark.usefixtures("low_blocks")
+@pytest.mark.parametrize(
+    "name", ["infonce", "ntxent", "dclw", "arccon", "miov1", "miov3", "mixcse"]
+)
+@pytest.mark.parametrize("both", [False, True])
+def test_a_learnt_temperature_gets_its_gradient(name: str, both: bool) -> None:
+    a, b = batch("clustered", 30, 6)
+    found = []
+    for backend in ("eager", "rowblock"):
+        temperature = torch.tensor(0.11, dtype=torch.float64, requires_grad=True)
+        objective = registry.find(name)(temperature=temperature)
+        value = (objective.symmetric() if both else objective)(a, b, backend=backend)
+        found.append(torch.autograd.grad(value, temperature)[0])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("against", ["cross", "within", "both"])
+@pytest.mark.parametrize("statistic", ["logsumexp", "softplus", "hardest"])
+@pytest.mark.parametrize("n", [2, 3, 513, 1031])
+def test_statistics_and_their_gradients(statistic: str, against: str, n: int) -> None:
+    """One statistic at a time, with a learnt temperature, in blocks of full height."""
+    a, b = (unit(x) for x in batch("clustered", n, 5))
+    found = []
+    for backend in ("eager", "rowblock"):
+        x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+        tau = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+        seen = pairs(Views(x, y), backend)
+        value = (
+            seen.hardest(against)
+            if statistic == "hardest"
+            else getattr(seen, statistic)(tau, against)
+        )
+        some = torch.linspace(0.5, 1.5, n, dtype=torch.float64)
+        wanted = [x, y] + [tau] * (statistic != "hardest")
+        gradients = torch.autograd.grad((value * some).sum(), wanted, allow_unused=True)
+        zeros = [
+            torch.zeros_like(w) if g is None else g for g, w in zip(gradients, wanted, strict=True)
+        ]
+        found.append([value.detach(), *zeros])
+    assert apart(found[1], found[0]) < 1e-11
+
+
+def test_counts_and_nearest_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowblock, "MOST", 8)
+    monkeypatch.setattr(rowblock, "LEAST", 8)
+    a, b = (unit(x) for x in batch("random", 21, 4))
+    for groups in (None, torch.arange(21) // 3):
+        views = Views(a, b, groups=groups)
+        for against in ("cross", "within", "both"):
+            whole, blocks = pairs(views, "eager"), pairs(views, "rowblock")
+            assert torch.equal(whole.count(against), blocks.count(against))
+            assert torch.equal(whole.nearest(3, against), blocks.nearest(3, against))
+
+
+SIZES = [(2, 1), (7, 3), (259, 33), (1031, 257), (130, 1031)]
+LARGE = pytest.param(10_007, 3, marks=pytest.mark.slow)  # gigabytes, for the whole matrix
+
+
+@pytest.mark.parametrize("objective", [InfoNCE(), NTXent(), MPT(), MIOv1()], ids=str)
+@pytest.mark.parametrize(("n", "d"), [*SIZES, LARGE])
+def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int) -> None:
+    """Norm-wise error against float64: at most 1.5 times eager's in float32, and one ulp."""
+    a, b = batch("random", n, d)
+    a[n // 2 :: 3] = a[0] + 1e-3 * a[n // 2 :: 3]  # near-duplicates
+    exact = derivatives(objective, (a, b), "eager")
+    single = (a.float(), b.float())
+    eager = derivatives(objective, single, "eager")
+    blocks = derivatives(objective, single, "rowblock")
+    for truth, theirs, ours in zip(exact, eager, blocks, strict=True):
+        size = truth.norm()
+        allowed = 1.5 * (theirs.double() - truth).norm() + torch.finfo(torch.float32).eps * size
+        assert (ours.double() - truth).norm() <= allowed
+
+
+@pytest.mark.parametrize("objective", [InfoNCE(), NTXent(), MPT(), registry.build("mhs")], ids=str)
+def test_only_the_gradients_that_are_wanted(objective: Objective) -> None:
+    a, b = batch("random", 20, 4)
+    whole = derivatives(objective, (a, b), "eager")
+    x = a.clone().requires_grad_()
+    (found,) = torch.autograd.grad(objective(x, b, backend="rowblock"), x)
+    torch.testing.assert_close(found, whole[1])
+    y = b.clone().requires_grad_()
+    (found,) = torch.autograd.grad(objective(a, y, backend="rowblock"), y)
+    torch.testing.assert_close(found, whole[2])
+    assert not objective(a, b, backend="rowblock").requires_grad
+
+
+def test_a_second_backward_computes_again() -> None:
+    a, b = batch("random", 20, 4)
+    x = a.clone().requires_grad_()
+    value = InfoNCE()(x, b, backend="rowblock")
+    (first,) = torch.autograd.grad(3 * value, x, retain_graph=True)
+    (second,) = torch.autograd.grad(value, x)
+    torch.testing.assert_close(first, 3 * second)
+
+
+@pytest.mark.parametrize("name", ["infonce", "ntxent", "mhs", "mixcse"])
+def test_a_second_derivative_names_the_eager_backend(name: str) -> None:
+    a, b = batch("random", 20, 4)
+    x = a.clone().requires_grad_()
+    value = registry.build(name)(x, b, backend="rowblock")
+    with pytest.raises(NeedsEager, match="no second derivatives; ask for backend='eager'"):
+        torch.autograd.grad(value, x, create_graph=True)
+
+
+def test_nan_is_not_hidden() -> None:
+    a, b = batch("random", 20, 4)
+    a[3, 1] = math.nan
+    for objective in (InfoNCE(), NTXent(), MPT(), registry.build("mhe")):
+        assert torch.isnan(objective(a, b, backend="rowblock"))
+
+
+def test_zero_rows_get_no_gradient() -> None:
+    for d in (4, 300):
+        a, b = batch("random", 20, d)
+        a[5] = 0
+        for objective in (InfoNCE(), NTXent()):
+            found = derivatives(objective, (a, b), "rowblock")
+            assert (found[1][5] == 0).all()
+            assert apart(found, derivatives(objective, (a, b), "eager")) < 1e-11
+
+
+def test_low_temperatures_take_a_safe_way() -> None:
+    """Two passes share one shift; where it would underflow, row maxima serve."""
+    a, b = batch("random", 40, 5)
+    objective = NTXent(temperature=0.005)
+    with pytest.raises(Unfused, match="so low a temperature"):
+        fused(Views(a, b), objective.formula, both_directions=True, mean=True)
+    for given in (objective, InfoNCE(temperature=0.001)):
+        single = derivatives(given, (a.float(), b.float()), "rowblock")
+        exact = derivatives(given, (a, b), "eager")
+        assert apart([x.double() for x in single], exact) < 1e-4
+
+
+class Bytes(torch.utils._python_dispatch.TorchDispatchMode):
+    """The largest tensor that any operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for x in found if isinstance(found, (tuple, list)) else [found]:
+            if isinstance(x, Tensor):
+                self.largest = max(self.largest, x.numel() * x.element_size())
+        return found
+
+
+FUSED = ["infonce", "ntxent", "dcl", "dclw", "mpt", "mhe", "alignuniform", "miov1", "mhs", "mixcse"]
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_nothing_grows_with_the_square_of_the_batch(name: str) -> None:
+    """4,096 rows: no tensor is larger than two blocks, whole similarities would be 64 MB."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 4096, 16, generator=generator)
+    a.requires_grad_()
+    with Bytes() as seen:
+        registry.build(name)(a, b, backend="rowblock").backward()
+    assert seen.largest <= 2 * sweeps.TILE_BYTES
+    assert seen.largest < 4096 * 4096 * 4 / 1.9
