@@ -45,7 +45,7 @@ def test_align_uniform_within_is_the_mean_of_both_views_measures() -> None:
     a, b = batch("clustered", 12, 5)
     spread = (uniformity(a, t=6.0) + uniformity(b, t=6.0)) / 2
     expected = 0.8 * alignment(a, b) + 0.2 * spread
-    torch.testing.assert_close(AlignUniform(balance=0.2, views="within")(a, b), expected)
+    torch.testing.assert_close(AlignUniform(balance=0.2, pairs="within")(a, b), expected)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, 2.5, 3.0])
@@ -89,7 +89,7 @@ def test_uniformity_of_one_view_has_twice_the_norm() -> None:
     x = a.clone().requires_grad_()
     (one_view,) = torch.autograd.grad(uniformity(x, t=t), x)
     torch.testing.assert_close(one_view, 2 * tangent(ordered, a))
-    both = gradient(AlignUniform(t=t, balance=1.0, views="within"), a, b)
+    both = gradient(AlignUniform(t=t, balance=1.0, pairs="within"), a, b)
     torch.testing.assert_close(both, tangent(ordered, a))
 
 
@@ -121,7 +121,7 @@ def test_align_uniform_with_equal_views_and_a_power_above_two() -> None:
 
 def test_align_uniform_parts_are_its_two_terms() -> None:
     a, b = batch("random", 8, 4)
-    pull, push = AlignUniform(t=2.0, balance=0.25, views="within").parts
+    pull, push = AlignUniform(t=2.0, balance=0.25, pairs="within").parts
     torch.testing.assert_close(pull(a, b), 0.75 * alignment(a, b))
     torch.testing.assert_close(push(a, b), 0.25 * (uniformity(a) + uniformity(b)) / 2)
 
@@ -138,7 +138,7 @@ def test_align_uniform_leaves_rows_of_one_group_out_of_the_mean() -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    [AlignUniform(views=v) for v in ("cross", "within")]
+    [AlignUniform(pairs=v) for v in ("cross", "within")]
     + [cls(variant=v) for cls in (MHE, MHS) for v in ("paper", "released")],
     ids=str,
 )

@@ -48,7 +48,7 @@ class AlignUniform(
 
     Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U,
     U = log mean_{i != j} e^{-t ||h_i - h'_j||^2} over the ordered pairs across the views, or, with
-    views="within", the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
+    pairs="within", the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
 
     Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser
     for the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by
@@ -73,7 +73,7 @@ class AlignUniform(
     balance: Annotated[
         float, Hyper("lambda", "share of uniformity in the loss", at_least=0, at_most=1)
     ] = 0.1
-    views: Annotated[
+    pairs: Annotated[
         Literal["cross", "within"], Hyper("", "negatives across the two views, or within each")
     ] = "cross"
 
@@ -90,7 +90,7 @@ class AlignUniform(
     @property
     def two_directions(self) -> bool:  # type: ignore[override]
         """Within: each view has an energy. Across, the pairs of both directions are the same."""
-        return self.views == "within"
+        return self.pairs == "within"
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.attraction(pairs) + self.repulsion(pairs)
@@ -100,10 +100,10 @@ class AlignUniform(
         return (1 - self.balance) * square.pow(self.alpha / 2).mean()
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.balance * log_mean_energy(pairs, self.t, self.views)
+        return self.balance * log_mean_energy(pairs, self.t, self.pairs)
 
     def components(self, pairs: Pairs) -> Terms:
-        by: By = "cross" if self.views == "cross" else "anchors"
+        by: By = "cross" if self.pairs == "cross" else "anchors"
         shares = Softmax(temperature=1 / (2 * self.t), by=by, normaliser="batch")(pairs)
         square = 2 - 2 * pairs.positive.clamp_max(self._closest)
         steep = self.alpha * square.pow(self.alpha / 2 - 1) * (pairs.positive <= self._closest)
@@ -111,7 +111,7 @@ class AlignUniform(
             dissipation=pairs.positive.new_ones(len(steep)),
             weight=2 * self.t * self.balance * shares,
             pull=(1 - self.balance) / len(steep) * steep,
-            against=self.views,
+            against=self.pairs,
         )
 
     @property
