@@ -35,7 +35,7 @@ calls = 0
 class Obeys(InfoNCE, paper=Paper("none", "none", "none")):
     def formula(self, pairs):
         global calls
-        if len(pairs.views.positives) == 16:  # not when it is tried on small batches
+        if len(pairs.views.positives) == 15:  # not when it is tried on small batches
             calls += 1
         rank, call, what = os.environ.get("OBEY", "9 9 go").split(" ", 2)
         if os.environ.get("RANK") == rank and calls == int(call):
@@ -61,7 +61,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Settings of a small run on pairs, whose batches of 16 are split into 8 and 8."""
+    """Settings of a small run on pairs, whose batches of 15 are split into 8 and 7."""
     folder = tmp_path_factory.mktemp("processes")
     (folder / "corpus.txt").write_text("\n".join(sentences(300)) + "\n")
     (folder / "obeys.py").write_text(textwrap.dedent(OBEYS))
@@ -74,7 +74,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> dict:
         "objective": "obeys",
         "device": "cpu",
         "devices": 2,
-        "batch_size": 16,
+        "batch_size": 15,
         "max_steps": 6,
         "log_every": 1,
         "eval_every": 3,

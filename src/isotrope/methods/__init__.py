@@ -3,6 +3,9 @@
 ``settings`` says what a training can be told (and imports nothing heavy), ``simcse`` is the method
 (two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
 card, ``watch`` the dev score, ``fit`` the whole: data, encoder, training, dev score, run folder.
+
+Several processes: ``launch`` starts and watches them, ``rank`` is one of them, and ``shares`` gives
+each the loss with which all together learn what one would.
 """
 
 from typing import TYPE_CHECKING, Any
