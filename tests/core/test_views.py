@@ -54,6 +54,13 @@ def test_unit_views_have_rows_of_length_one_and_keep_the_rest() -> None:
     assert Views(rows(2), rows(2)).unit().negatives is None
 
 
+def test_a_norm_beyond_the_dtype_is_not_a_dead_row() -> None:
+    x = torch.tensor([[1e20, 1e20], [3, 4], [0, 0], [torch.inf, 1]])
+    found = unit(x)
+    assert found[[0, 3]].isnan().all()
+    torch.testing.assert_close(found[1:3], torch.tensor([[0.6, 0.8], [0, 0]]))
+
+
 def test_swapped_is_the_other_direction() -> None:
     views = Views(rows(3), rows(3, seed=1), rows(2, seed=2))
     other = views.swapped()

@@ -13,13 +13,14 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the rows of ``x`` (n x d) divided by their Euclidean norm.
 
     A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
-    becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN.
+    becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN,
+    and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
     # the inner where keeps 0/0 out of the backward pass of the norm
     safe = torch.linalg.vector_norm(torch.where(dead, 1.0, x), dim=-1, keepdim=True)
-    return torch.where(dead, 0.0, x / safe)
+    return torch.where(dead, 0.0, x / safe.masked_fill(safe.isinf(), torch.nan))
 
 
 def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
