@@ -11,7 +11,7 @@ from isotrope.core.views import Views, unit
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosine
-from isotrope.paradigm import compose
+from isotrope.paradigm import anatomy, compose
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.dissipation import Dissipation, Fraction, Margin
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
@@ -239,3 +239,13 @@ def test_a_composition_reports_what_was_given() -> None:
         "parent": InfoNCE(),
         "variant": "paper",
     }
+
+
+def test_the_anatomy_of_a_large_batch_is_that_of_its_first_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a, b = batch("random", 30, 4)
+    groups = torch.arange(30) // 2
+    few = anatomy.anatomy(InfoNCE(), Views(a[:8], b[:8], groups=groups[:8]))
+    monkeypatch.setattr(anatomy, "MOST", 8)
+    assert anatomy.anatomy(InfoNCE(), Views(a, b, groups=groups)) == few

@@ -1,5 +1,7 @@
 """The three components of a batch, summed up in four numbers."""
 
+import dataclasses
+
 import torch
 
 from isotrope.core.terms import Terms
@@ -9,6 +11,7 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["DEAD", "anatomy", "hardest_share"]
 
+MOST = 4096  # rows that are looked at: their components are matrices
 DEAD = 0.01  # below this GD an anchor hardly moves
 
 
@@ -33,7 +36,7 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
 
 @torch.no_grad()
 def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
-    """Return dissipation, dead, hardest_share and ratio of a batch.
+    """Return dissipation, dead, hardest_share and ratio of a batch, or of its first 4,096 rows.
 
     Args:
         objective: any; without gradient components (not on the sphere) all four are None.
@@ -46,7 +49,7 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
-    pairs = objective.compare(views)
+    pairs = objective.compare(_first(views))
     terms = objective.components(pairs)
     ratio = terms.ratio
     weighted = terms.mass != 0
@@ -58,3 +61,13 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         if ratio is not None and bool(weighted.any())
         else None,
     }
+
+
+def _first(views: Views) -> Views:
+    """The first rows of a batch too large for matrices, with their own positives."""
+    if len(views.positives) <= MOST:
+        return views
+    groups = None if views.groups is None else views.groups[views.rows][:MOST]
+    return dataclasses.replace(
+        views, anchors=views.anchors[:MOST], positives=views.own[:MOST], offset=0, groups=groups
+    )
