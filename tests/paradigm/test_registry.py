@@ -184,3 +184,22 @@ def test_a_single_row_cannot_be_compared() -> None:
     a, b = batch("random", 2, 3)
     with pytest.raises(ValueError, match="compares rows of a batch; found 1 row"):
         InfoNCE()(a[:1], b[:1])
+
+
+def test_what_pushes_nothing_has_no_ratio_and_no_repulsion() -> None:
+    with pytest.raises(InputError, match="NegativeCosine pushes nothing away, and a ratio is a"):
+        registry.build("negativecosine", {"ratio": 2})
+    with pytest.raises(InputError, match="it pushes nothing away; there is no repulsion to train"):
+        registry.build("negativecosine", {"part": "repulsion"})
+    edited = registry.build("negativecosine", {"ratio": 2, "weight": "softmax:0.05"})
+    assert edited.terms(*batch("random", 4, 3)).weight.any()
+
+
+def test_the_constructor_shows_its_preset() -> None:
+    import inspect
+
+    assert list(inspect.signature(InfoNCE).parameters) == ["temperature", "in_batch", "preset"]
+    import isotrope.objectives
+
+    assert "InfoNCE" in dir(isotrope.objectives)
+    assert "pkgutil" not in dir(isotrope.objectives)

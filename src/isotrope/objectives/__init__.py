@@ -18,3 +18,7 @@ for _module in pkgutil.iter_modules(__path__):
 globals().update({cls.__name__: cls for cls in Objective.registered.values()})
 
 __all__ = sorted(["Objective", "Paradigm", *(c.__name__ for c in Objective.registered.values())])
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
 
+import torch
+
 from isotrope.core.errors import nearest
 from isotrope.core.hyper import hypers, is_number, value_of
 from isotrope.core.terms import Terms
@@ -20,7 +22,7 @@ from isotrope.paradigm.released import Variant, rows_masked, vectors_masked
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, Weight
 
-__all__ = ["Paradigm", "modify", "part", "short"]
+__all__ = ["Paradigm", "modify", "part", "pushes", "short"]
 
 _Part = TypeVar("_Part", Dissipation, Weight, Ratio)
 
@@ -173,12 +175,27 @@ def modify(
         dissipation: a part, or its short form (``"margin:0.3"``).
         weight: a part, or its short form (``"softmax:0.05"``).
         ratio: a part, its short form, or a number.
+
+    Raises:
+        ValueError: a ratio for an objective without negatives, or a part that is none.
     """
+    if ratio is not None and weight is None and not pushes(parent):
+        raise ValueError(
+            f"{type(parent).__name__} pushes nothing away, and a ratio is a pull for each push; "
+            "give a weight too ('softmax:0.05')"
+        )
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
     given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
     if isinstance(parent, Paradigm):
         return dataclasses.replace(parent, **given)
     return Paradigm(parent=parent, **given)
+
+
+def pushes(objective: Objective) -> bool:
+    """Tell whether an objective has negatives at all: whether some weight is not zero."""
+    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
+    more = noise[2] if objective.takes_negatives else None
+    return bool(objective.terms(noise[0], noise[1], more).weight.any())
 
 
 def short(part: Dissipation | Weight | Ratio) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
@@ -369,4 +370,9 @@ def _take_preset(cls: type[Objective]) -> None:
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})
 
+    shown = inspect.signature(plain)
+    extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
+    init.__signature__ = shown.replace(  # type: ignore[attr-defined]
+        parameters=[*shown.parameters.values(), extra]
+    )
     cls.__init__ = init  # type: ignore[assignment, method-assign]

@@ -77,12 +77,16 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
                 f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
                 f"it has: {', '.join(allowed)}"
             )
+    from isotrope.paradigm.compose import pushes  # compose defines an Objective itself
+
     try:
         # __init_subclass__ adds the preset to the constructor, which no type checker sees
         objective = cls(**own, preset=forms.get("preset"))  # type: ignore[call-arg]
         objective = objective.modify(**parts) if parts else objective
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
+        if part == "repulsion" and objective.has_terms and not pushes(objective):
+            raise ValueError("it pushes nothing away; there is no repulsion to train")
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
