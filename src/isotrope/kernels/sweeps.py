@@ -87,7 +87,7 @@ class _Vectors:
         norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
         dead = norm <= max(1e-12, torch.finfo(raw.dtype).tiny)  # as core.views.unit
         # divided by, as core.views.unit does: a factor 1/norm would round once more
-        self.norm = norm.masked_fill(dead, torch.inf)
+        self.norm = norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
         self.lean = raw.shape[1] >= SHORT
         self.data = raw if self.lean else raw / self.norm
 
