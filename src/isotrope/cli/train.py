@@ -15,6 +15,7 @@ examples:
   isotrope train pairs.tsv --query-prompt "query: " --passage-prompt "passage: " --output runs/p
   isotrope train wiki.txt --objective barlowtwins --objective.dissipation margin:0.3 --output runs/b
   isotrope train wiki.txt --devices 4 --batch-size 1024 --output runs/wide
+  isotrope train wiki.txt --batch-size 4096 --micro-batch 64 --output runs/large
   isotrope train --config runs/wiki/config.yaml --output runs/again
   isotrope train wiki.txt --output runs/wiki --resume
 

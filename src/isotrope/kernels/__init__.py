@@ -1,6 +1,7 @@
-"""Floor 1: the row statistics of the similarity matrix, behind one interface with several backends.
+"""Floor 1: the row statistics of the similarity matrix, behind one interface with two backends.
 
 ``pairs`` says what an objective may ask, ``eager`` answers from the whole matrix and is the truth,
-``choose`` picks the backend and can say why. A further backend is a further file and a line in
-``choose``; no objective notices.
+``rowblock`` in linear memory, statistic by statistic. Where a formula asks for nothing but
+statistics (``asked`` finds out), ``fused`` computes value and gradients together, in one or two
+``sweeps`` over blocks of rows. ``choose`` picks the backend and can say why. No objective notices.
 """

@@ -4,6 +4,7 @@
 (two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
 card, ``watch`` the dev score, ``fit`` the whole: data, encoder, training, dev score, run folder.
 
+Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``rank`` is one of them, and ``shares`` gives
 each the loss with which all together learn what one would.
 """
