@@ -65,10 +65,10 @@ def test_every_objective_as_from_the_whole_matrix(
             inputs = [(a, b)] if proof.further(objective, a) is None else []
             inputs += [(a, b, more)] if objective.takes_negatives else []
             for given in inputs:
-                for groups in (None, torch.arange(37) // 2):
+                for groups in (None, torch.arange(37) // 2, torch.zeros(37, dtype=torch.long)):
                     whole = derivatives(objective, given, "eager", groups=groups)
                     found = derivatives(objective, given, "rowblock", groups=groups)
-                    assert apart(found, whole) < 1e-11, (kind, len(given), groups is not None)
+                    assert apart(found, whole) < 1e-11, (kind, len(given), groups)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -263,5 +263,4 @@ def test_nothing_grows_with_the_square_of_the_batch(name: str) -> None:
     a.requires_grad_()
     with Bytes() as seen:
         registry.build(name)(a, b, backend="rowblock").backward()
-    assert seen.largest <= 2 * sweeps.TILE_BYTES
-    assert seen.largest < 4096 * 4096 * 4 / 1.9
+    assert seen.largest <= 2 * sweeps.TILE_BYTES  # 16 MB a block

@@ -27,7 +27,9 @@ from torch import Tensor
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
 from isotrope.kernels.asked import Formula, ask
-from isotrope.kernels.sweeps import Gradients, Job, check_two_passes, one_pass, two_passes
+from isotrope.kernels.one_pass import one_pass
+from isotrope.kernels.sweeps import Gradients, Job
+from isotrope.kernels.two_passes import check, two_passes
 
 __all__ = ["fused"]
 
@@ -62,7 +64,7 @@ def fused(
         sweep = functools.partial(one_pass, job)
     else:
         sweep = functools.partial(two_passes, job, sides=2 if both_directions else 1)
-        check_two_passes(job)
+        check(job)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
     found: Tensor = _Ready.apply(sweep, *inputs)  # type: ignore[no-untyped-call]
     return found

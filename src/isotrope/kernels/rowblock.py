@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import NeedsEager
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
@@ -58,9 +59,7 @@ class RowBlockPairs(EagerPairs):
         return torch.cat(found)
 
     def count(self, against: Against = "cross") -> Tensor:
-        layout = Layout(self.views, against)
-        counts = [(~layout.excluded(rows)).sum(dim=1) for rows in layout.rows()]
-        return torch.cat(counts).to(self.views.anchors.dtype)
+        return Layout(self.views, against).counts()
 
     def _reduced(
         self, statistic: "_Statistic", temperature: float | Tensor, against: Against
@@ -123,6 +122,21 @@ class Layout:
             found = torch.cat([found, found.new_zeros(len(found), len(views.negatives))], dim=1)
         return found
 
+    def counts(self) -> Tensor:
+        """n, the number of negatives of each anchor, without forming what they are."""
+        views = self.views
+        n, found = len(views.anchors), views.anchors.new_zeros(len(views.anchors))
+        if views.in_batch:
+            kin_across = kin_inside = torch.ones_like(found)  # rows of the same group, oneself too
+            if views.groups is not None:
+                kin_across = _alike(views.groups)[views.rows].to(found.dtype)
+                kin_inside = _alike(views.groups[views.rows]).to(found.dtype)
+            if self.against in ("cross", "both"):
+                found = found + len(views.positives) - kin_across
+            if self.against in ("within", "both"):
+                found = found + n - kin_inside
+        return found if views.negatives is None else found + len(views.negatives)
+
     def exclude(self, tile: Tensor, rows: slice) -> None:
         """Fill what is no negative with -inf, in place."""
         views = self.views
@@ -157,6 +171,12 @@ class Layout:
             yield rows, tile
 
 
+def _alike(groups: Tensor) -> Tensor:
+    """How many rows have the group of each row."""
+    _, place = torch.unique(groups, return_inverse=True)
+    return torch.bincount(place)[place]
+
+
 class _Statistic:
     """One reduction of a block, and its derivative."""
 
@@ -182,7 +202,7 @@ class _LogSumExp(_Statistic):
 
 class _Softplus(_Statistic):
     def reduce(self, tile: Tensor) -> tuple[Tensor, Tensor]:
-        value = torch.logaddexp(tile, tile.new_zeros(())).sum(dim=1)
+        value = softplus(tile).sum(dim=1)
         return value, value
 
     def differentiate(self, tile: Tensor, kept: Tensor, gradient: Tensor) -> Tensor:
