@@ -20,6 +20,11 @@ from tests.paradigm.batches import batch
 
 NAMES = registry.names()
 CASES = [(name, s) for name in NAMES for s in proof.settings(registry.find(name))]
+CASES += [
+    ("paradigm", {"weight": f"{weight}:{by}", "dissipation": "margin:0.3", "ratio": 1.5})
+    for weight in ("softmax:0.1", "energy:0.1", "power:2", "hardest:distance")
+    for by in ("cross", "anchors", "positives", "both")
+]
 # what has to be formed whole: the surrogates' weights, and moments, which are small
 WHOLE = {"modified", "paradigm", "simclrgrad", "unigrad", "barlowtwins", "vicreg", "mix", "mhs"}
 
@@ -252,10 +257,11 @@ class Bytes(torch.utils._python_dispatch.TorchDispatchMode):
         return found
 
 
+COMPOSED = ["paradigm", "modifiedmhe", "modifiedbarlowtwins", "modifiedvicreg"]
 FUSED = ["infonce", "ntxent", "dcl", "dclw", "mpt", "mhe", "alignuniform", "miov1", "mhs", "mixcse"]
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", [*FUSED, *COMPOSED])
 def test_nothing_grows_with_the_square_of_the_batch(name: str) -> None:
     """4,096 rows: no tensor is larger than two blocks, whole similarities would be 64 MB."""
     generator = torch.Generator().manual_seed(0)

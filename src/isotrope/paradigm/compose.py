@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import torch
+from torch import Tensor
 
 from isotrope.core.errors import nearest
 from isotrope.core.hyper import hypers, is_number, value_of
@@ -125,6 +126,14 @@ class Paradigm(
         if self.ratio is None:  # the parent's own pull was written for both directions at once
             return dataclasses.replace(own, scale=2 * own.scale)
         return vectors_masked(own, other)
+
+    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        if self.variant == "released" or not (self.dissipation and self.weight and self.ratio):
+            return None  # the other direction, or a parent, is asked for its matrix
+        dissipation = self.dissipation(pairs)[:, None]
+        push, mass = self.weight.push(pairs)
+        pull = (self.ratio(pairs) * mass)[:, None]
+        return -dissipation * pull * pairs.views.own, dissipation * push
 
     def _direction(self, pairs: Pairs) -> Terms:
         """The components of one direction, as printed."""

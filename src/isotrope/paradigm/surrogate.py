@@ -25,6 +25,8 @@ class _Given(Protocol):
 
     def components(self, pairs: Pairs) -> Terms: ...
 
+    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None: ...
+
 
 class Surrogate:
     """The formula of an objective that is defined by ``components`` alone.
@@ -38,6 +40,13 @@ class Surrogate:
     invariances: ClassVar[frozenset[str]] = frozenset(
         {"rotation", "permutation", "scale", "view swap"}
     )
+
+    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """What pulls and what pushes each anchor, n x d each, without a matrix of weights.
+
+        None where there is no way but through the matrix. The anchors' reduction is not in it.
+        """
+        return None
 
     def formula(self: _Given, pairs: Pairs) -> Tensor:
         pull, push = _directions(self, pairs)
@@ -53,6 +62,9 @@ class Surrogate:
 @torch.no_grad()
 def _directions(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
+    lean = None if pairs.backend == "eager" else objective.moves(pairs)
+    if lean is not None:
+        return lean
     terms = objective.components(pairs)
     # the reduction multiplies by 1 or 1/n, the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))

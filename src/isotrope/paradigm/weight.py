@@ -58,6 +58,14 @@ class Weight:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views."""
         raise TypeError(f"{type(self).__name__} computes nothing")
 
+    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Return sum_j W_ij x_j (n x d) and sum_j W_ij (n), without history.
+
+        Softmax, Energy and Hardest need no n x c matrix for it where the backend needs none.
+        """
+        weight = self(pairs)
+        return weight @ pairs.columns(self.against), weight.sum(dim=1)
+
 
 @dataclass(frozen=True)
 class Softmax(Weight):
@@ -89,6 +97,18 @@ class Softmax(Weight):
         total = mass.sum() if self.normaliser == "batch" else mass.sum(dim=1, keepdim=True)
         return mass / total.where(total != 0, 1.0)
 
+    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        if self.by == "both":
+            return super().push(pairs)
+        mean, level = _softmax_mean(pairs, self.by, self.temperature)
+        some = level != -torch.inf  # NaN stays
+        if self.normaliser == "row":
+            mass = some.to(level.dtype)
+        else:
+            whole = torch.logsumexp(level, dim=0)
+            mass = (level - whole.masked_fill(whole == -torch.inf, 0.0)).exp()
+        return mass[:, None] * mean, mass
+
 
 @dataclass(frozen=True)
 class Energy(Weight):
@@ -108,6 +128,11 @@ class Energy(Weight):
     def __call__(self, pairs: Pairs) -> Tensor:
         shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")(pairs)
         return 2 / self.temperature * shares  # unordered pairs are half of the ordered ones
+
+    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")
+        push, mass = shares.push(pairs)
+        return 2 / self.temperature * push, 2 / self.temperature * mass
 
 
 @dataclass(frozen=True)
@@ -157,13 +182,54 @@ class Hardest(Weight):
         steep = slope(similarity.gather(1, top), self.metric)
         return torch.zeros_like(similarity).scatter_(1, top, steep) * negative
 
+    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        seen = _positives(pairs) if self.by == "positives" else pairs
+        (chosen,) = seen.nearest(1, self.against).unbind(dim=1)
+        none = chosen < 0
+        chosen = chosen.clamp_min(0)
+        similarity = (seen.views.anchors * seen.columns(self.against)[chosen]).sum(dim=1)
+        steep = slope(similarity, self.metric).masked_fill(none, 0.0)
+        return steep[:, None] * pairs.columns(self.against)[chosen], steep
+
+
+def _positives(pairs: Pairs) -> Pairs:
+    """The positives of the anchors against each other."""
+    views = pairs.views
+    groups = None if views.groups is None else views.groups[views.rows]
+    return pairs.of(
+        Views(views.own, views.own, views.negatives, groups=groups, in_batch=views.in_batch)
+    )
+
 
 def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
     """The similarities that a weight is a function of, and which of them are of negatives."""
     if by == "positives":
-        views = pairs.views
-        groups = None if views.groups is None else views.groups[views.rows]
-        pairs = pairs.of(
-            Views(views.own, views.own, views.negatives, groups=groups, in_batch=views.in_batch)
-        )
+        pairs = _positives(pairs)
     return pairs.similarity(_AGAINST[by]), pairs.negative(_AGAINST[by])
+
+
+def _softmax_mean(pairs: Pairs, by: By, temperature: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Return sum_j softmax_ij x_j (n x d) and the log-sum-exp (n) of each row.
+
+    The former is tau times the derivative of the latter by the anchor. Where the similarities are
+    of other vectors than the x_j (h'_i.h'_j), the x_j are appended to them and met by zeros, by
+    which the derivative is taken.
+    """
+    views = pairs.views
+    seen = _positives(pairs).views if by == "positives" else views
+    columns = seen.positives if by == "cross" else seen.anchors
+    rows, met, further = seen.anchors.detach().clone(), columns.detach(), views.negatives
+    if by == "positives":
+        rows, met = (torch.cat(x, dim=1) for x in ((rows, 0 * rows), (met, views.anchors)))
+        further = None if further is None else torch.cat([further, further], dim=1)
+    groups, offset = (views.groups, views.offset) if by == "cross" else (None, 0)
+    if by != "cross" and views.groups is not None:
+        groups = views.groups[views.rows]
+    with torch.enable_grad():
+        compared = Views(
+            rows.requires_grad_(), met, further, offset, groups=groups, in_batch=views.in_batch
+        )
+        level = pairs.of(compared).logsumexp(temperature)
+        (found,) = torch.autograd.grad(level.sum(), rows)
+    mean = temperature * found[:, -views.anchors.shape[1] :]
+    return mean.detach(), level.detach()
