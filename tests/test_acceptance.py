@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrope.methods.fit import fit
+from isotrope.methods.training import fit
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from isotrope.core import gather
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.methods import launch as launching
 from isotrope.methods import rank as ranking
-from isotrope.methods.fit import fit, summary, train
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.simcse import step_seed
+from isotrope.methods.training import fit, summary, train
 from tests.methods.conftest import sentences
 
 # an objective that obeys: it fails where and when the environment says
@@ -210,12 +210,12 @@ def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--batch-size 3 leaves some of 4 processes without a row; use" in refused(
         devices=4, batch_size=3, device="cpu"
     )
-    monkeypatch.setattr("isotrope.methods.fit.find_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("isotrope.methods.training.find_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert refused(devices=2) == (
         "--devices 2: this machine has 1 GPU; use --devices 1, or --device cpu"
     )
-    monkeypatch.setattr("isotrope.methods.fit.find_device", lambda _: torch.device("mps"))
+    monkeypatch.setattr("isotrope.methods.training.find_device", lambda _: torch.device("mps"))
     assert "an Apple GPU is one device; add --device cpu" in refused(devices=2)
 
 
@@ -238,8 +238,8 @@ def test_torchrun_and_devices_must_agree(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_machine_that_does_not_see_the_run_folder(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.methods.fit.rank", lambda: 1)
-    monkeypatch.setattr("isotrope.methods.fit.wait", lambda: None)
+    monkeypatch.setattr("isotrope.methods.training.rank", lambda: 1)
+    monkeypatch.setattr("isotrope.methods.training.wait", lambda: None)
     with pytest.raises(InputError, match=r"process 1 sees no .*tokens, which the first process"):
         fit(**quick)
 
@@ -301,7 +301,7 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
     def gone(*_: object, **__: object) -> None:
         raise RuntimeError("[../third_party/gloo/pair.cc:534] Connection closed by peer")
 
-    monkeypatch.setattr("isotrope.methods.fit._train", gone)
+    monkeypatch.setattr("isotrope.methods.training._train", gone)
     assert guarded(["train", *quick["files"], "--output", quick["output"]]) == launching.REQUEUE
     assert capsys.readouterr().err == (
         "isotrope: error: another process of this run has gone; run the same command with --resume "

@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     if show:
         print(settings.to_yaml(), end="")
         return 0
-    from isotrope.methods.fit import summary, train
+    from isotrope.methods.training import summary, train
 
     outcome = train(settings, resume=resume)
     if outcome.first:

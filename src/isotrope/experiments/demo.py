@@ -31,7 +31,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import nearest_rows, retrieval
 from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
-from isotrope.methods.fit import fit
+from isotrope.methods.training import fit
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.report.html import Example, Table, write_report

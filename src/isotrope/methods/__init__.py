@@ -2,7 +2,7 @@
 
 ``settings`` says what a training can be told (and imports nothing heavy), ``simcse`` is the method
 (two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
-card, ``watch`` the dev score, ``fit`` the whole: data, encoder, training, dev score, run folder.
+card, ``watch`` the dev score, ``training`` the whole: data, encoder, steps, dev score, run folder.
 
 Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``rank`` is one of them, and ``shares`` gives
@@ -12,7 +12,7 @@ each the loss with which all together learn what one would.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isotrope.methods.fit import fit as fit
+    from isotrope.methods.training import fit as fit
 
 __all__ = ["fit"]
 
@@ -20,7 +20,6 @@ __all__ = ["fit"]
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the one lazy name
     if name != "fit":
         raise AttributeError(f"module 'isotrope.methods' has no attribute {name!r}")
-    from isotrope.methods.fit import fit
+    from isotrope.methods.training import fit
 
-    globals()["fit"] = fit  # the function, not the file of the same name
     return fit

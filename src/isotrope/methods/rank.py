@@ -31,8 +31,8 @@ def main(folder: Path) -> int:
 
 
 def _train(folder: Path) -> int:
-    from isotrope.methods.fit import train
     from isotrope.methods.settings import TrainSettings
+    from isotrope.methods.training import train
 
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     sys.argv = run["command"]  # what the provenance of the run shall say

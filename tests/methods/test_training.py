@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.methods import simcse
 from isotrope.methods.callbacks import COLUMNS
-from isotrope.methods.fit import fit
+from isotrope.methods.training import fit
 from isotrope.paradigm import registry
 from tests.methods.conftest import sentences
 
@@ -284,7 +284,7 @@ def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: 
 
 
 def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
-    from isotrope.methods.fit import summary
+    from isotrope.methods.training import summary
 
     easy = fit(**{**quick, "max_steps": 2}, objective_settings={"dissipation": "margin:0"})
     assert easy.result.metrics["dead"] == 1
@@ -366,3 +366,10 @@ def test_identical_views_are_warned_about(quick: dict, capsys) -> None:
 def test_bfloat16(quick: dict) -> None:
     outcome = fit(**{**quick, "max_steps": 2}, precision="bf16")
     assert np.isfinite(outcome.result.metrics["loss"])
+
+
+def test_the_function_is_the_function_whatever_was_imported_before() -> None:
+    import isotrope
+    import isotrope.methods.training
+
+    assert isotrope.fit is isotrope.methods.fit is fit
