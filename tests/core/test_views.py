@@ -1,11 +1,13 @@
 """Views: shapes that do not fit, the positive of each anchor, and the unit sphere."""
 
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
+from torch import Tensor
 
-from isotrope.core.moments import cross_moment
+from isotrope.core.moments import cross_moment, gram
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 
@@ -141,3 +143,30 @@ def test_the_ratio_of_terms_is_pull_over_mass() -> None:
     assert terms.ratio is not None
     assert terms.ratio.tolist() == [1.5, 0.0], "no weight, no ratio: 0 and not 5/0"
     assert Terms(torch.ones(2), weight, pull[:, None]).ratio is None
+
+
+@pytest.mark.parametrize("function", [unit, gram])
+def test_derivatives_written_by_hand(function: Callable[[Tensor], Tensor]) -> None:
+    """First and second, backward and forward, by differences; and under torch.func."""
+    x = rows(4).requires_grad_()
+    assert torch.autograd.gradcheck(function, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(function, x)
+
+    def cubed(y: Tensor) -> Tensor:
+        return function(y).pow(3).sum()
+
+    twice = torch.autograd.functional.hessian(cubed, x.detach())
+    torch.testing.assert_close(torch.func.hessian(cubed)(x.detach()), twice)
+    many = torch.stack([x.detach(), rows(4, seed=1)])
+    torch.testing.assert_close(torch.func.vmap(function)(many)[1], function(many[1]))
+
+
+def test_second_derivatives_at_a_row_of_zeros_are_zero() -> None:
+    x = rows(3)
+    x[1] = 0
+    x.requires_grad_()
+    (once,) = torch.autograd.grad(unit(x).pow(3).sum(), x, create_graph=True)
+    (twice,) = torch.autograd.grad(once.square().sum(), x)
+    assert (once[1] == 0).all()
+    assert (twice[1] == 0).all()
+    assert twice.isfinite().all()

@@ -1,10 +1,13 @@
 """Second moments of two views: the only statistic that decorrelating objectives need."""
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from isotrope.core.views import Views
 
-__all__ = ["cross_moment"]
+__all__ = ["cross_moment", "gram"]
 
 
 def cross_moment(views: Views) -> Tensor:
@@ -13,3 +16,35 @@ def cross_moment(views: Views) -> Tensor:
     Paper 000, section 4.1 (the cross-correlation without batch normalisation).
     """
     return views.anchors.T @ views.own / len(views.anchors)
+
+
+def gram(x: Tensor) -> Tensor:
+    """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
+    found: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Gram(torch.autograd.Function):
+    """X^T X, whose gradient X (G + G^T) is one product: autograd's own are two."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.T @ x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], _: Tensor) -> None:  # noqa: ANN401
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401
+        x: Tensor = ctx.saved_tensors[0]
+        return x @ (gradient + gradient.T)
+
+    @staticmethod
+    def jvp(ctx: Any, change: Tensor) -> Tensor:  # noqa: ANN401
+        x: Tensor = ctx.saved_tensors[0]
+        half = x.T @ change
+        return half + half.T

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,11 +17,51 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN,
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
-    # the inner where keeps 0/0 out of the backward pass of the norm
-    safe = torch.linalg.vector_norm(torch.where(dead, 1.0, x), dim=-1, keepdim=True)
-    return torch.where(dead, 0.0, x / safe.masked_fill(safe.isinf(), torch.nan))
+    found: tuple[Tensor, Tensor] = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
+    return found[0]
+
+
+class _Unit(torch.autograd.Function):
+    """Rows over their norms, and the norms: autograd's own gradient passes over x ten times.
+
+    Both are outputs, so that what is saved has a history: second derivatives go through it.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
+        # a dead row is divided by infinity, and so is its gradient
+        norm = norm.masked_fill(norm.isinf(), torch.nan).masked_fill(dead, torch.inf)
+        return x / norm, norm
+
+    @staticmethod
+    def setup_context(ctx: Any, _: object, output: tuple[Tensor, Tensor]) -> None:  # noqa: ANN401
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(
+        ctx: Any,  # noqa: ANN401 - torch's context
+        by_unit: Tensor | None,
+        by_norm: Tensor | None,
+    ) -> tuple[Tensor | None, None]:
+        unit, norm = ctx.saved_tensors
+        found = None if by_norm is None else unit * by_norm  # asked for by second derivatives only
+        if by_unit is not None:
+            along = (by_unit * unit).sum(dim=-1, keepdim=True)
+            across = torch.addcmul(by_unit, unit, along, value=-1) / norm
+            found = across if found is None else found + across
+        return found, None
+
+    @staticmethod
+    def jvp(ctx: Any, change: Tensor, _: None) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        unit, norm = ctx.saved_tensors
+        along = (change * unit).sum(dim=-1, keepdim=True)
+        return torch.addcmul(change, unit, along, value=-1) / norm, along
 
 
 def standard(x: Tensor, eps: float = 1e-5) -> Tensor:

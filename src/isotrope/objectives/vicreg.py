@@ -7,6 +7,7 @@ from torch import Tensor
 
 from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Hyper
+from isotrope.core.moments import gram
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
@@ -103,7 +104,7 @@ class VICReg(
     def _spread(self, h: Tensor) -> Tensor:
         """Nu1 v + nu2 c of one view."""
         x = h - h.mean(dim=0)
-        c = x.T @ x / (len(h) - 1)
+        c = gram(x) / (len(h) - 1)
         covariances = (c.square().sum() - c.diagonal().square().sum()) / h.shape[1]
         missing = (self.gamma - self._deviation(x)).clamp_min(0).mean()
         return self.cov_coeff * covariances + self.var_coeff * missing
