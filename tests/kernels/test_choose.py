@@ -15,6 +15,8 @@ def test_auto_gives_a_reason_with_the_size() -> None:
     assert small == "eager"
     assert reason.startswith("2 x 3 similarities are ")
     assert reason.endswith("MB: all are held")
+    batch = torch.empty(64, 1)
+    assert choose(Views(batch, batch))[0] == "rowblock"
     many = torch.empty(5000, 1)
     assert choose(Views(many, many)) == (
         "rowblock",
@@ -31,6 +33,13 @@ def test_pairs_come_from_the_chosen_backend() -> None:
     assert isinstance(found, EagerPairs)
     assert found.backend == "eager"
     assert found.views is VIEWS
+
+
+def test_statistics_one_by_one_come_from_one_matrix_while_there_is_room() -> None:
+    batch, many = torch.empty(64, 1), torch.empty(5000, 1)
+    assert pairs(Views(batch, batch)).backend == "eager"
+    assert pairs(Views(batch, batch), "rowblock").backend == "rowblock"
+    assert pairs(Views(many, many)).backend == "rowblock"
 
 
 @pytest.mark.parametrize("function", [choose, pairs])

@@ -35,6 +35,7 @@ def low_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sweeps, rowblock):
         monkeypatch.setattr(module, "LEAST", 8)
         monkeypatch.setattr(module, "MOST", 8)
+    monkeypatch.setattr(sweeps, "COPIED", 0)  # what is long is not copied, however few
 
 
 def derivatives(
@@ -270,3 +271,15 @@ def test_nothing_grows_with_the_square_of_the_batch(name: str) -> None:
     with Bytes() as seen:
         registry.build(name)(a, b, backend="rowblock").backward()
     assert seen.largest <= 2 * sweeps.TILE_BYTES  # 16 MB a block
+
+
+def test_questions_are_remembered_unless_a_tensor_may_change() -> None:
+    """A temperature that is a tensor counts as it is when the loss is called."""
+    plain = InfoNCE(temperature=0.5).formula
+    assert ask(plain, torch.float64) is ask(plain, torch.float64)
+    temperature = torch.tensor(0.5, dtype=torch.float64)
+    objective, (a, b) = InfoNCE(temperature=temperature), batch("random", 9, 4)
+    for value in (0.5, 0.2):
+        temperature.fill_(value)
+        found = objective(a, b, backend="rowblock")
+        torch.testing.assert_close(found, InfoNCE(temperature=value)(a, b, backend="eager"))

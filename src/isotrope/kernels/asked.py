@@ -79,10 +79,12 @@ class Asking(Known):
 
     Attributes:
         temperatures: of each question.
+        lasting: the answers hold next time too: no temperature is a tensor, which may change.
         rowwise: the value of a row depends on the statistics of that row only.
     """
 
     rowwise: bool
+    lasting: bool = True
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__(torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype), {}, {})
@@ -99,6 +101,7 @@ class Asking(Known):
         return {kind for kind, _ in self.temperatures}
 
     def _answer(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+        self.lasting &= not isinstance(temperature, Tensor)
         plain = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
         if self.temperatures.setdefault((kind, against), plain) != plain:
             raise Unfused("two temperatures")
@@ -128,6 +131,11 @@ class Asking(Known):
         )
 
 
+# by formula: objectives are values, and asking costs what a batch of 64 does
+_REMEMBERED: dict[tuple[Formula, torch.dtype], Asking] = {}
+_MOST = 64
+
+
 @torch.no_grad()
 def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     """Find out which statistics a formula wants, and whether it couples the rows.
@@ -135,6 +143,8 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     Raises:
         Unfused: it wants more than statistics.
     """
+    if (formula, dtype) in _REMEMBERED:
+        return _REMEMBERED[formula, dtype]
     asking = Asking(dtype)
     whole = formula(asking)
     if whole.ndim == 0:
@@ -142,4 +152,8 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     else:
         halves = [formula(asking.half(rows)) for rows in (slice(0, 2), slice(2, 4))]
         asking.rowwise = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=0)
+    if asking.lasting:
+        if len(_REMEMBERED) >= _MOST:
+            _REMEMBERED.clear()
+        _REMEMBERED[formula, dtype] = asking
     return asking

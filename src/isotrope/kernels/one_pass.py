@@ -58,7 +58,7 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
         if learnt is not None and last is not None:
             learnt += last
         mine = by_positive[:, None] * p
-        gradients[1][own].add_(by_positive[:, None] * a)
+        gradients[1][own].addcmul_(by_positive[:, None], a)
         for (kind, _), g in zip(values, by, strict=True):
             if kind == "hardest":
                 _one_column(first.squeeze(1), g, a, sources, mine, gradients[1:])
@@ -69,10 +69,10 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
                 part = tile[:, at : at + len(x)]
                 at += len(x)
                 add_product(into, part, scaled * a)
-                pushed = scaled * x.push(part)
-                mine += pushed
+                pushed = x.push(part)
+                mine.addcmul_(scaled, pushed)
                 if learnt is not None:  # sum_j W_ij s_ij is what the push has along the anchor
-                    learnt -= (pushed * a).sum() / tau
+                    learnt -= (scaled * pushed * a).sum() / tau
         gradients[0][rows] = anchors.by_raw(mine, rows)
     for x, gradient in zip(sources, gradients[1:], strict=True):
         x.by_raw(gradient)

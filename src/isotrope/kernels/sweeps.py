@@ -12,6 +12,7 @@ from isotrope.kernels.asked import Asking, Formula, Known, Unfused
 from isotrope.kernels.rowblock import Layout
 
 __all__ = [
+    "COPIED",
     "LEAST",
     "MOST",
     "TILE_BYTES",
@@ -29,6 +30,7 @@ Gradients = list[Tensor | None]
 TILE_BYTES = 1 << 24  # of one block of similarities: nearly the cache of a core
 LEAST, MOST = 64, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
 SHORT = 256  # embeddings shorter than that are copied once with unit length
+COPIED = 1 << 20  # and views of at most so many numbers, whatever their length
 UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, so does its inverse
 
 
@@ -86,14 +88,14 @@ class Job:
 
 
 class Vectors:
-    """Rows of raw embeddings as unit vectors: copied if short, norms kept aside if long."""
+    """Rows of raw embeddings as unit vectors: copied if short or few, else norms kept aside."""
 
     def __init__(self, raw: Tensor) -> None:
         norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
         dead = norm <= max(1e-12, torch.finfo(raw.dtype).tiny)  # as core.views.unit
         # divided by, as core.views.unit does: a factor 1/norm would round once more
         self.norm = norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
-        self.lean = raw.shape[1] >= SHORT
+        self.lean = raw.shape[1] >= SHORT and raw.numel() > COPIED
         self.data = raw if self.lean else raw / self.norm
 
     def __len__(self) -> int:
@@ -121,7 +123,8 @@ class Vectors:
         for block in blocks(every.start, every.stop, 2048):
             part = gradient[block.start - every.start : block.stop - every.start]
             unit = self.rows(block)
-            part.sub_(unit * (part * unit).sum(dim=1, keepdim=True)).div_(self.norm[block])
+            along = (part * unit).sum(dim=1, keepdim=True)
+            part.addcmul_(unit, along, value=-1).div_(self.norm[block])
         return gradient
 
 
