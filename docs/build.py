@@ -14,13 +14,19 @@ ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- objectives: written by `make docs` -->\n", "<!-- end of objectives -->\n"
 
 
+def ours() -> list[str]:
+    """Return the names of the objectives in the package; a plugin's have no page here."""
+    known = Objective.registered
+    return [name for name in registry.names() if known[name].__module__.startswith("isotrope.")]
+
+
 def readme(text: str) -> str:
     """Return the README with its table of objectives as the registry has it."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     header = ["objective", "GD", "W", "R", "paper"]
     cells = [header, ["---"] * len(header)]
-    for name, (dissipation, weight, ratio, paper, *_) in rows(registry.names()).items():
+    for name, (dissipation, weight, ratio, paper, *_) in rows(ours()).items():
         link = f"[`{name}`](docs/objectives/{name}.md)"
         cells.append([link, dissipation, weight, ratio, paper])
     table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
@@ -29,8 +35,7 @@ def readme(text: str) -> str:
 
 def main() -> None:
     """Write all pages and the table."""
-    names = [n for n in registry.names() if Objective.registered[n].__module__[:9] == "isotrope."]
-    write_pages(names, ROOT / "docs" / "objectives")
+    write_pages(ours(), ROOT / "docs" / "objectives")
     file = ROOT / "README.md"
     file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
 
