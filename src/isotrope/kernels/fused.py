@@ -10,7 +10,9 @@ dissipation), and what is left of the gradient is two matrix products with the b
 - *two passes*, where rows are coupled or both views are anchors (the mean of both directions,
   NT-Xent, uniformity): the first pass collects every log-sum-exp, the second forms the blocks
   again; 8 n^2 d for similarities across the views, and a view against itself is symmetric, so only
-  its upper triangle is formed, 4 n^2 d.
+  its upper triangle is formed, 4 n^2 d;
+- *one pass each way*, where two passes are not for the mean of both directions: triplets, further
+  negatives, temperatures so low that each row needs its own maximum.
 
 Embeddings come in raw. Short ones (d < 256) are copied once with unit length; of long ones no copy
 is made: their norms are folded into the block. The gradients are ready when the value is; the
@@ -19,6 +21,7 @@ backward pass scales them in place. There are no second derivatives (see ``Needs
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,7 +29,7 @@ from torch import Tensor
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
-from isotrope.kernels.asked import Formula, ask
+from isotrope.kernels.asked import Formula, Unfused, ask
 from isotrope.kernels.one_pass import one_pass
 from isotrope.kernels.sweeps import Gradients, Job
 from isotrope.kernels.two_passes import check, two_passes
@@ -58,16 +61,36 @@ def fused(
     """
     asked = ask(formula, views.anchors.dtype)
     job = Job(views, formula, asked, mean=mean, learnt=learnt)
-    one = asked.rowwise and not both_directions and asked.against <= {"cross"}
-    sweep: Sweep
-    if one:
-        sweep = functools.partial(one_pass, job)
-    else:
-        sweep = functools.partial(two_passes, job, sides=2 if both_directions else 1)
-        check(job)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
-    found: Tensor = _Ready.apply(sweep, *inputs)  # type: ignore[no-untyped-call]
+    found: Tensor = _Ready.apply(_sweep(job, both_directions), *inputs)  # type: ignore[no-untyped-call]
     return found
+
+
+def _sweep(job: Job, both_directions: bool) -> Sweep:
+    """Choose how the job is done.
+
+    Raises:
+        Unfused: not in this way at all.
+    """
+    one = job.asked.rowwise and job.asked.against <= {"cross"}
+    if one and not both_directions:
+        return functools.partial(one_pass, job)
+    try:
+        check(job)
+    except Unfused:
+        if not one:
+            raise
+        return functools.partial(_each_way, job)
+    return functools.partial(two_passes, job, sides=2 if both_directions else 1)
+
+
+def _each_way(job: Job) -> tuple[Tensor, Gradients]:
+    """The mean of both directions, one after the other."""
+    value, (anchors, positives, *others) = one_pass(job)
+    other, (swapped, back, *also) = one_pass(replace(job, views=job.views.swapped()))
+    pairs = zip((anchors, positives, *others), (back, swapped, *also), strict=True)
+    found = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
+    return (value + other) / 2, found
 
 
 class _Ready(torch.autograd.Function):
