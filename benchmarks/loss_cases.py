@@ -76,8 +76,9 @@ class Case:
 
     def work(self, n: int, d: int) -> float:
         """A guess of the time in flops at the limit, to put cheap rows first."""
-        factor = {"isotrope": 1.3, "torch": 2.0}.get(self.by, 30.0 if self.step == 32 else 4.0)
-        return factor * (self.least(n, d) or 10 * n * n * d) + 4e6 * n
+        factor = {"isotrope": 1.2, "torch": 1.8}.get(self.by, 14.0 if self.step == 32 else 2.5)
+        pairwise = self.group != "decorrelating"
+        return factor * (self.least(n, d) or (6 * n * n * d if pairwise else 8 * n * d * d))
 
 
 @functools.cache

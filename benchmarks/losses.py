@@ -1,9 +1,9 @@
 """Time and peak memory of every objective on given embeddings, forward and backward, and peers'.
 
-Each row is a process of its own. Seconds are the median of at least 5 calls (fewer where one takes
-more than 20 s; the table says how many): CPU time of the process with one thread, else wall time.
-Between the calls stand bursts of float32 products of 1024 x 1024 matrices, whose median rate is
-the limit of the same run: machines are shared, and a slow moment then slows both. The share is
+Each row is a process of its own. Seconds are the median of at least 5 calls (of one, where it
+takes more than 20 s; the table says how many): CPU time of the process with one thread, else wall
+time. Between the calls stand bursts of float32 products of 1024 x 1024 matrices, whose median rate
+is the limit of the same run: machines are shared, and a slow moment then slows both. The share is
 flops / rate / seconds, with the flops of `loss_cases.FLOPS`. Peak memory is the largest resident
 set less what was resident when inputs, thread pool and one product existed and a call with 16
 rows had loaded the code; less the two gradients, which every loss has to return.
@@ -50,7 +50,7 @@ COLUMNS = (
     "note",
 )
 SIDE = 1024  # of the products whose rate is the limit
-LEAST, MOST, SPENT, LONG = 5, 50, 1.0, 20.0  # repeats, seconds of them, and what is a long one
+LEAST, MOST, SPENT, LONG = 5, 50, 0.5, 20.0  # repeats, seconds of them, and what is a long one
 SMALL = 256  # rows up to which plain torch is timed between the calls: there, overheads count
 Row = dict[str, str]
 
@@ -152,10 +152,10 @@ def measure(place: int, n: int, d: int, device: str, threads: int, huge: bool) -
         peak = resident_mib(peak=True)
 
     # a short first call only warms up; short ones are timed several together
-    taken = [first] if first > 2 else []
+    taken = [first] if first > 1 else []
     together = max(1, int(0.01 / first))
     clock.burst(0.02 * first)
-    least = LEAST if first < LONG else 2 if first < 3 * LONG else 1
+    least = LEAST if first < LONG else 1
     while len(taken) < least or (sum(taken) * together < SPENT and len(taken) < MOST):
         taken.append(clock.time(lambda: [call(loss, inputs) for _ in range(together)]) / together)
         clock.burst(0.02 * taken[-1])
@@ -261,7 +261,7 @@ def wanted(given: argparse.Namespace, table: Table) -> list[tuple[float, int, Ro
 def seconds_of(work: float, given: argparse.Namespace) -> float:
     """Guess what a row costs: the start of a process and the repeats, at 100 GFLOP/s a thread."""
     one = work / 1e11 / (given.threads if given.device == "cpu" else 100)
-    return 4 + (max(SPENT, LEAST * one) if one < LONG else one * (2 if one < 3 * LONG else 1))
+    return 3.5 + (max(SPENT, (LEAST + 1) * one) if one < LONG else one)
 
 
 def run(place: int, row: Row, given: argparse.Namespace, limit: float) -> Row:
