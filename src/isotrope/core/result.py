@@ -7,10 +7,12 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
@@ -39,6 +41,8 @@ class Result:
         metrics: flat numbers (None where a number does not exist).
         details: everything nested: tables, parameters, per-subset values.
         provenance: versions, machine, seed, data fingerprint, command (see :func:`provenance`).
+        items: one value for each thing that was scored (a query's reciprocal rank, whether an
+            example was classified right), by name; what resampling needs. Not part of the JSON.
     """
 
     kind: str
@@ -46,10 +50,13 @@ class Result:
     metrics: dict[str, float | int | str | None]
     details: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+    items: dict[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def to_json(self) -> str:
         """Return the record as JSON; NaN and infinities become null, which every reader takes."""
-        return json.dumps(_plain(asdict(self)), indent=2, ensure_ascii=False) + "\n"
+        record = asdict(replace(self, items={}))
+        del record["items"]
+        return json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, path: Path) -> None:
         """Write the record to ``path``, whole or not at all."""
