@@ -1,1 +1,1 @@
-"""Floor 1: pure functions of embeddings: alignment, uniformity, norms."""
+"""Floor 1: pure functions of embeddings, one measure in each file."""

@@ -1,0 +1,50 @@
+"""Effective rank: over how many directions embeddings spread."""
+
+import torch
+from torch import Tensor
+
+__all__ = ["effective_rank", "rank_of_moment"]
+
+
+def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
+    """Return exp(-sum_k p_k log p_k), p_k = sigma_k / sum_l sigma_l of the singular values.
+
+    From 1 (a line) to min(n, d) (an isotropic cloud); 0 where nothing varies. Source: Roy and
+    Vetterli 2007. Without centring it is RankMe (Garrido et al. 2023), which a common offset of
+    all embeddings pulls towards 1.
+
+    Args:
+        embeddings: n x d, as they are, not normalised.
+        centre: subtract the mean row first.
+
+    Raises:
+        ValueError: no rows.
+
+    Example:
+        >>> import torch
+        >>> round(float(effective_rank(torch.eye(4), centre=False)), 6)
+        4.0
+        >>> round(float(effective_rank(torch.eye(4))), 6)
+        3.0
+    """
+    if not len(embeddings):
+        raise ValueError("the effective rank needs embeddings; found 0 rows")
+    x = embeddings.double()
+    x = x - x.mean(dim=0) if centre else x
+    return rank_of_moment(x.T @ x)
+
+
+def rank_of_moment(moment: Tensor) -> Tensor:
+    """Return the effective rank of rows whose X^T X (d x d, float64) is ``moment``.
+
+    The singular values are the roots of its eigenvalues. Eigenvalues under d * eps of the largest
+    are rounding and count as 0; a singular value that small (1e-7 of the largest) adds nothing.
+    """
+    eigenvalues = torch.linalg.eigvalsh(moment)
+    noise = len(moment) * torch.finfo(moment.dtype).eps * eigenvalues[-1]
+    sigma = torch.where(eigenvalues > noise, eigenvalues, 0.0).clamp_min(0).sqrt()
+    if not sigma.any():
+        return sigma.sum()
+    p = sigma / sigma.sum()
+    rank: Tensor = torch.special.entr(p).sum().exp()
+    return rank

@@ -1,0 +1,36 @@
+"""Mean cosine: how much all embeddings point the same way."""
+
+from torch import Tensor
+
+from isotrope.core.views import unit
+
+__all__ = ["mean_cosine", "mean_cosine_of_sum"]
+
+
+def mean_cosine(embeddings: Tensor) -> Tensor:
+    """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).
+
+    0 for a cloud around the origin, 1 when all rows point one way: the anisotropy of Ethayarajh
+    2019. The squared length of the sum of the unit rows holds every cosine twice, and once each
+    row's with itself.
+
+    Args:
+        embeddings: n x d, n >= 2, any length; a zero row has cosine 0.
+
+    Raises:
+        ValueError: fewer than two rows.
+
+    Example:
+        >>> import torch
+        >>> float(mean_cosine(torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]).double()))
+        0.3333333333333333
+    """
+    h = unit(embeddings)
+    return mean_cosine_of_sum(h.sum(dim=0), h.square().sum(), len(h))
+
+
+def mean_cosine_of_sum(total: Tensor, squares: Tensor, n: int) -> Tensor:
+    """Return the mean cosine from the sum of n unit rows (d) and the sum of their squares."""
+    if n < 2:
+        raise ValueError(f"the mean cosine is over pairs of rows; found {n} row(s)")
+    return (total.square().sum() - squares) / (n * (n - 1))

@@ -1,0 +1,171 @@
+"""Effective rank, mean cosine, distance gaps and tallies against their definitions."""
+
+import doctest
+import importlib
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from isotrope.measures.distance_gap import distance_gap, gaps, margin_gap
+from isotrope.measures.effective_rank import effective_rank
+from isotrope.measures.mean_cosine import mean_cosine
+from isotrope.measures.tally import Tally, tally
+
+
+def rows(n: int, d: int = 5, seed: int = 0) -> Tensor:
+    """n x d float64 of any length, off the origin."""
+    generator = torch.Generator().manual_seed(seed)
+    return 3 * torch.randn(n, d, generator=generator, dtype=torch.float64) + 1
+
+
+def cosine(x: Tensor, y: Tensor) -> float:
+    return float(x @ y / (x.norm() * y.norm()))
+
+
+def distance(x: Tensor, y: Tensor) -> float:
+    return float((x / x.norm() - y / y.norm()).norm())
+
+
+def entropy_rank(x: Tensor) -> float:
+    """By the singular values themselves, which the code never computes."""
+    p = torch.linalg.svdvals(x)
+    p = p[p > 1e-12 * p.max()] / p.sum()
+    return math.exp(float(-(p * p.log()).sum()))
+
+
+class TestEffectiveRank:
+    @pytest.mark.parametrize("shape", [(40, 5), (3, 8), (1, 4), (6, 6)])
+    def test_of_the_singular_values(self, shape: tuple[int, int]) -> None:
+        x = rows(*shape)
+        assert float(effective_rank(x, centre=False)) == pytest.approx(entropy_rank(x), rel=1e-9)
+        if shape[0] > 1:
+            centred = x - x.mean(dim=0)
+            assert float(effective_rank(x)) == pytest.approx(entropy_rank(centred), rel=1e-6)
+
+    def test_two_directions_of_unequal_weight(self) -> None:
+        x = torch.diag(torch.tensor([3.0, 1.0])).double()
+        expected = math.exp(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+        assert float(effective_rank(x, centre=False)) == pytest.approx(expected, rel=1e-14)
+
+    def test_an_offset_hides_the_spread_unless_it_is_taken_off(self) -> None:
+        x = torch.cat([torch.eye(8), -torch.eye(8)]).double() + 1e4
+        assert float(effective_rank(x)) == pytest.approx(8, rel=1e-9)
+        assert float(effective_rank(x, centre=False)) < 1.01
+
+    def test_of_a_line_and_of_a_point(self) -> None:
+        line = torch.outer(torch.arange(5.0).double(), torch.ones(300).double())
+        assert float(effective_rank(line)) == pytest.approx(1, abs=1e-9)
+        assert float(effective_rank(torch.zeros(5, 3))) == 0
+        assert float(effective_rank(torch.ones(5, 3))) == 0
+
+    def test_float32_is_summed_in_float64(self) -> None:
+        x = rows(500, 6).float() + 100
+        expected = float(effective_rank(x.double()))
+        assert float(effective_rank(x)) == pytest.approx(expected, rel=1e-12)
+
+    def test_of_nothing(self) -> None:
+        with pytest.raises(ValueError, match="needs embeddings; found 0 rows"):
+            effective_rank(torch.empty(0, 3))
+
+
+class TestMeanCosine:
+    @pytest.mark.parametrize("n", [2, 3, 20])
+    def test_over_distinct_pairs(self, n: int) -> None:
+        x = rows(n)
+        found = [cosine(a, b) for a, b in itertools.combinations(x, 2)]
+        assert float(mean_cosine(x)) == pytest.approx(sum(found) / len(found), rel=1e-12)
+
+    def test_a_zero_row_has_cosine_zero(self) -> None:
+        x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
+        assert float(mean_cosine(x)) == pytest.approx(1 / 3)
+
+    @pytest.mark.parametrize("n", [0, 1])
+    def test_needs_a_pair(self, n: int) -> None:
+        with pytest.raises(ValueError, match=rf"over pairs of rows; found {n} row"):
+            mean_cosine(torch.ones(n, 3))
+
+
+class TestGaps:
+    def test_definitions(self) -> None:
+        h, other = rows(9), rows(9, seed=1)
+        own = [distance(a, b) for a, b in zip(h, other, strict=True)]
+        rest = [[distance(h[i], other[j]) for j in range(9) if j != i] for i in range(9)]
+        expected = [sum(r) / 8 - o for r, o in zip(rest, own, strict=True)]
+        margins = [abs(o - min(r)) for r, o in zip(rest, own, strict=True)]
+        assert gaps(h, other)[0].tolist() == pytest.approx(expected, abs=1e-12)
+        assert gaps(h, other)[1].tolist() == pytest.approx(margins, abs=1e-12)
+        assert float(distance_gap(h, other)) == pytest.approx(sum(expected) / 9, abs=1e-12)
+        assert float(margin_gap(h, other)) == pytest.approx(sum(margins) / 9, abs=1e-12)
+
+    @pytest.mark.parametrize("block", [1, 2, 8, 9, 10])
+    def test_blocks_do_not_matter(self, block: int) -> None:
+        h, other = rows(9), rows(9, seed=1)
+        for found, expected in zip(gaps(h, other, block=block), gaps(h, other), strict=True):
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
+
+    def test_the_margin_gap_forgets_its_sign_and_the_distance_gap_does_not(self) -> None:
+        x = torch.eye(2, dtype=torch.float64)
+        assert float(distance_gap(x, x.flip(0))) == pytest.approx(-math.sqrt(2))
+        assert float(margin_gap(x, x.flip(0))) == pytest.approx(math.sqrt(2))
+
+    def test_zero_rows_lie_at_the_centre(self) -> None:
+        h = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+        assert gaps(h, h)[0].tolist() == [1.0, 1.0]
+
+    @pytest.mark.parametrize("shapes", [((1, 3), (1, 3)), ((3, 2), (2, 2)), ((2, 3), (2, 2))])
+    def test_what_has_no_gap(self, shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
+        with pytest.raises(ValueError, match="at least two pairs, anchors and positives of one"):
+            distance_gap(torch.ones(shapes[0]), torch.ones(shapes[1]))
+
+
+class TestTally:
+    @staticmethod
+    def same(found: Tally, x: Tensor) -> None:
+        norms = x.norm(dim=1)
+        torch.testing.assert_close(found.mean, x.mean(dim=0), rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(found.std, x.std(dim=0, correction=0), rtol=1e-11, atol=1e-14)
+        assert found.count == len(x)
+        assert found.norm_mean == pytest.approx(float(norms.mean()), rel=1e-13)
+        assert found.norm_std == pytest.approx(float(norms.std(correction=0)), rel=1e-9)
+        assert (found.norm_min, found.norm_max) == (float(norms.min()), float(norms.max()))
+        assert found.mean_cosine == pytest.approx(float(mean_cosine(x)), rel=1e-12)
+        for centre in (True, False):
+            expected = float(effective_rank(x, centre=centre))
+            assert found.effective_rank(centre=centre) == pytest.approx(expected, rel=1e-8)
+
+    def test_of_one_block(self) -> None:
+        self.same(tally(rows(17)), rows(17))
+
+    @pytest.mark.parametrize("cuts", [[1, 16], [5, 5, 7], [1] * 17])
+    def test_blocks_add_up(self, cuts: list[int]) -> None:
+        first, *others = (tally(block) for block in rows(17).split(cuts))
+        self.same(sum(others, start=first), rows(17))
+
+    def test_small_spread_around_a_large_offset_survives(self) -> None:
+        """The difference of two sums of squares would keep no digit of it."""
+        x = rows(64) * 1e-5 + 1e4
+        found = tally(x[:20]) + tally(x[20:])
+        torch.testing.assert_close(found.std, x.std(dim=0, correction=0), rtol=1e-6, atol=0)
+        expected = entropy_rank(x - x.mean(dim=0))
+        assert found.effective_rank() == pytest.approx(expected, rel=1e-6)
+
+    def test_norms_that_differ_by_rounding_only(self) -> None:
+        """Sums of squares would say 1e-8 here, a few thousand times too much."""
+        x = torch.nn.functional.normalize(rows(1000, 16).float())
+        norms = x.double().norm(dim=1)
+        found = (tally(x[:300]) + tally(x[300:])).norm_std
+        assert found == pytest.approx(float(norms.std(correction=0)), rel=1e-6)
+
+    def test_of_nothing(self) -> None:
+        with pytest.raises(ValueError, match="a tally needs embeddings; found 0 rows"):
+            tally(torch.empty(0, 3))
+
+
+@pytest.mark.parametrize("name", ["distance_gap", "effective_rank", "mean_cosine", "tally"])
+def test_examples(name: str) -> None:
+    outcome = doctest.testmod(importlib.import_module(f"isotrope.measures.{name}"))
+    assert outcome.attempted
+    assert not outcome.failed
