@@ -1,0 +1,175 @@
+"""Sentences to classify: the seven transfer tasks of SentEval.
+
+They lie in a folder as ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
+``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
+in ``.gz``), lines label<TAB>text, for MRPC label<TAB>text1<TAB>text2, without header or quoting.
+The sets are fixed, so every count is checked: a score on part of one compares with nothing.
+Tasks and splits: SentEval (Conneau and Kiela 2018).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.data.lines import is_folder, lines, place, shown
+
+__all__ = ["TASKS", "Examples", "TransferTask", "load_transfer"]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the folder of a task holds: rows of each label in each file, and empty texts."""
+
+    rows: dict[str, tuple[int, ...]]
+    labels: tuple[str, ...] = ("0", "1")
+    texts: int = 1
+    empty: int = 0
+
+
+_LAYOUT = {
+    "MR": _Layout({"all": (5331, 5331)}),
+    "CR": _Layout({"all": (1368, 2407)}, empty=4),  # empty since SentEval tokenised them
+    "SUBJ": _Layout({"all": (5000, 5000)}),
+    "MPQA": _Layout({"all": (7294, 3312)}, empty=3),
+    "SST2": _Layout({"train": (29780, 37569), "dev": (428, 444), "test": (912, 909)}),
+    "TREC": _Layout(
+        {"train": (86, 1162, 1250, 1223, 835, 896), "test": (9, 138, 94, 65, 81, 113)},
+        labels=("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+    ),
+    "MRPC": _Layout({"train": (1323, 2753), "test": (578, 1147)}, texts=2),
+}
+
+TASKS = tuple(_LAYOUT)
+"""The seven tasks in the order in which papers print them."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Texts with their classes, in the order of the file.
+
+    Attributes:
+        labels: int64 (n), classes from 0.
+        texts: the n texts, single spaces between words; a pair has its first text here.
+        seconds: the second texts of pairs, else empty.
+    """
+
+    labels: NDArray[np.int64]
+    texts: list[str]
+    seconds: list[str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class TransferTask:
+    """A task of classification.
+
+    Attributes:
+        name: ``"MR"`` ... ``"MRPC"``.
+        labels: the names of the classes; their number is the place here.
+        splits: ``all``, or ``train`` and ``test``, or these and ``dev``.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    splits: dict[str, Examples]
+
+
+def load_transfer(
+    folder: Path | str, tasks: Sequence[str] | None = None
+) -> dict[str, TransferTask]:
+    """Load the transfer tasks of a folder, in the order of ``tasks``.
+
+    Args:
+        folder: see the module.
+        tasks: of :data:`TASKS`; None stands for all seven, which the average needs.
+
+    Raises:
+        InputError: an unknown task, a missing file, a row that is no labelled text, or other
+            counts than the task has; everything is checked before anything is returned.
+    """
+    folder = Path(folder)
+    if not is_folder(folder):
+        raise InputError(f"{place(folder)}: no such folder of transfer tasks; check the path")
+    for task in tasks or ():
+        if task not in _LAYOUT:
+            raise InputError(
+                f"unknown transfer task {task!r}{nearest(task, TASKS)}; known are "
+                f"{', '.join(TASKS)}"
+            )
+    asked = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
+    absent = [task for task in asked if not is_folder(folder / task.lower())]
+    if absent:
+        raise InputError(
+            f"{place(folder)} lacks {', '.join(absent)} (folders {', '.join(absent).lower()}); "
+            "the average needs all seven tasks: complete the folder, or name the tasks to take"
+        )
+    return {task: _load_task(folder / task.lower(), task) for task in asked}
+
+
+def _load_task(room: Path, task: str) -> TransferTask:
+    layout = _LAYOUT[task]
+    splits = {}
+    for name in layout.rows:
+        path, zipped = room / f"{name}.tsv", room / f"{name}.tsv.gz"
+        if not path.exists() and not zipped.exists():
+            raise InputError(
+                f"{place(path)}: {task} needs this file and it is not there; complete the "
+                "folder, or name the tasks to take"
+            )
+        splits[name] = _load(path if path.exists() else zipped, task, name)
+    return TransferTask(task, layout.labels, splits)
+
+
+def _load(path: Path, task: str, split: str) -> Examples:
+    layout = _LAYOUT[task]
+    number = {label: i for i, label in enumerate(layout.labels)}
+    labels: list[int] = []
+    texts: list[list[str]] = []
+    for line, row in lines(path):
+        label, *cells = row.split("\t")
+        if len(cells) != layout.texts:
+            needed = "<TAB>".join(["label", *(("text",), ("text1", "text2"))[layout.texts - 1]])
+            raise InputError(
+                f"{place(path, line)}: {1 + len(cells)} tab-separated fields where "
+                f"{1 + layout.texts} are needed: {needed}"
+            )
+        if label not in number:
+            raise InputError(
+                f"{place(path, line)}: label {shown(label)} is none of {task}'s: "
+                f"{', '.join(layout.labels)}"
+            )
+        words = [" ".join(cell.split()) for cell in cells]
+        if not all(words) and not layout.empty:
+            raise InputError(f"{place(path, line)}: an empty text; {task} has none")
+        labels.append(number[label])
+        texts.append(words)
+    _check_counts(path, task, split, labels, sum(not all(words) for words in texts))
+    first, *rest = ([row[i] for row in texts] for i in range(layout.texts))
+    return Examples(np.array(labels, dtype=np.int64), first, rest[0] if rest else [])
+
+
+def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empty: int) -> None:
+    layout = _LAYOUT[task]
+    expected, found = layout.rows[split], np.bincount(labels, minlength=len(layout.labels))
+    if found.sum() != sum(expected):
+        raise InputError(
+            f"{place(path)}: {found.sum()} rows where {task} has {sum(expected)}; copy the whole "
+            "file again"
+        )
+    if tuple(found) != expected:
+        rows = [
+            ", ".join(f"{n} of {k}" for n, k in zip(counts, layout.labels, strict=True))
+            for counts in (found, expected)
+        ]
+        raise InputError(f"{place(path)}: rows of each label are {rows[0]}; {task} has {rows[1]}")
+    if empty != layout.empty:
+        raise InputError(
+            f"{place(path)}: {empty} empty texts where {task} has {layout.empty}; copy the whole "
+            "file again"
+        )

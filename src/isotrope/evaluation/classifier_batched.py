@@ -1,0 +1,175 @@
+"""Many fits of the transfer classifier at once, as one tensor program.
+
+Training sets of one size draw the same orders, so F of them go through their batches in step. The
+fits of one training set with its R regularisations see the same examples: these are gathered once
+and multiplied with all R weights. So a step is two batched products (F x RC x D by F x D x 64 and
+back) and a few operations on the stacked weights, instead of F x R small steps. Each fit keeps
+its own early stopping; a training set whose fits have all ended leaves the stack.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrope.evaluation.classifier import (
+    SEED,
+    Fitted,
+    Indices,
+    Protocol,
+    TrainingSet,
+    held_out,
+    initial,
+    predict,
+)
+
+__all__ = ["fit_batched"]
+
+_TOGETHER = 10
+"""Training sets of one stack; of more, batches and weights no longer fit in the caches."""
+
+
+def fit_batched(
+    x: Tensor,
+    y: Tensor,
+    classes: int,
+    sets: Sequence[TrainingSet],
+    protocol: Protocol,
+    done: Callable[[int], object] = lambda count: None,
+) -> list[Fitted]:
+    """Train what ``fit_sequential`` trains, and return what it returns but for rounding.
+
+    Args:
+        x: features, n x d.
+        y: classes, n.
+        classes: their number.
+        sets: what to train on.
+        protocol: how.
+        done: called with the number of fits that have ended since the last call.
+    """
+    start = initial(x.shape[1], classes, x.dtype)
+    first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()
+    ones = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # the bias is one more weight
+    targets = torch.eye(classes, dtype=x.dtype)[y]
+    found: dict[int, Fitted] = {}
+    for places in _stacks(sets):
+        stack = _Stack(ones, targets, first, [sets[i] for i in places], protocol)
+        found.update(zip(places, stack.fit(x, y, done), strict=True))
+    return [found[i] for i in range(len(sets))]
+
+
+def _stacks(sets: Sequence[TrainingSet]) -> Iterator[list[int]]:
+    """Yield the places of sets that share their orders and the number of their decays."""
+    alike: dict[tuple[int, bool, int], list[int]] = {}
+    for i, given in enumerate(sets):
+        key = (len(given.train), given.dev is None, len(given.decays))
+        alike.setdefault(key, []).append(i)
+    for places in alike.values():
+        for start in range(0, len(places), _TOGETHER):
+            yield places[start : start + _TOGETHER]
+
+
+class _Stack:
+    """F training sets of n examples with R regularisations each; ended sets have left."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        first: Tensor,
+        sets: Sequence[TrainingSet],
+        protocol: Protocol,
+    ) -> None:
+        self.x, self.targets, self.protocol = x, targets, protocol
+        self.classes = len(first)
+        pairs: list[tuple[Indices, Indices]] = []
+        for given in sets:
+            # equal sizes, equal draws: any of the generators serves all
+            self.draws = np.random.RandomState(SEED)
+            pairs.append(held_out(given, self.draws))
+        self.rows = torch.from_numpy(np.stack([train for train, _ in pairs]))  # F x n
+        self.dev = [dev for _, dev in pairs]
+        decays = torch.tensor([given.decays for given in sets], dtype=x.dtype)  # F x R
+        self.decays = decays.repeat_interleave(self.classes, dim=1)[:, :, None]  # F x RC x 1
+        self.weights = first.repeat(len(sets), decays.shape[1], 1)  # F x RC x D
+        self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self.steps = 0
+        self.there = list(range(len(sets)))  # places of the sets that are still in the stack
+        self.best = self._by_fit(self.weights).clone()  # F x R x C x D, of all sets, as the next
+        self.accuracies = torch.full_like(decays, -1.0, dtype=torch.float64)
+        self.failures = torch.zeros_like(decays, dtype=torch.int64)
+
+    def _by_fit(self, weights: Tensor) -> Tensor:
+        return weights.view(len(weights), -1, self.classes, weights.shape[-1])
+
+    def fit(self, x: Tensor, y: Tensor, done: Callable[[int], object]) -> list[Fitted]:
+        """Train until every fit has ended; x are the features without the column of ones."""
+        passes = 0
+        while passes <= self.protocol.most and self.there:
+            for _ in range(self.protocol.passes):
+                order = torch.from_numpy(self.draws.permutation(self.rows.shape[1]))
+                for rows in torch.split(self.rows[:, order], self.protocol.batch, dim=1):
+                    self._step(rows)
+            passes += self.protocol.passes
+            done(self._look(x, y))
+        done(int((self.failures <= self.protocol.tenacity).sum()))
+        return [
+            Fitted(weights, accuracies.tolist())
+            for weights, accuracies in zip(self.best, self.accuracies, strict=True)
+        ]
+
+    def _step(self, rows: Tensor) -> None:
+        """Take one step with the examples ``rows`` (F x batch)."""
+        count, size = rows.shape
+        x = self.x.index_select(0, rows.flatten()).view(count, size, -1)
+        targets = self.targets.index_select(0, rows.flatten()).view(count, 1, size, -1)
+        logits = torch.bmm(self.weights, x.transpose(1, 2)).view(count, -1, self.classes, size)
+        error = logits.softmax(2).sub_(targets.transpose(2, 3)).div_(size)
+        grad = torch.bmm(error.view(count, -1, size), x).addcmul_(self.weights, self.decays)
+        self.steps += 1
+        if self.protocol.optimiser == "adam":
+            _adam(self.weights, grad, self.mean, self.square, self.steps)
+        else:
+            _rmsprop(self.weights, grad, self.square)
+
+    def _look(self, x: Tensor, y: Tensor) -> int:
+        """Compare with the best so far, let ended sets leave; return how many fits ended."""
+        running = self.failures <= self.protocol.tenacity
+        now = self._by_fit(self.weights)
+        for i, place in enumerate(self.there):
+            dev = self.dev[place]
+            features, labels = x[dev], y[dev]
+            for j in running[place].nonzero().flatten().tolist():
+                right = predict(now[i, j], features) == labels
+                accuracy = right.double().mean()
+                if accuracy > self.accuracies[place, j]:
+                    self.accuracies[place, j] = accuracy
+                    self.best[place, j] = now[i, j]
+                else:
+                    self.failures[place, j] += 1
+        still = self.failures <= self.protocol.tenacity
+        self._keep([i for i, place in enumerate(self.there) if still[place].any()])
+        return int((running & ~still).sum())
+
+    def _keep(self, places: list[int]) -> None:
+        if len(places) < len(self.there):
+            self.there = [self.there[i] for i in places]
+            self.rows, self.decays = self.rows[places], self.decays[places]
+            self.weights, self.mean = self.weights[places], self.mean[places]
+            self.square = self.square[places]
+
+
+def _adam(weights: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: int) -> None:
+    """Take the step that ``torch.optim.Adam`` takes with its defaults."""
+    mean.lerp_(grad, 0.1)
+    square.mul_(0.999).addcmul_(grad, grad, value=0.001)
+    spread = square.sqrt().div_(math.sqrt(1 - 0.999**step)).add_(1e-8)
+    weights.addcdiv_(mean, spread, value=-0.001 / (1 - 0.9**step))
+
+
+def _rmsprop(weights: Tensor, grad: Tensor, square: Tensor) -> None:
+    """Take the step that ``torch.optim.RMSprop`` takes with its defaults."""
+    square.mul_(0.99).addcmul_(grad, grad, value=0.01)
+    weights.addcdiv_(grad, square.sqrt().add_(1e-8), value=-0.01)

@@ -1,0 +1,334 @@
+"""The seven transfer tasks by the protocol of SentEval as SimCSE uses it.
+
+A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
+SUBJ and MPQA have no split: ten outer folds, in each an inner cross-validation chooses the strength
+of the regularisation. TREC and MRPC choose it by cross-validation on their training set, SST2 on
+its development set. Folds are drawn on the texts sorted by number of words and label, with seed
+1111. Each score is rounded to two decimals, and the average is the mean of the seven rounded ones.
+Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.result import Result, provenance
+from isotrope.data.transfer_sets import TASKS, Examples, TransferTask, load_transfer
+from isotrope.evaluation.classifier import (
+    DECAYS,
+    FULL,
+    PROTOTYPING,
+    SEED,
+    Fitted,
+    Indices,
+    Protocol,
+    TrainingSet,
+    fit_sequential,
+    predict,
+)
+from isotrope.evaluation.classifier_batched import fit_batched
+from isotrope.evaluation.embed import Encoder, embed, encoder_name
+
+__all__ = ["FITS", "MODES", "TaskScore", "transfer", "transfer_result", "transfer_task"]
+
+MODES = {"full": FULL, "prototyping": PROTOTYPING}
+"""The two settings of SimCSE: what papers print, and the quicker one used during training."""
+
+FITS = {"batched": fit_batched, "sequential": fit_sequential}
+"""Two ways to train the same classifiers: many at once, or one after the other as SentEval does."""
+
+Mode = Literal["full", "prototyping"]
+Fit = Literal["batched", "sequential"]
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """The outcome of one task.
+
+    Attributes:
+        accuracy: percent on the test set (without one: mean over the outer folds), two decimals.
+        devacc: percent in the cross-validation, or on the development set, two decimals.
+        correct: 0 or 1 for each test example, int8, in the order of the file.
+        f1: percent, of MRPC's paraphrases; else None.
+    """
+
+    accuracy: float
+    devacc: float
+    correct: NDArray[np.int8]
+    f1: float | None = None
+
+    def numbers(self) -> dict[str, float]:
+        """Return what ``details`` of a Result hold of this task."""
+        values = {"accuracy": self.accuracy, "devacc": self.devacc}
+        return values if self.f1 is None else values | {"f1": self.f1}
+
+
+def transfer(
+    encoder: Encoder,
+    data: Path | str | Mapping[str, TransferTask],
+    *,
+    mode: Mode = "full",
+    tasks: Sequence[str] | None = None,
+    fit: Fit = "batched",
+    progress: bool = False,
+    batch_size: int = 128,
+) -> Result:
+    """Score an encoder on the transfer tasks.
+
+    Args:
+        encoder: anything with ``encode``.
+        data: the folder of the tasks, or what ``load_transfer`` made of it.
+        mode: of :data:`MODES`.
+        tasks: only these; None stands for all seven, and only of these there is an average.
+        fit: of :data:`FITS`; the other is slow, and the same but for rounding.
+        progress: show bars on stderr.
+        batch_size: texts a batch of the encoder.
+
+    Returns:
+        A Result of kind ``transfer``, see :func:`transfer_result`.
+
+    Raises:
+        InputError: something is wrong with the data, a task is absent, or an argument is unknown.
+        MissingExtra: scikit-learn is not installed.
+    """
+    sets = load_transfer(data, tasks) if isinstance(data, (str, Path)) else data
+    asked = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
+    absent = [task for task in asked if task not in sets]
+    if absent:
+        raise InputError(
+            f"the data lack {', '.join(absent)}; the average needs all seven tasks: add them, or "
+            "name the tasks to take"
+        )
+    for task in asked:  # before anything is encoded
+        _check(sets[task], mode, fit)
+    scores = {
+        task: transfer_task(
+            encoder, sets[task], mode=mode, fit=fit, progress=progress, batch_size=batch_size
+        )
+        for task in asked
+    }
+    return transfer_result(encoder_name(encoder), scores, mode=mode)
+
+
+def transfer_result(name: str, scores: Mapping[str, TaskScore], *, mode: Mode = "full") -> Result:
+    """Put the scores of tasks together.
+
+    Returns:
+        A Result of kind ``transfer``; its ``details`` are ``{"tasks": {"MR": {"accuracy": ...,
+        "devacc": ...}, ...}, "average": ..., "mode": ...}``, the average None unless all seven
+        tasks are there; its ``items`` are each task's ``correct``.
+    """
+    whole = all(task in scores for task in TASKS)
+    mean = float(np.mean([scores[task].accuracy for task in TASKS])) if whole else None
+    average = None if mean is None else round(mean, 2)
+    return Result(
+        kind="transfer",
+        name=name,
+        metrics={**{task: score.accuracy for task, score in scores.items()}, "average": average},
+        details={
+            "tasks": {task: score.numbers() for task, score in scores.items()},
+            "average": average,
+            "mode": mode,
+        },
+        provenance=provenance(seed=SEED),
+        items={task: score.correct for task, score in scores.items()},
+    )
+
+
+def transfer_task(
+    encoder: Encoder,
+    task: TransferTask,
+    *,
+    mode: Mode = "full",
+    fit: Fit = "batched",
+    progress: bool = False,
+    batch_size: int = 128,
+) -> TaskScore:
+    """Score an encoder on one task; arguments and errors as for :func:`transfer`."""
+    _check(task, mode, fit)
+    x = _features(encoder, task, batch_size, progress)
+    y = np.concatenate([examples.labels for examples in task.splits.values()])
+    protocol = MODES[mode]
+    trials = len(DECAYS)
+    runs = {
+        ("all",): (_nested, protocol.folds * (protocol.folds * trials + 1)),
+        ("train", "test"): (_cross_validated, protocol.folds * trials + 1),
+        ("train", "dev", "test"): (_split, trials),
+    }
+    run, count = runs[tuple(task.splits)]
+    with _bar(task.name, count, show=progress) as done:
+
+        def fitted(sets: Sequence[TrainingSet]) -> list[Fitted]:
+            labels = torch.from_numpy(y)
+            return FITS[fit](x, labels, len(task.labels), sets, protocol, done)
+
+        pairs = any(examples.seconds for examples in task.splits.values())
+        return run(_Task(pairs, x, y, _sorted_rows(task), protocol, fitted))
+
+
+def _check(task: TransferTask, mode: str, fit: str) -> None:
+    """Refuse what cannot be scored, before minutes go into embeddings."""
+    for what, value, known in (("mode", mode, MODES), ("fit", fit, FITS)):
+        if value not in known:
+            raise InputError(
+                f"there is no {what} {value!r}{nearest(value, known)}; choose one of "
+                f"{', '.join(known)}"
+            )
+    examples = next(iter(task.splits.values()))
+    rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
+    if rarest < 2 * MODES[mode].folds:
+        raise InputError(
+            f"{task.name}: {rarest} examples of its rarest class; cross-validation needs at least "
+            f"{2 * MODES[mode].folds}"
+        )
+    _folds(2)
+
+
+def _folds(count: int) -> Any:  # noqa: ANN401 - scikit-learn has no types
+    try:
+        from sklearn.model_selection import StratifiedKFold
+    except ImportError as error:
+        raise MissingExtra("sklearn", extra="eval") from error
+    return StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+
+
+def _features(encoder: Encoder, task: TransferTask, batch_size: int, progress: bool) -> Tensor:
+    """Return the features of all splits, one after the other: n x d, of pairs n x 2d."""
+    parts = task.splits.values()
+    texts = [text for examples in parts for text in examples.texts]
+    seconds = [text for examples in parts for text in examples.seconds]
+    vectors = embed(encoder, texts + seconds, batch_size=batch_size, progress=progress)
+    if seconds:
+        a, b = np.split(vectors, 2)
+        vectors = np.concatenate([np.abs(a - b), a * b], axis=1)
+    return torch.from_numpy(vectors)
+
+
+def _sorted_rows(task: TransferTask) -> dict[str, Indices]:
+    """Return the rows of each split, by number of words and label: the folds depend on it."""
+    rows, start = {}, 0
+    for name, examples in task.splits.items():
+        rows[name] = start + _order(examples)
+        start += len(examples)
+    return rows
+
+
+def _order(examples: Examples) -> Indices:
+    keys = [examples.labels]  # the last key sorts first
+    for side in (examples.seconds, examples.texts):
+        if side:
+            keys.append(np.array([len(text.split()) for text in side]))
+    return np.lexsort(keys)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Features and labels of all splits, the sorted rows of each, and how to fit."""
+
+    pairs: bool
+    x: Tensor
+    y: NDArray[np.int64]
+    rows: dict[str, Indices]
+    protocol: Protocol
+    fit: Callable[[Sequence[TrainingSet]], list[Fitted]]
+
+    def folds(self, rows: Indices) -> list[tuple[Indices, Indices]]:
+        """Return training and test rows of each fold of ``rows``."""
+        parts = _folds(self.protocol.folds).split(np.zeros(len(rows)), self.y[rows])
+        return [(rows[train], rows[test]) for train, test in parts]
+
+    def classes(self, weights: Tensor, rows: Indices) -> NDArray[np.int64]:
+        """Return the classes predicted for ``rows``."""
+        found: NDArray[np.int64] = predict(weights, self.x[rows]).numpy()
+        return found
+
+
+def _choose(folds: Sequence[Fitted]) -> tuple[float, float]:
+    """Return the best regularisation and its accuracy; the weaker one among equals."""
+    by_decay = zip(*(fitted.accuracies for fitted in folds), strict=True)
+    scores = [float(round(100 * np.mean(accuracies), 2)) for accuracies in by_decay]
+    return DECAYS[int(np.argmax(scores))], max(scores)
+
+
+def _percent(correct: NDArray[np.bool_]) -> float:
+    return round(100 * (int(correct.sum()) / len(correct)), 2)
+
+
+def _nested(task: _Task) -> TaskScore:
+    """Choose within each outer fold, test on it (MR, CR, SUBJ, MPQA)."""
+    outer = task.folds(task.rows["all"])
+    inner = [TrainingSet(*fold) for train, _ in outer for fold in task.folds(train)]
+    found, k = task.fit(inner), task.protocol.folds
+    chosen = [_choose(found[i * k : (i + 1) * k]) for i in range(k)]
+    last = task.fit(
+        [
+            TrainingSet(train, None, (decay,))
+            for (train, _), (decay, _) in zip(outer, chosen, strict=True)
+        ]
+    )
+    correct = np.zeros(len(task.y), dtype=np.int8)
+    accuracies = []
+    for fitted, (_, test) in zip(last, outer, strict=True):
+        right = task.classes(fitted.weights[0], test) == task.y[test]
+        correct[test] = right
+        accuracies.append(_percent(right))
+    return TaskScore(
+        accuracy=float(round(np.mean(accuracies), 2)),
+        devacc=float(round(np.mean([score for _, score in chosen]), 2)),
+        correct=correct,
+    )
+
+
+def _cross_validated(task: _Task) -> TaskScore:
+    """Choose by cross-validation on the training set (TREC, MRPC)."""
+    train = task.rows["train"]
+    decay, devacc = _choose(task.fit([TrainingSet(*fold) for fold in task.folds(train)]))
+    (fitted,) = task.fit([TrainingSet(train, None, (decay,))])
+    return _tested(task, fitted.weights[0], devacc)
+
+
+def _split(task: _Task) -> TaskScore:
+    """Choose on the development set (SST2)."""
+    (fitted,) = task.fit([TrainingSet(task.rows["train"], task.rows["dev"])])
+    decay, devacc = _choose([fitted])
+    # SentEval trains once more with the chosen one: the same seeds, so the same classifier
+    return _tested(task, fitted.weights[DECAYS.index(decay)], devacc)
+
+
+def _tested(task: _Task, weights: Tensor, devacc: float) -> TaskScore:
+    test = np.sort(task.rows["test"])  # the order of the file
+    found, labels = task.classes(weights, test), task.y[test]
+    right = found == labels
+    return TaskScore(
+        accuracy=_percent(right),
+        devacc=devacc,
+        correct=right.astype(np.int8),
+        f1=_f1(found, labels) if task.pairs else None,
+    )
+
+
+def _f1(found: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Return 100 F1 of class 1."""
+    both = int((found & labels).sum())
+    return round(200 * both / max(1, int(found.sum() + labels.sum())), 2)
+
+
+@contextmanager
+def _bar(name: str, fits: int, *, show: bool) -> Iterator[Callable[[int], object]]:
+    """Yield what is called with the number of classifiers that are ready."""
+    if not show:
+        yield lambda count: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=fits, desc=name, unit=" fits", file=sys.stderr, dynamic_ncols=True) as bar:
+        yield bar.update
