@@ -4,50 +4,10 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.core.errors import InputError
 from isotrope.data.retrieval_sets import RetrievalSet
-from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_dev, search
+from isotrope.evaluation.retrieval import retrieval, retrieval_dev, search
 
 from .conftest import Table
-
-
-def brute_force(queries, corpus, top):
-    """Rank by a stable sort of the whole similarity matrix."""
-    x = queries / np.linalg.norm(queries, axis=1, keepdims=True)
-    y = corpus / np.linalg.norm(corpus, axis=1, keepdims=True)
-    scores = np.round(x @ y.T, 9)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    return order, np.take_along_axis(scores, order, axis=1)
-
-
-class TestNearestRows:
-    @pytest.mark.parametrize("tile", [1, 7, 1000, 4_000_000])
-    @pytest.mark.parametrize("top", [1, 5, 83, 200])
-    def test_tiles_do_not_matter(self, tile, top):
-        rng = np.random.default_rng(0)
-        queries, corpus = rng.normal(size=(11, 8)), rng.normal(size=(83, 8))
-        corpus[40:] = corpus[:43]  # every row twice: ties all over
-        places, scores = nearest_rows(queries, corpus, top, tile=tile)
-        order, expected = brute_force(queries, corpus, top)
-        np.testing.assert_array_equal(places, order)
-        np.testing.assert_allclose(scores, expected, atol=2e-9)
-
-    def test_more_queries_than_a_tile_is_high(self):
-        rng = np.random.default_rng(1)
-        queries, corpus = rng.normal(size=(1030, 4)), rng.normal(size=(6, 4))
-        places, _ = nearest_rows(queries, corpus, 3)
-        np.testing.assert_array_equal(places, brute_force(queries, corpus, 3)[0])
-
-    def test_equal_scores_keep_the_order_of_the_corpus(self):
-        places, scores = nearest_rows(
-            np.array([[1.0, 0]]), np.array([[0, 1.0]] * 3 + [[2, 0]] * 3), 5
-        )
-        assert places.tolist() == [[3, 4, 5, 0, 1]]
-        assert scores.tolist() == [[1, 1, 1, 0, 0]]
-
-    def test_rows_without_a_direction_have_cosine_zero(self):
-        corpus = np.array([[-1.0, 0], [0, 0], [np.nan, 1], [np.inf, 0], [1, 0]])
-        places, scores = nearest_rows(np.array([[3.0, 0]]), corpus, 5)
-        assert places.tolist() == [[4, 1, 2, 3, 0]]
-        assert scores.tolist() == [[1, 0, 0, 0, -1]]
+from .test_nearest import brute_force
 
 
 def task(size=30, corpus=50, seed=0):
@@ -81,7 +41,17 @@ class TestMetrics:
             }
         )
         assert (result.kind, result.name) == ("retrieval", "table")
-        assert result.details == {"retrieval": result.metrics, "queries": 2, "corpus": 6}
+        assert result.details == {
+            "retrieval": result.metrics,
+            "retrieval_set": {"queries": 2, "corpus": 6, "search": "exact"},
+        }
+        assert {name: values.tolist() for name, values in result.items.items()} == {
+            "mrr@10": [1 / 2, 1 / 6],
+            "recall@1": [0, 0],
+            "recall@2": [0.5, 0],
+            "recall@4": [1, 0],
+            "ndcg@10": pytest.approx([dcg / ideal, 1 / np.log2(7)]),
+        }
 
     def test_against_brute_force_and_sklearn(self):
         data, table = task()
@@ -104,6 +74,22 @@ class TestMetrics:
         scores = queries @ unit.T
         assert result.metrics["ndcg@10"] == pytest.approx(ndcg_score(gains, scores, k=10))
 
+    def test_other_depths(self):
+        data, table = task()
+        found = retrieval(table, data, ks=(3,), depths=(1, 2, 50)).metrics
+        names = ["mrr@1", "mrr@2", "mrr@50", "recall@3", "ndcg@1", "ndcg@2", "ndcg@50"]
+        assert list(found) == names
+        queries = np.array([table.vectors[t] for t in data.queries])
+        corpus = np.array([table.vectors[t] for t in data.corpus])
+        order, _ = brute_force(queries, corpus, 50)
+        places = [
+            min(i for i, place in enumerate(row) if place in relevant)
+            for row, relevant in zip(order, data.relevant, strict=True)
+        ]
+        for k in (1, 2, 50):
+            expected = np.mean([1 / (i + 1) if i < k else 0 for i in places])
+            assert found[f"mrr@{k}"] == pytest.approx(expected)
+
     def test_fewer_texts_than_places(self):
         data, table = task(size=4, corpus=6)
         assert retrieval(table, data).metrics["recall@10"] == 1
@@ -112,7 +98,13 @@ class TestMetrics:
         vectors = {f"c{i}": [1.0, i / 100] for i in range(30)} | {"q": [1.0, 0.0]}
         data = RetrievalSet(["q"], [f"c{i}" for i in range(30)], [dict.fromkeys(range(20), 1.0)])
         metrics = retrieval(Table(vectors), data).metrics
-        assert metrics == {"mrr@10": 1.0, "recall@1": 0.05, "recall@10": 0.5, "ndcg@10": 1.0}
+        assert metrics == {
+            "mrr@10": 1.0,
+            "recall@1": 0.05,
+            "recall@10": 0.5,
+            "recall@100": 1.0,
+            "ndcg@10": 1.0,
+        }
 
     def test_the_dev_score_is_a_percentage(self):
         data, table = task()
@@ -136,9 +128,23 @@ class TestBadInput:
         with pytest.raises(InputError, match=r"query 0 \('q'\) has no relevant text"):
             retrieval(Table({}), data)
 
-    def test_recall_at_nothing(self):
-        with pytest.raises(InputError, match="recall@k needs k of at least 1; found 0"):
-            retrieval(Table({}), RetrievalSet(["q"], ["a"], [{0: 1.0}]), ks=(0, 1))
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"ks": (0, 1)}, "recall@k needs k of at least 1; found 0"),
+            ({"ks": ()}, "recall@k needs k of at least 1; found none"),
+            ({"depths": (10, -1)}, "MRR@k and nDCG@k need k of at least 1; found -1"),
+            ({"depths": ()}, "MRR@k and nDCG@k need k of at least 1; found none"),
+        ],
+    )
+    def test_depths_of_nothing(self, options, message):
+        with pytest.raises(InputError, match=message):
+            retrieval(Table({}), RetrievalSet(["q"], ["a"], [{0: 1.0}]), **options)
+
+    def test_unknown_search(self):
+        data, table = task()
+        with pytest.raises(InputError, match=r"no search 'fais' \(did you mean 'faiss'\?\); use"):
+            retrieval(table, data, search="fais")
 
 
 class TestSearch:

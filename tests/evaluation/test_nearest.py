@@ -1,0 +1,132 @@
+import importlib.util
+import sys
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import MissingExtra
+from isotrope.evaluation.nearest import nearest_rows, nearest_rows_by
+
+
+def brute_force(queries, corpus, top):
+    """Rank by a stable sort of the whole similarity matrix."""
+    x = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    y = corpus / np.linalg.norm(corpus, axis=1, keepdims=True)
+    scores = np.round(x @ y.T, 9)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    return order, np.take_along_axis(scores, order, axis=1)
+
+
+class TestNearestRows:
+    @pytest.mark.parametrize("tile", [1, 7, 1000, 4_000_000])
+    @pytest.mark.parametrize("top", [1, 5, 83, 200])
+    def test_tiles_do_not_matter(self, tile, top):
+        rng = np.random.default_rng(0)
+        queries, corpus = rng.normal(size=(11, 8)), rng.normal(size=(83, 8))
+        corpus[40:] = corpus[:43]  # every row twice: ties all over
+        places, scores = nearest_rows(queries, corpus, top, tile=tile)
+        order, expected = brute_force(queries, corpus, top)
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_allclose(scores, expected, atol=2e-9)
+
+    def test_more_queries_than_a_tile_is_high(self):
+        rng = np.random.default_rng(1)
+        queries, corpus = rng.normal(size=(1030, 4)), rng.normal(size=(6, 4))
+        places, _ = nearest_rows(queries, corpus, 3)
+        np.testing.assert_array_equal(places, brute_force(queries, corpus, 3)[0])
+
+    def test_equal_scores_keep_the_order_of_the_corpus(self):
+        places, scores = nearest_rows(
+            np.array([[1.0, 0]]), np.array([[0, 1.0]] * 3 + [[2, 0]] * 3), 5
+        )
+        assert places.tolist() == [[3, 4, 5, 0, 1]]
+        assert scores.tolist() == [[1, 1, 1, 0, 0]]
+
+    def test_rows_without_a_direction_have_cosine_zero(self):
+        corpus = np.array([[-1.0, 0], [0, 0], [np.nan, 1], [np.inf, 0], [1, 0]])
+        places, scores = nearest_rows(np.array([[3.0, 0]]), corpus, 5)
+        assert places.tolist() == [[4, 1, 2, 3, 0]]
+        assert scores.tolist() == [[1, 0, 0, 0, -1]]
+
+    @pytest.mark.parametrize("cuts", [[83], [1] * 83, [40, 43], [0, 3, 80, 0]])
+    @pytest.mark.parametrize("tile", [1, 60, 4_000_000])
+    def test_blocks_are_the_array(self, cuts, tile):
+        rng = np.random.default_rng(0)
+        queries, corpus = rng.normal(size=(11, 8)), rng.normal(size=(83, 8))
+        corpus[40:] = corpus[:43]
+        blocks = iter(np.split(corpus, np.cumsum(cuts)[:-1]))
+        found = nearest_rows(queries, blocks, 9, tile=tile)
+        for value, expected in zip(found, nearest_rows(queries, corpus, 9), strict=True):
+            np.testing.assert_array_equal(value, expected)
+
+    def test_rows_that_come_ever_closer(self):
+        """Every tile then replaces all that was found before."""
+        angle = np.linspace(3, 0.01, 400)
+        corpus = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        places, _ = nearest_rows(np.array([[1.0, 0]]), corpus, 5, tile=7)
+        assert places.tolist() == [[399, 398, 397, 396, 395]]
+
+    def test_cosines_that_differ_by_less_than_a_step_are_equal(self):
+        corpus = np.array([[1, 1e-6], [1, 0], [1, 2e-6]])
+        places, scores = nearest_rows(np.array([[1.0, 0]]), corpus, 2, tile=1)
+        assert (places.tolist(), scores.tolist()) == ([[0, 1]], [[1.0, 1.0]])
+
+    @pytest.mark.parametrize("rows", [np.empty((0, 3)), iter([])])
+    def test_nothing_to_find(self, rows):
+        places, scores = nearest_rows(np.ones((4, 3)), rows, 5)
+        assert places.shape == scores.shape == (4, 0)
+
+    def test_nobody_asks(self):
+        assert nearest_rows(np.empty((0, 3)), np.ones((4, 3)), 2)[0].shape == (0, 2)
+
+    def test_memory_does_not_grow_with_the_corpus(self):
+        def peak(count):
+            block = np.random.default_rng(0).normal(size=(1000, 16)).astype(np.float32)
+            queries = block[:50]
+            tracemalloc.start()
+            nearest_rows(queries, (block for _ in range(count)), 20, tile=20_000)
+            found = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return found
+
+        assert peak(64) < 1.2 * peak(4)
+        assert peak(64) < 16 * 8 * 20_000  # 64,000 rows x 50 similarities would be 25 MB
+
+
+class FlatIndex:
+    """What we use of faiss.IndexFlatIP, its order of equal scores and of the k finds left open."""
+
+    def __init__(self, d):
+        self.rows = np.empty((0, d), np.float32)
+
+    def add(self, rows):
+        assert rows.dtype == np.float32
+        self.rows = np.concatenate([self.rows, rows])
+
+    def search(self, queries, top):
+        assert queries.dtype == np.float32
+        scores = queries @ self.rows.T
+        return None, np.argpartition(-scores, top - 1, axis=1)[:, :top]
+
+
+class TestFaiss:
+    def test_not_installed(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "faiss", None)
+        with pytest.raises(MissingExtra, match=r"'faiss', which is not installed: pip install"):
+            nearest_rows_by("faiss", np.ones((1, 2)), np.ones((1, 2)), 1)
+
+    @pytest.mark.parametrize("real", [False, True])
+    @pytest.mark.parametrize(("n", "m", "top"), [(7, 500, 10), (3, 5, 100), (2, 70_000, 3)])
+    def test_it_finds_what_we_find(self, monkeypatch, n, m, top, real):
+        if not real:
+            monkeypatch.setitem(sys.modules, "faiss", SimpleNamespace(IndexFlatIP=FlatIndex))
+        elif importlib.util.find_spec("faiss") is None:
+            pytest.skip("faiss is not installed")
+        rng = np.random.default_rng(0)
+        queries, corpus = rng.normal(size=(n, 24)), rng.normal(size=(m, 24)).astype(np.float32)
+        corpus[4] = 0
+        found = nearest_rows_by("faiss", queries, corpus, top)
+        for value, expected in zip(found, nearest_rows(queries, corpus, top), strict=True):
+            np.testing.assert_array_equal(value, expected)
