@@ -14,7 +14,7 @@ dissipation), and what is left of the gradient is two matrix products with the b
 - *one pass each way*, where two passes are not for the mean of both directions: triplets, further
   negatives, temperatures so low that each row needs its own maximum.
 
-Embeddings come in raw. Short ones (d < 256) are copied once with unit length; of long ones no copy
+Embeddings come in raw. Columns of up to 32 MB are copied once with unit length; of more no copy
 is made: their norms are folded into the block. The gradients are ready when the value is; the
 backward pass scales them in place. There are no second derivatives (see ``NeedsEager``).
 """
@@ -46,6 +46,7 @@ def fused(
     both_directions: bool,
     mean: bool,
     learnt: Tensor | None = None,
+    half: bool = False,
 ) -> Tensor:
     """Return the scalar of an objective on the sphere, its gradients already computed.
 
@@ -55,12 +56,13 @@ def fused(
         both_directions: the value is the mean of both.
         mean: the values of the rows are averaged, not summed.
         learnt: a temperature of the formula that wants a gradient.
+        half: products in bfloat16.
 
     Raises:
         Unfused: this formula, or this input, has to take another way.
     """
     asked = ask(formula, views.anchors.dtype)
-    job = Job(views, formula, asked, mean=mean, learnt=learnt)
+    job = Job(views, formula, asked, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
     found: Tensor = _Ready.apply(_sweep(job, both_directions), *inputs)  # type: ignore[no-untyped-call]
     return found

@@ -10,7 +10,7 @@ from torch import Tensor
 from isotrope.core.softplus import softplus
 from isotrope.kernels.asked import Key, Known
 from isotrope.kernels.rowblock import Layout, add_product
-from isotrope.kernels.sweeps import UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks
+from isotrope.kernels.sweeps import UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks, total
 
 __all__ = ["one_pass"]
 
@@ -22,12 +22,12 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
     """
     views, tau = job.views, job.temperature
     anchors, n = Vectors(views.anchors), len(views.anchors)
-    sources = [Vectors(x) for x in (views.positives, views.negatives) if x is not None]
+    sources = job.columns(*(x for x in (views.positives, views.negatives) if x is not None))
     columns = sum(len(x) for x in sources)
-    gradients = [torch.empty_like(views.anchors), *(torch.zeros_like(x.data) for x in sources)]
+    gradients = [torch.empty_like(views.anchors), *(torch.zeros_like(x.raw) for x in sources)]
     layout = Layout(views, "cross")
-    tiles = Tiles(job, columns)
-    total = torch.zeros((), dtype=torch.float64, device=views.anchors.device)
+    tiles = Tiles(sources[0].data, columns)
+    loss = torch.zeros((), dtype=torch.float64, device=views.anchors.device)
     learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
     counts = job.counts()
     for rows in blocks(0, n, tiles.height):
@@ -45,16 +45,16 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
             values["hardest", "cross"] = tile.gather(1, first).squeeze(1) * tau
         mass = a.new_ones(len(a))
         if "logsumexp" in job.asked.kinds:
-            mass, values["logsumexp", "cross"] = _exponentials(tile, tau)
+            mass, values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
         elif "softplus" in job.asked.kinds:
-            values["softplus", "cross"] = softplus(tile).sum(dim=1)
+            values["softplus", "cross"] = total(softplus(tile), 1, a.dtype)
             tile.sigmoid_()
         values = {key: values[key] for key in job.asked.temperatures}
         known = Known(
             (a * p).sum(dim=1), values, {key: value[rows] for key, value in counts.items()}
         )
         value, (by_positive, *by), last = job.evaluate(known, n)
-        total += value
+        loss += value
         if learnt is not None and last is not None:
             learnt += last
         mine = by_positive[:, None] * p
@@ -77,17 +77,17 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
     for x, gradient in zip(sources, gradients[1:], strict=True):
         x.by_raw(gradient)
     found: Gradients = [gradients[0], gradients[1], gradients[2] if len(sources) > 1 else None]
-    return total.to(views.anchors.dtype), [*found, learnt]
+    return loss.to(views.anchors.dtype), [*found, learnt]
 
 
-def _exponentials(tile: Tensor, tau: float) -> tuple[Tensor, Tensor]:
+def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Turn s / tau into e^{s/tau - shift}, in place; return the rows' sums and log-sum-exps."""
     if 1 / tau <= UNSHIFTED:
-        mass = tile.exp_().sum(dim=1)
+        mass = total(tile.exp_(), 1, dtype)
         return mass, mass.log()
     top = tile.amax(dim=1, keepdim=True)
     top = top.where(top > -torch.inf, 0.0)
-    mass = tile.sub_(top).exp_().sum(dim=1)
+    mass = total(tile.sub_(top).exp_(), 1, dtype)
     return mass, mass.log() + top.squeeze(1)
 
 

@@ -27,6 +27,7 @@ __all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs", "add_product"]
 BLOCK_BYTES = 1 << 24  # of one block of similarities: it stays in the cache of a core, nearly
 # so narrow an addmm adds term by term to what is there: ten times the rounding of a product
 _NARROW = 16
+_SUMMED = 4096  # rows of a product in bfloat16 before it is added in the format of the sum
 LEAST, MOST = 16, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
 
 
@@ -277,8 +278,12 @@ def _spread(layout: Layout, grads: list[Tensor | None], rows: slice, change: Ten
 
 
 def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
-    """Add ``tile``^T ``rows`` to ``into``, in place."""
-    if into.shape[1] < _NARROW:
+    """Add ``tile``^T ``rows`` to ``into``, in place; of a bfloat16 tile, a product at a time."""
+    if tile.dtype != into.dtype:
+        rows = rows.to(tile.dtype)
+        for start in range(0, len(into), _SUMMED):
+            into[start : start + _SUMMED].add_(tile[:, start : start + _SUMMED].T @ rows)
+    elif into.shape[1] < _NARROW:
         into.add_(tile.T @ rows)
     else:
         into.addmm_(tile.T, rows)

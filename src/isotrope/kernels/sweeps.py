@@ -22,6 +22,7 @@ __all__ = [
     "Tiles",
     "Vectors",
     "blocks",
+    "total",
 ]
 
 # of anchors, positives, further negatives and temperature
@@ -29,20 +30,31 @@ Gradients = list[Tensor | None]
 
 TILE_BYTES = 1 << 24  # of one block of similarities: nearly the cache of a core
 LEAST, MOST = 64, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
-SHORT = 256  # embeddings shorter than that are copied once with unit length
-COPIED = 1 << 20  # and views of at most so many numbers, whatever their length
+COPIED = 1 << 25  # bytes of columns that are copied once with unit length, at most
+CACHED = 256  # rows of embeddings that are passed over several times
 UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, so does its inverse
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be computed: raw views, a formula, what it asks, and how values are reduced."""
+    """What is to be computed: raw views, a formula, what it asks, and how values are reduced.
+
+    Attributes:
+        half: products in bfloat16, of sums of functions; the hardest similarity is never rounded.
+    """
 
     views: Views
     formula: Formula
     asked: Asking
     mean: bool
     learnt: Tensor | None
+    half: bool = False
+
+    def columns(self, *raw: Tensor) -> "list[Vectors]":
+        """The vectors that rows are compared with, copied if there is room for copies of all."""
+        copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
+        half = self.half and "hardest" not in self.asked.kinds
+        return [Vectors(x, half=half, copied=copied) for x in raw]
 
     @property
     def temperature(self) -> float:
@@ -55,11 +67,6 @@ class Job:
         if len(found) > 1:
             raise Unfused("two temperatures")
         return found.pop() if found else 1.0
-
-    @property
-    def size(self) -> int:
-        """Bytes of a number."""
-        return self.views.anchors.element_size()
 
     def counts(self) -> dict[Against, Tensor]:
         """The number of negatives of each row, by what is asked."""
@@ -88,26 +95,36 @@ class Job:
 
 
 class Vectors:
-    """Rows of raw embeddings as unit vectors: copied if short or few, else norms kept aside."""
+    """Rows of raw embeddings as unit vectors.
 
-    def __init__(self, raw: Tensor) -> None:
+    As columns they are copied once with unit length, or in bfloat16, or their norms are kept aside
+    and folded into the block. Rows are made as they are asked for.
+    """
+
+    def __init__(self, raw: Tensor, *, half: bool = False, copied: bool = False) -> None:
         norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
         dead = norm <= max(1e-12, torch.finfo(raw.dtype).tiny)  # as core.views.unit
         # divided by, as core.views.unit does: a factor 1/norm would round once more
         self.norm = norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
-        self.lean = raw.shape[1] >= SHORT and raw.numel() > COPIED
-        self.data = raw if self.lean else raw / self.norm
+        self.raw, self.lean, self.data = raw, not (copied or half), raw
+        if half:
+            self.data = torch.empty_like(raw, dtype=torch.bfloat16)
+            for part in blocks(0, len(raw), 2048):
+                self.data[part] = self.rows(part)
+        elif copied:
+            self.data = raw / self.norm
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.raw)
 
     def rows(self, where: slice | Tensor) -> Tensor:
-        found = self.data[where]
-        return found / self.norm[where] if self.lean else found
+        if self.data is self.raw or self.data.dtype != self.raw.dtype:
+            return self.raw[where] / self.norm[where]
+        return self.data[where]
 
     def against(self, rows: Tensor, out: Tensor, start: int = 0) -> None:
         """Write the products of unit rows with these vectors, from ``start`` on, into ``out``."""
-        torch.mm(rows, self.data[start:].T, out=out)
+        torch.mm(rows.to(out.dtype), self.data[start:].T, out=out)
         if self.lean:
             out.div_(self.norm[start:].T)
 
@@ -115,12 +132,12 @@ class Vectors:
         """Return ``tile`` times these unit vectors, from ``start`` on; the tile is used up."""
         if self.lean:
             tile.div_(self.norm[start:].T)
-        return tile @ self.data[start:]
+        return (tile @ self.data[start:]).to(self.raw.dtype)
 
     def by_raw(self, gradient: Tensor, rows: slice | None = None) -> Tensor:
         """Turn the gradient of (some of) the unit vectors, in place, into that of the raw ones."""
         every = slice(0, len(self)) if rows is None else rows
-        for block in blocks(every.start, every.stop, 2048):
+        for block in blocks(every.start, every.stop, CACHED):
             part = gradient[block.start - every.start : block.stop - every.start]
             unit = self.rows(block)
             along = (part * unit).sum(dim=1, keepdim=True)
@@ -134,13 +151,24 @@ def blocks(first: int, last: int, height: int) -> Iterator[slice]:
         yield slice(start, min(start + height, last))
 
 
-class Tiles:
-    """Blocks of e^{(s - shift)/tau}, in one buffer."""
+def total(tile: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """Return the sums of a block along ``dim``, added up in ``dtype``."""
+    if tile.dtype == dtype:
+        return tile.sum(dim=dim)
+    # torch would make a copy of the whole block
+    parts = [tile[rows].to(dtype).sum(dim=dim) for rows in blocks(0, len(tile), 64)]
+    return torch.cat(parts) if dim == 1 else torch.stack(parts).sum(dim=0)
 
-    def __init__(self, job: Job, columns: int) -> None:
-        self.job = job
-        self.height = min(MOST, max(LEAST, TILE_BYTES // (columns * job.size)))
-        self._buffer = job.views.anchors.new_empty(0)
+
+class Tiles:
+    """Blocks of s / tau in one buffer, in the number format of the products."""
+
+    def __init__(self, like: Tensor, columns: int) -> None:
+        most, room = MOST, TILE_BYTES
+        if like.dtype == torch.bfloat16:  # fewer sums in float32, which cost what they do not save
+            most, room = 2 * most, 2 * room
+        self.height = min(most, max(LEAST, room // (columns * like.element_size())))
+        self._buffer = like.new_empty(0)
 
     def empty(self, rows: int, columns: int) -> Tensor:
         """Return room for a block; the one before is gone."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.kernels.asked import Key, Known, Unfused
 from isotrope.kernels.rowblock import Layout, add_product
-from isotrope.kernels.sweeps import Gradients, Job, Tiles, Vectors, blocks
+from isotrope.kernels.sweeps import Gradients, Job, Tiles, Vectors, blocks, total
 
 __all__ = ["two_passes"]
 
@@ -59,11 +59,17 @@ class _TwoPasses:
 
     def __init__(self, job: Job, sides: int) -> None:
         self.job, self.sides, self.n = job, sides, len(job.views.anchors)
-        self.both = [Vectors(job.views.anchors), Vectors(job.views.positives)]
-        self.tiles = Tiles(job, self.n)
+        self.dtype = job.views.anchors.dtype
         spans = {against for _, against in job.asked.temperatures}
         self.across = bool(spans & {"cross", "both"})
         self.inside = bool(spans & {"within", "both"})
+        views = job.views
+        self.both = (
+            job.columns(views.anchors, views.positives)
+            if self.inside
+            else [Vectors(views.anchors), *job.columns(views.positives)]
+        )
+        self.tiles = Tiles(self.both[1].data, self.n)
         self.softplus = job.asked.kinds == {"softplus"}
         zero = job.views.anchors.new_zeros(self.n)
         self.sums = {where: [zero.clone(), zero.clone()] for where in ("cross", "within")}
@@ -77,17 +83,17 @@ class _TwoPasses:
             tile.exp_()
             if self.softplus:
                 tile.log1p_()
-            self.sums["cross"][0][rows] += tile.sum(dim=1)
+            self.sums["cross"][0][rows] += total(tile, 1, self.dtype)
             if self.sides == 2:
-                self.sums["cross"][1] += tile.sum(dim=0)
+                self.sums["cross"][1] += total(tile, 0, self.dtype)
         for side in range(self.sides):
             for rows, _, tile in self._triangle(side):
                 tile.exp_()
                 if self.softplus:
                     tile.log1p_()
                 sums = self.sums["within"][side]
-                sums[rows] += tile.sum(dim=1)
-                sums[rows.stop :] += tile[:, len(tile) :].sum(dim=0)
+                sums[rows] += total(tile, 1, self.dtype)
+                sums[rows.stop :] += total(tile[:, len(tile) :], 0, self.dtype)
 
     def evaluate(self) -> Tensor:
         """Call the formula for each side and keep its derivatives; return the value."""
@@ -96,7 +102,7 @@ class _TwoPasses:
         for rows in blocks(0, self.n, 2048):
             positive[rows] = (anchors.rows(rows) * positives.rows(rows)).sum(dim=1)
         counts = self.job.counts()
-        total = positive.new_zeros((), dtype=torch.float64)
+        loss = positive.new_zeros((), dtype=torch.float64)
         for side in range(self.sides):
             cross, within = self.sums["cross"][side], self.sums["within"][side]
             sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
@@ -106,13 +112,13 @@ class _TwoPasses:
             }
             known = Known(positive.clone(), values, counts)
             value, (by_positive, *by), by_temperature = self.job.evaluate(known, self.n)
-            total += value / self.sides
+            loss += value / self.sides
             self.by_positive += by_positive / self.sides
             if self.learnt is not None and by_temperature is not None:
                 self.learnt += by_temperature / self.sides
             for (_, against), gradient in zip(values, by, strict=True):
                 self._keep(side, against, gradient, sums[against])
-        return total.to(positive.dtype)
+        return loss.to(positive.dtype)
 
     def _keep(self, side: int, against: Against, gradient: Tensor, mass: Tensor) -> None:
         if not self.softplus:  # of a logarithm
@@ -123,10 +129,10 @@ class _TwoPasses:
 
     def spread(self) -> Gradients:
         """The second pass: what the derivatives do to all embeddings."""
-        gradients = [torch.zeros_like(x.data) for x in self.both]
+        gradients = [torch.zeros_like(x.raw) for x in self.both]
         for rows, a, tile in self._across():
             own, other = self.factors["cross"]
-            self._slope(tile).mul_(torch.add(own[rows, None], other))
+            _scale(self._slope(tile), own[rows], other)
             add_product(gradients[1], tile, a)
             pushed = self.both[1].push(tile)
             gradients[0][rows] += pushed
@@ -134,11 +140,12 @@ class _TwoPasses:
         for side in range(self.sides):
             for rows, a, tile in self._triangle(side):
                 factors = self.factors["within"][side]
-                self._slope(tile).mul_(torch.add(factors[rows, None], factors[rows.start :]))
+                _scale(self._slope(tile), factors[rows], factors[rows.start :])
                 # the square on the diagonal holds both orders of its pairs
                 add_product(gradients[side][rows.stop :], tile[:, len(tile) :], a)
                 if self.learnt is not None:
-                    self._by_temperature(tile[:, : len(tile)] @ a / -2, a)
+                    square = tile[:, : len(tile)].to(self.dtype)
+                    self._by_temperature(square @ a / -2, a)
                 pushed = self.both[side].push(tile, rows.start)
                 gradients[side][rows] += pushed
                 self._by_temperature(pushed, a)
@@ -179,3 +186,10 @@ class _TwoPasses:
             if groups is not None:
                 tile.masked_fill_(groups[rows, None] == groups[rows.start :], -torch.inf)
             yield rows, a, tile.sub_(self.job.shift)
+
+
+def _scale(tile: Tensor, rows: Tensor, columns: Tensor) -> None:
+    """Multiply a block by the sums of its rows' and its columns' factors, in place."""
+    rows, columns = rows.to(tile.dtype), columns.to(tile.dtype)
+    for part in blocks(0, len(tile), 64):  # no second block for the sums
+        tile[part].mul_(torch.add(rows[part, None], columns))

@@ -208,7 +208,8 @@ class Objective:
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
         with _as_given(views):
-            if self.space == "sphere" and choose(views, backend)[0] == "rowblock":
+            name, _ = choose(views, backend)
+            if self.space == "sphere" and name != "eager":
                 with contextlib.suppress(Unfused):
                     return fused(
                         self.prepare(views),
@@ -216,6 +217,7 @@ class Objective:
                         both_directions=self.two_directions,
                         mean=self.reduction == "mean",
                         learnt=self._learnt(),
+                        half=name == "bfloat16",
                     )
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
