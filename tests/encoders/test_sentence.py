@@ -415,3 +415,21 @@ class TestModelsThatDoNotFit:
         monkeypatch.setattr(tiny.model[1], "include_prompt", False)
         with pytest.raises(InputError, match="x leaves its prompt out of the pooling"):
             SentenceEncoder(tiny.model, "x")
+
+
+def test_a_fingerprint_is_of_what_decides_the_embeddings(tmp_path):
+    texts = ["a small boat on a wide river", "the mill by the river"]
+    encoder = SentenceEncoder.scratch(texts)
+    first = encoder.fingerprint()
+    encoder.encode(["a small boat " * 200])  # leaves a truncation in the tokenizer
+    encoder.save(tmp_path / "elsewhere")
+    saved = SentenceEncoder.load(tmp_path / "elsewhere", device="cpu")
+    assert saved.fingerprint() == encoder.fingerprint() == first
+    others = [
+        SentenceEncoder.load(tmp_path / "elsewhere", device="cpu", pooling="cls"),
+        SentenceEncoder.scratch(texts, max_length=64),
+        SentenceEncoder.scratch([*texts, "another word"]),
+    ]
+    with torch.no_grad():
+        next(p for p in encoder.parameters() if p.ndim == 1)[0] += 1e-6
+    assert len({first, encoder.fingerprint(), *(other.fingerprint() for other in others)}) == 5

@@ -14,6 +14,7 @@ explicit form was faster throughout (docs/LOG.md), and it never stores the weigh
 """
 
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,11 +26,13 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
+from isotrope.core.fingerprint import fingerprint
 from isotrope.encoders.names import resolve
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedTokenizerFast
 
 __all__ = ["POOLINGS", "SentenceEncoder", "find_device", "load"]
@@ -46,6 +49,10 @@ POOLINGS = {
     "last": "lasttoken",
 }
 """Pooling names that can be asked for (of SimCSE and sentence-transformers), and what they mean."""
+
+_NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
+"""Entries of a configuration, beside its private ones, that say nothing that the modules and their
+weights do not say; saving a model changes some of them."""
 
 _CHUNK = 10_000
 """Texts tokenized at once by ``encode``: bounds the memory of their token lists."""
@@ -352,6 +359,28 @@ class SentenceEncoder(nn.Module):
             lengths += [len(row) for row in rows]
             pieces.append(np.fromiter(itertools.chain.from_iterable(rows), np.int32))
         return np.concatenate(pieces), np.cumsum(lengths)
+
+    def fingerprint(self) -> str:
+        """Return 16 hexadecimal digits of all that decides the embeddings.
+
+        These are the weights, the configuration, the tokenizer, the modules with the pooling, the
+        prompt and the maximal length; the name and the place of the model are not.
+        """
+        config = cast("Transformer", self.model[0]).config.to_dict()
+        settings = {
+            key: repr(value)
+            for key, value in config.items()
+            if not key.startswith("_") and key not in _NO_PART
+        }
+        tokenizer = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        for state in ("truncation", "padding"):  # of the last call
+            del tokenizer[state]
+        weights = {
+            name: (str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).cpu().numpy())
+            for name, tensor in self.model.state_dict().items()
+        }
+        modules = [repr(self.model), self.pooling, self.normalizes, self.prompt, self.max_length]
+        return fingerprint(settings, json.dumps(tokenizer, sort_keys=True), weights, modules)
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that plain sentence-transformers loads, whole or not at all.
