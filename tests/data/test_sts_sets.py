@@ -10,58 +10,146 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.sts_sets import TASKS, load_sts, load_sts_file
 
+from ..sts_folder import write_plain, write_senteval
+
 ROWS = '4.5\ta  "cat"  sat\tthe cat sat .\n0\tone\ttwo\n'
-LAYOUT = {
-    "sts12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],
-    "sts13": ["FNWN", "OnWN", "headlines"],
-    "sts14": ["OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"],
-    "sts15": ["answers-forums", "answers-students", "belief", "headlines", "images"],
-    "sts16": ["answer-answer", "headlines", "plagiarism", "postediting", "question-question"],
-    "stsb": ["train", "dev", "test"],
-    "sickr": ["train", "dev", "test"],
-}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for room, names in LAYOUT.items():
-        (tmp_path / room).mkdir()
-        for name in names:
-            (tmp_path / room / f"{name}.tsv").write_text(ROWS)
-    return tmp_path
+    return write_plain(tmp_path)
 
 
-def test_all_tasks_and_splits(folder: Path) -> None:
+def test_all_tasks_and_test_splits(folder: Path) -> None:
     sets = load_sts(folder)
     assert tuple(sets) == TASKS
-    assert [len(subsets) for subsets in sets.values()] == [5, 3, 6, 5, 5, 3, 3]
+    assert [len(subsets) for subsets in sets.values()] == [5, 3, 6, 5, 5, 2, 2]
     assert [(s.task, s.name, s.split) for s in sets["STS-B"]] == [
-        ("STS-B", split, split) for split in ("train", "dev", "test")
+        ("STS-B", split, split) for split in ("dev", "test")
     ]
     assert {s.split for s in sets["STS14"]} == {"test"}
     subset = sets["STS12"][3]
     assert subset.name == "surprise.OnWN"
-    assert subset.scores.tolist() == [4.5, 0.0]
-    assert subset.first == ['a "cat" sat', "one"]  # single spaces, raw quotes
+    assert subset.scores[:3].tolist() == [1.0, 1.7, 2.4]
+    assert subset.first[0] == "surprise.OnWN boat 0"
+    assert len(subset) == 750
+
+
+def test_the_layout_of_senteval(folder: Path, tmp_path: Path) -> None:
+    plain = load_sts(folder)
+    downstream = write_senteval(tmp_path / "downstream")
+    for place in (downstream, downstream / "STS"):
+        sets = load_sts(place)
+        assert list(sets) == list(plain)
+        for task, subsets in sets.items():
+            for ours, theirs in zip(plain[task], subsets, strict=True):
+                assert (ours.name, ours.split) == (theirs.name, theirs.split)
+                assert (ours.first, ours.second) == (theirs.first, theirs.second)
+                assert np.array_equal(ours.scores, theirs.scores)
+
+
+def test_texts_stay_as_they_are_but_for_spaces(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(ROWS)
+    subset = load_sts_file(tmp_path / "own.tsv")
+    assert subset.first == ['a "cat" sat', "one"]  # raw quotes
     assert subset.second == ["the cat sat .", "two"]
-    assert len(subset) == 2
 
 
 def test_some_tasks_and_gzip(folder: Path) -> None:
     plain = folder / "sts13" / "OnWN.tsv"
     (folder / "sts13" / "OnWN.tsv.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    (folder / "stsb" / "dev.tsv").unlink()
     assert list(load_sts(folder, ["STS13", "STS12"])) == ["STS13", "STS12"]
-    with pytest.raises(InputError, match=r"dev.tsv: STS-B needs this file and it is not there"):
+
+
+def test_a_missing_file_stops_but_dev_may_be_absent(folder: Path) -> None:
+    (folder / "stsb" / "dev.tsv").unlink()
+    assert [s.split for s in load_sts(folder)["STS-B"]] == ["test"]
+    (folder / "sts14" / "images.tsv").unlink()
+    with pytest.raises(InputError, match=r"images.tsv: STS14 needs this file and it is not there"):
         load_sts(folder)
 
 
-def test_unknown_tasks_and_folders(folder: Path) -> None:
+def test_unknown_absent_tasks_and_folders(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown STS task 'STSB' \(did you mean 'STS-B'\?\)"):
         load_sts(folder, ["STSB"])
     with pytest.raises(InputError, match="no such folder of STS sets"):
         load_sts(folder / "nothing")
+    with pytest.raises(InputError, match=r"holds none of the STS tasks; expected sts12/MSRpar.tsv"):
+        load_sts(folder / "sts12")
+    (folder / "sts13").rename(folder / "elsewhere")
+    (folder / "sickr").rename(folder / "sick")
+    with pytest.raises(InputError, match="lacks STS13, SICK-R; all of STS12, STS13, STS14"):
+        load_sts(folder)
+    downstream = write_senteval(tmp_path / "downstream")
+    (downstream / "SICK").rename(downstream / "SICKR")
+    with pytest.raises(InputError, match="downstream: lacks SICK-R; all of"):
+        load_sts(downstream)
+
+
+def test_rows_that_are_missing_or_too_many(folder: Path) -> None:
+    path = folder / "sts16" / "plagiarism.tsv"
+    rows = path.read_text()
+    for changed, count in ((rows + "1\ta\tb\n", 231), (rows[: rows[:-1].rindex("\n")], 229)):
+        path.write_text(changed)
+        with pytest.raises(
+            InputError, match=rf"plagiarism.tsv: {count} scored pairs where plagiarism of STS16 has"
+        ):
+            load_sts(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        ("sts12/MSRpar.tsv", "5.1\ta\tb", "line 2: score '5.1' lies outside 0 to 5"),
+        ("sts12/MSRpar.tsv", "-1\ta\tb", "line 2: score '-1' lies outside 0 to 5"),
+        ("sickr/test.tsv", "0.5\ta\tb", "line 2: score '0.5' lies outside 1 to 5"),
+        ("stsb/dev.tsv", "2\t\tb", "line 2: an empty sentence"),
+    ],
+)
+def test_rows_of_a_known_task(folder: Path, file: str, line: str, message: str) -> None:
+    path = folder / file
+    first, _, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([first, line, *rest]) + "\n")
+    with pytest.raises(InputError, match=message) as caught:
+        load_sts(folder)
+    assert str(path) in str(caught.value)
+
+
+STS12 = "STS/STS12-en-test/"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        (STS12 + "STS.input.MSRpar.txt", "a\tb\tc", "line 2: 3 tab-separated fields where 2 are"),
+        (STS12 + "STS.input.MSRpar.txt", "a\t", "line 2: an empty sentence"),
+        (STS12 + "STS.gs.MSRpar.txt", "6", "line 2: score '6' lies outside 0 to 5"),
+        (STS12 + "STS.gs.MSRpar.txt", "", "749 scored pairs where MSRpar of STS12 has 750"),
+        (STS12 + "STS.gs.MSRpar.txt", None, "STS.gs.MSRpar.txt ends before this line"),
+        (STS12 + "STS.input.MSRpar.txt", None, "STS.input.MSRpar.txt ends before this line"),
+        ("STS/STSBenchmark/sts-dev.csv", "a\tb", "line 2: 2 tab-separated fields where 7 to 9"),
+        ("SICK/SICK_trial.txt", "1\ta\tb\t2", "line 2: 4 tab-separated fields where 5 are needed"),
+        ("SICK/SICK_trial.txt", "1\ta\tb\t.2\tX", "line 2: score '.2' lies outside 1 to 5"),
+    ],
+)
+def test_rows_of_senteval(tmp_path: Path, file: str, line: str | None, message: str) -> None:
+    folder = write_senteval(tmp_path)
+    first, _, *rest = (folder / file).read_text().splitlines()
+    middle = [] if line is None else [line]
+    (folder / file).write_text("\n".join([first, *middle, *rest]) + "\n")
+    with pytest.raises(InputError, match=message):
+        load_sts(folder)
+    if line is not None:  # elsewhere the file that is too long is named
+        with pytest.raises(InputError, match=file.rpartition("/")[2].replace("gs.", "(gs|input).")):
+            load_sts(folder)
+
+
+def test_a_year_of_senteval_without_its_scores(tmp_path: Path) -> None:
+    folder = write_senteval(tmp_path)
+    (folder / "STS" / "STS13-en-test" / "STS.gs.FNWN.txt").unlink()
+    with pytest.raises(InputError, match=r"STS.gs.FNWN.txt: STS13 needs this file"):
+        load_sts(folder)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +166,7 @@ def test_unknown_tasks_and_folders(folder: Path) -> None:
     ],
 )
 def test_rows_that_are_no_scored_pair(folder: Path, row: str, message: str) -> None:
-    path = folder / "sickr" / "test.tsv"
+    path = folder / "stsb" / "test.tsv"
     path.write_text(ROWS + row + "\n", errors="surrogateescape")
     with pytest.raises(InputError, match=message) as caught:
         load_sts(folder)

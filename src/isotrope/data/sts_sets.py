@@ -1,14 +1,22 @@
 """Sentence pairs with a human similarity score: the seven STS tasks, or one file of your own.
 
-The seven tasks lie in a folder as ``sts12/MSRpar.tsv`` ... ``stsb/{train,dev,test}.tsv``,
-``sickr/{train,dev,test}.tsv`` (each may end in ``.gz``), lines score<TAB>sentence1<TAB>sentence2
-without header or quoting. Subsets and protocol: SentEval as SimCSE uses it (Gao et al. 2021),
-which leaves SMT out of STS13.
+The seven tasks lie in a folder in one of two layouts:
+
+- ``sts12/MSRpar.tsv`` ... ``stsb/{dev,test}.tsv``, ``sickr/{dev,test}.tsv`` (each may end in
+  ``.gz``), lines score<TAB>sentence1<TAB>sentence2 without header or quoting;
+- SentEval's, its folder ``downstream`` or the folder ``STS`` below it:
+  ``STS/STS12-en-test/STS.input.MSRpar.txt`` with ``STS.gs.MSRpar.txt``,
+  ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair whose line of scores
+  is blank was never scored, and is left out.
+
+Subsets and protocol: SentEval as SimCSE uses it (Gao et al. 2021), which leaves SMT out of STS13.
+How many pairs each subset has is known, so a file cut short is noticed.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +29,48 @@ from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_
 
 __all__ = ["TASKS", "Subset", "load_sts", "load_sts_file"]
 
-_SPLITS = ("train", "dev", "test")
-_LAYOUT: dict[str, tuple[str, tuple[str, ...]]] = {
-    "STS12": ("sts12", ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")),
-    "STS13": ("sts13", ("FNWN", "headlines", "OnWN")),
-    "STS14": (
-        "sts14",
-        ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-    ),
-    "STS15": (
-        "sts15",
-        ("answers-forums", "answers-students", "belief", "headlines", "images"),
-    ),
-    "STS16": (
-        "sts16",
-        ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-    ),
-    "STS-B": ("stsb", _SPLITS),
-    "SICK-R": ("sickr", _SPLITS),
+# the scored pairs of every subset
+_PAIRS: dict[str, dict[str, int]] = {
+    "STS12": {
+        "MSRpar": 750,
+        "MSRvid": 750,
+        "SMTeuroparl": 459,
+        "surprise.OnWN": 750,
+        "surprise.SMTnews": 399,
+    },
+    "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},
+    "STS14": {
+        "deft-forum": 450,
+        "deft-news": 300,
+        "headlines": 750,
+        "images": 750,
+        "OnWN": 750,
+        "tweet-news": 750,
+    },
+    "STS15": {
+        "answers-forums": 375,
+        "answers-students": 750,
+        "belief": 375,
+        "headlines": 750,
+        "images": 750,
+    },
+    "STS16": {
+        "answer-answer": 254,
+        "headlines": 249,
+        "plagiarism": 230,
+        "postediting": 244,
+        "question-question": 209,
+    },
+    "STS-B": {"dev": 1500, "test": 1379},
+    "SICK-R": {"dev": 500, "test": 4927},
 }
-
-TASKS = tuple(_LAYOUT)
-"""The seven tasks in the order in which papers print them."""
-
+_SPLITS = ("train", "dev", "test")
 _COLUMNS = ("score", "sentence1", "sentence2")
+_SICK_COLUMNS = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
+_SICK_FILES = {"dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+
+TASKS = tuple(_PAIRS)
+"""The seven tasks in the order in which papers print them."""
 
 
 @dataclass(frozen=True)
@@ -71,38 +97,90 @@ class Subset:
         return len(self.first)
 
 
+Rows = Iterator[tuple[Any, ...]]  # (line number, score, sentence1, sentence2)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a subset stands: its sentences, its scores (mostly the same file), how to read them."""
+
+    path: Path
+    gold: Path
+    rows: Callable[[Path], Rows]
+
+
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
-    """Load the STS tasks of a folder, every split of them, in the order of ``tasks``.
+    """Load the STS tasks of a folder, in the order of ``tasks``.
+
+    Of STS-B and SICK-R the test split, and the dev split where it is there.
 
     Raises:
-        InputError: an unknown task, a missing subset, or a line that is no scored pair; all
-            files are checked before anything is returned.
+        InputError: an unknown task, one that is not there, a missing subset, a wrong number of
+            pairs, or a line that is no scored pair; all files are checked before anything is
+            returned.
     """
     folder = Path(folder)
     if not is_folder(folder):
         raise InputError(f"{place(folder)}: no such folder of STS sets; check the path")
     for task in tasks:
-        if task not in _LAYOUT:
+        if task not in _PAIRS:
             raise InputError(
                 f"unknown STS task {task!r}{nearest(task, TASKS)}; known are {', '.join(TASKS)}"
             )
+    absent = [task for task in tasks if not _source(folder, task, "test").path.parent.is_dir()]
+    if absent and len(absent) == len(tasks):
+        raise InputError(
+            f"{place(folder)}: holds none of the STS tasks; expected sts12/MSRpar.tsv ... "
+            "stsb/test.tsv, sickr/test.tsv with lines score<TAB>sentence1<TAB>sentence2, or "
+            "SentEval's folder downstream"
+        )
+    if absent:
+        raise InputError(
+            f"{place(folder)}: lacks {', '.join(absent)}; all of {', '.join(tasks)} are needed"
+        )
     return {task: _load_task(folder, task) for task in tasks}
 
 
 def _load_task(folder: Path, task: str) -> list[Subset]:
-    room, names = _LAYOUT[task]
     subsets = []
-    for name in names:
-        path = folder / room / f"{name}.tsv"
-        zipped = path.with_name(f"{name}.tsv.gz")
-        if not path.exists() and not zipped.exists():
+    for name, pairs in _PAIRS[task].items():
+        source = _source(folder, task, name)
+        lacking = [path for path in (source.path, source.gold) if not path.exists()]
+        if lacking and name == "dev":
+            continue
+        if lacking:
             raise InputError(
-                f"{place(path)}: {task} needs this file and it is not there; "
-                "complete the folder or leave the task out"
+                f"{place(lacking[0])}: {task} needs this file and it is not there; "
+                "complete the folder"
             )
         split = name if name in _SPLITS else "test"
-        subsets.append(_load(path if path.exists() else zipped, task, name, split))
+        subset = _load(source, task, name, split, (1 if task == "SICK-R" else 0, 5))
+        if len(subset) != pairs:
+            raise InputError(
+                f"{place(source.path)}: {len(subset)} scored pairs where {name} of {task} has "
+                f"{pairs}; it was cut short, or is another edition: copy it again"
+            )
+        subsets.append(subset)
     return subsets
+
+
+def _source(folder: Path, task: str, name: str) -> _Source:
+    """Return where a subset stands in the layout that the folder has."""
+    sts = folder / "STS" if (folder / "STS").is_dir() else folder
+    if not (sts / "STS12-en-test").is_dir() and not (sts / "STSBenchmark").is_dir():
+        path = folder / task.lower().replace("-", "") / f"{name}.tsv"
+        zipped = path.with_name(f"{name}.tsv.gz")
+        path = zipped if zipped.exists() and not path.exists() else path
+        return _Source(path, path, _rows)
+    if task == "SICK-R":
+        sick = folder / "SICK" if (folder / "SICK").is_dir() else sts.parent / "SICK"
+        path = sick / _SICK_FILES[name]
+        return _Source(path, path, _sick_rows)
+    if task == "STS-B":
+        path = sts / "STSBenchmark" / f"sts-{name}.csv"
+        return _Source(path, path, _benchmark_rows)
+    room = sts / f"{task}-en-test"
+    return _Source(room / f"STS.input.{name}.txt", room / f"STS.gs.{name}.txt", _year_rows)
 
 
 def load_sts_file(path: Path | str) -> Subset:
@@ -118,33 +196,39 @@ def load_sts_file(path: Path | str) -> Subset:
     path = Path(path)
     check_file(path)
     stem = path.name.split(".")[0]
-    return _load(path, path.name, stem, stem if stem in _SPLITS else "all")
+    return _load(_Source(path, path, _rows), path.name, stem, stem if stem in _SPLITS else "all")
 
 
-def _load(path: Path, task: str, name: str, split: str) -> Subset:
+def _load(
+    source: _Source,
+    task: str,
+    name: str,
+    split: str,
+    scale: tuple[float, float] = (-math.inf, math.inf),
+) -> Subset:
     scores: list[float] = []
     first: list[str] = []
     second: list[str] = []
-    for line, score, *sentences in _rows(path):
+    for line, score, *sentences in source.rows(source.path):
         texts = [
-            " ".join(cell_text(cell, path, line, column).split())
+            " ".join(cell_text(cell, source.path, line, column).split())
             for cell, column in zip(sentences, _COLUMNS[1:], strict=True)
         ]
         if not all(texts):
-            raise InputError(f"{place(path, line)}: an empty sentence; remove the line")
-        scores.append(_score(score, path, line))
+            raise InputError(f"{place(source.path, line)}: an empty sentence; remove the line")
+        scores.append(_score(score, scale, source.gold, line))
         first.append(texts[0])
         second.append(texts[1])
     if len(set(scores)) < 2:
         raise InputError(
-            f"{place(path)}: {len(scores)} pairs with {len(set(scores))} different scores; "
+            f"{place(source.gold)}: {len(scores)} pairs with {len(set(scores))} different scores; "
             "a rank correlation needs at least two"
         )
     return Subset(task, name, split, np.array(scores), first, second)
 
 
-def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield (line number, score, sentence1, sentence2), blank lines left out."""
+def _rows(path: Path) -> Rows:
+    """Yield the rows of a table, blank lines left out."""
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     suffix = plain.suffix.lower()
     tables = {".csv": csv_rows, ".jsonl": json_rows, ".parquet": parquet_rows}
@@ -170,7 +254,53 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _score(value: object, path: Path, line: int) -> float:
+def _year_rows(path: Path) -> Rows:
+    """Yield the rows of SentEval's STS12 to STS16, whose scores stand in a file of their own."""
+    gold = path.with_name(path.name.replace("STS.input.", "STS.gs."))
+    for pair, score in zip_longest(lines(path), lines(gold)):
+        if pair is None or score is None:
+            longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
+            raise InputError(
+                f"{place(longer, line)}: {shorter.name} ends before this line; the two belong "
+                "together line by line"
+            )
+        cells = pair[1].split("\t")
+        if len(cells) != 2:
+            raise InputError(
+                f"{place(path, pair[0])}: {len(cells)} tab-separated fields where 2 are needed: "
+                "sentence1<TAB>sentence2"
+            )
+        if score[1].strip():
+            yield pair[0], score[1], *cells
+
+
+def _benchmark_rows(path: Path) -> Rows:
+    """Yield the rows of SentEval's STS-B; after the sentences, a line may name its sources."""
+    for line, text in lines(path):
+        cells = text.split("\t")
+        if not 7 <= len(cells) <= 9:
+            raise InputError(
+                f"{place(path, line)}: {len(cells)} tab-separated fields where 7 to 9 are needed: "
+                "score, sentence1 and sentence2 are fields 5 to 7"
+            )
+        yield line, *cells[4:7]
+
+
+def _sick_rows(path: Path) -> Rows:
+    """Yield the rows of SICK, which has a header."""
+    for line, text in lines(path):
+        cells = text.split("\t")
+        if line == 1 and cells[:4] == _SICK_COLUMNS[:4]:
+            continue
+        if len(cells) != len(_SICK_COLUMNS):
+            raise InputError(
+                f"{place(path, line)}: {len(cells)} tab-separated fields where "
+                f"{len(_SICK_COLUMNS)} are needed: {', '.join(_SICK_COLUMNS)}"
+            )
+        yield line, cells[3], cells[1], cells[2]
+
+
+def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> float:
     try:
         score = float(value) if isinstance(value, str | int | float) else math.nan
     except ValueError:
@@ -179,5 +309,10 @@ def _score(value: object, path: Path, line: int) -> float:
         raise InputError(
             f"{place(path, line)}: score {shown(value)} is not a finite number; "
             "correct it or remove the line"
+        )
+    if not scale[0] <= score <= scale[1]:
+        raise InputError(
+            f"{place(path, line)}: score {shown(value)} lies outside {scale[0]:g} to {scale[1]:g}; "
+            "correct it"
         )
     return score
