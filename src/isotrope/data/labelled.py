@@ -1,0 +1,227 @@
+"""Texts or feature vectors with one label each, in a training and a test part.
+
+A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
+header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
+in ``.gz``. A folder holds two of them, called train and test.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.data.lines import check_file, is_folder, lines, place, shown
+from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
+
+__all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
+
+_TABLES = {".csv": csv_rows, ".jsonl": json_rows, ".parquet": parquet_rows}
+_TABBED = (".tsv", ".txt")
+_ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in (*_TABBED, *_TABLES))
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """Texts and their labels, as many of each.
+
+    Attributes:
+        texts: single spaces between words.
+        labels: the names of their classes.
+    """
+
+    texts: list[str]
+    labels: list[str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class LabelledSplit:
+    """What a classifier is fitted on and what it is tested on.
+
+    Attributes:
+        train: to fit on.
+        test: to score on.
+    """
+
+    train: LabelledText
+    test: LabelledText
+
+    @property
+    def repeated(self) -> int:
+        """How many test texts stand in the training part, too: nobody need generalise there."""
+        return len(set(self.train.texts).intersection(self.test.texts))
+
+
+@dataclass(frozen=True)
+class Features:
+    """Frozen features, of images or anything else, and their labels.
+
+    Attributes:
+        vectors: n x d, an array or memory map; for kNN also blocks (b x d), read once, in order.
+        labels: n integers or strings.
+    """
+
+    vectors: np.ndarray | Iterable[np.ndarray]
+    labels: np.ndarray | Sequence[int] | Sequence[str]
+
+
+def load_labelled(
+    path: Path | str,
+    test: Path | str | None = None,
+    *,
+    label: str = "label",
+    text: str = "text",
+    train_fraction: float = 0.8,
+    seed: int = 0,
+) -> LabelledSplit:
+    """Load labelled texts that are split into files, or split those of one file.
+
+    Of one file, every class gives ``train_fraction`` of its texts, rounded up, drawn by the seed.
+    A text that occurs twice can land on both sides: see ``LabelledSplit.repeated``.
+
+    Args:
+        path: a folder of a train and a test file, the training file, or the only file.
+        test: the test file.
+        label: name of the column of labels.
+        text: name of the column of texts.
+        train_fraction: between 0 and 1; only for one file.
+        seed: of the draw.
+
+    Raises:
+        InputError: a file cannot be read; a row without text or label; nothing to test on.
+        MissingExtra: a parquet file, and pyarrow is not installed.
+    """
+    path = Path(path)
+    if test is None and is_folder(path):
+        path, test = _part(path, "train"), _part(path, "test")
+    if test is not None:
+        tested = _load(Path(test), label, text, classes=1)
+        return LabelledSplit(_load(path, label, text), tested)
+    if not 0 < train_fraction < 1:
+        raise InputError(f"the training fraction must lie between 0 and 1; found {train_fraction}")
+    return _split(_load(path, label, text), train_fraction, seed, path)
+
+
+def load_features(vectors: Path | str, labels: Path | str) -> Features:
+    """Open features (``.npy``, n x d, memory-mapped) and their labels (``.npy``, or one a line).
+
+    Raises:
+        InputError: a file cannot be read, or holds something else.
+    """
+    rows = _array(Path(vectors), "features")
+    path = Path(labels)
+    if path.suffix == ".npy":
+        return Features(rows, np.array(_array(path, "labels")))
+    return Features(rows, np.array([text.strip() for _, text in lines(path) if text.strip()]))
+
+
+def _array(path: Path, what: str) -> np.ndarray:
+    check_file(path)
+    try:
+        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(
+            f"{place(path)}: no .npy file of numbers ({shown(str(error), 80)}); save the {what} "
+            "with numpy.save"
+        ) from error
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"{place(path)}: several arrays (.npz) where the {what} are one; use .npy")
+    return found
+
+
+def _part(folder: Path, name: str) -> Path:
+    found = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
+    if len(found) != 1:
+        what = f"several, {', '.join(path.name for path in found)}" if found else "none"
+        raise InputError(
+            f"{place(folder)}: one file called {name}.tsv, .txt, .csv, .jsonl or .parquet is "
+            f"needed; found {what}"
+        )
+    return found[0]
+
+
+def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
+    found = LabelledText([], [])
+    for line, *cells in _rows(path, (label, text)):
+        name, words = (
+            " ".join(cell_text(cell, path, line, column).split())
+            for cell, column in zip(cells, (label, text), strict=True)
+        )
+        if not name or not words:
+            what = "label" if not name else "text"
+            raise InputError(f"{place(path, line)}: no {what}; give one or remove the line")
+        found.labels.append(name)
+        found.texts.append(words)
+    if len(set(found.labels)) < classes:
+        raise InputError(
+            f"{place(path)}: {len(found)} texts with {len(set(found.labels))} different labels; "
+            f"at least {classes} are needed"
+        )
+    return found
+
+
+def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
+    """Yield (line number, label, text), blank lines left out; a numeric label as text."""
+    check_file(path)
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    suffix = plain.suffix.lower()
+    if suffix in _TABBED:
+        yield from _tabbed(path, columns)
+    elif suffix in _TABLES:
+        for line, (label, text) in _TABLES[suffix](path, named(columns)):
+            if label not in (None, "") or text not in (None, ""):
+                yield line, str(label) if type(label) is int else label, text
+    else:
+        raise InputError(
+            f"{place(path)}: unknown kind of file {suffix!r} for labelled texts; "
+            f"known are {', '.join((*_TABBED, *_TABLES))}, and each of them with .gz"
+        )
+
+
+def _tabbed(path: Path, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+    positions: list[int] | None = None
+    width = 2
+    for line, row in lines(path):
+        if not row.strip():
+            continue
+        cells = row.split("\t")
+        if positions is None:
+            header = [cell.strip() for cell in cells]
+            titled = set(columns) <= set(header)
+            if titled or columns != ("label", "text"):
+                positions = [header.index(name) for name in named(columns)(path, header)]
+                width = len(header)
+                continue
+            positions = [0, 1]
+        if len(cells) != width:
+            raise InputError(
+                f"{place(path, line)}: {len(cells)} tab-separated fields where {width} are "
+                f"needed{': label<TAB>text' if width == 2 else ''}"
+            )
+        yield line, cells[positions[0]], cells[positions[1]]
+
+
+def _split(data: LabelledText, fraction: float, seed: int, path: Path) -> LabelledSplit:
+    order = np.random.default_rng(seed).permutation(len(data))
+    labels = np.array(data.labels)[order]
+    first = np.zeros(len(data), dtype=bool)
+    for name in np.unique(labels):
+        rows = order[labels == name]
+        # rounded first: .07 * 100 is a little more than 7
+        first[rows[: math.ceil(round(fraction * len(rows), 9))]] = True
+    if first.all():
+        raise InputError(
+            f"{place(path)}: a training fraction of {fraction} of {len(data)} texts leaves none "
+            "to test on; lower it or give a test file"
+        )
+    train, test = (
+        LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])
+        for rows in (np.flatnonzero(first), np.flatnonzero(~first))
+    )
+    return LabelledSplit(train, test)
