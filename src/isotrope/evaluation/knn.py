@@ -1,0 +1,156 @@
+"""k nearest neighbours on frozen features: what a representation separates without any training.
+
+Neighbours are the training rows of highest cosine. Each votes for its class with exp(cosine/t)
+(Wu et al. 2018; papers 003 and 004 with k = 200, t = 0.1); the majority vote counts each as 1.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.data.labelled import Features, LabelledSplit
+from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.labelled import Classes, classes_of, hits, text_features
+from isotrope.evaluation.nearest import nearest_rows
+
+__all__ = ["knn", "knn_text"]
+
+_ROWS = 1024  # test rows whose votes are counted at a time
+
+
+def knn(
+    train: Features,
+    test: Features,
+    *,
+    k: int = 200,
+    temperature: float = 0.1,
+    name: str = "features",
+) -> Result:
+    """Classify every test row by the votes of its k nearest training rows.
+
+    Memory holds the test features, k neighbours of each, and a tile of similarities; not the
+    training features, if they are a memory map or blocks. Neighbours at equal cosine (to nine
+    decimals) are taken in the order of the training part; among classes with equal votes the
+    first by name wins. A class that no neighbour is of is never among the five.
+
+    Args:
+        train: n rows; where they are blocks they are asked for once.
+        test: m rows; blocks are collected.
+        k: neighbours. If n is smaller all n vote, and the result says so.
+        temperature: t of the weighted vote; the smaller, the more the nearest decide.
+        name: of the Result.
+
+    Returns:
+        A Result of kind ``knn``: ``knn_top1`` and ``knn_top5`` of the weighted vote (the share of
+        test rows whose class comes first, or among the first five; top-5 is None where there are
+        no more than five classes) and ``knn_majority_top1``, all in [0, 1]; ``items`` hold, under
+        the same names, whether each row was right.
+
+    Raises:
+        InputError: k or the temperature out of range, or labels and features that do not fit.
+    """
+    if k < 1 or not 0 < temperature < np.inf:
+        raise InputError(
+            f"kNN needs k of at least 1 and a temperature above 0; found k = {k} and "
+            f"t = {temperature}"
+        )
+    classes = classes_of(train, test)
+    rows = test.vectors if isinstance(test.vectors, np.ndarray) else _joined(test.vectors)
+    if len(rows) != len(classes.test):
+        raise InputError(f"{len(classes.test)} test labels for {len(rows)} rows of features")
+    corpus = train.vectors
+    if not isinstance(corpus, np.ndarray):
+        corpus = _counted(corpus, len(classes.train), rows.shape[1])
+    places, cosines = nearest_rows(rows, corpus, k)
+    items = _votes(places, cosines, classes, temperature)
+    values = {key: float(right.mean()) for key, right in items.items()}
+    top5 = values["top5"] if len(classes.names) > 5 else None
+    return Result(
+        kind="knn",
+        name=name,
+        metrics={f"knn_{key}": value for key, value in {**values, "top5": top5}.items()},
+        details={
+            "knn": {
+                **values,
+                "top5": top5,
+                "k": places.shape[1],
+                "k_asked": k,
+                "temperature": temperature,
+                "train": len(classes.train),
+                "test": len(classes.test),
+                "classes": len(classes.names),
+                "unseen": classes.unseen,
+            }
+        },
+        provenance=provenance(),
+        items={f"knn_{key}": right for key, right in items.items()},
+    )
+
+
+def knn_text(
+    encoder: Encoder,
+    data: LabelledSplit,
+    *,
+    k: int = 200,
+    temperature: float = 0.1,
+    batch_size: int = 128,
+    progress: bool = False,
+) -> Result:
+    """Classify texts by their neighbours among the encoder's embeddings; see :func:`knn`.
+
+    ``details`` say how many test texts are training texts, too (``repeated``).
+    """
+    train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
+    result = knn(train, test, k=k, temperature=temperature, name=encoder_name(encoder))
+    result.details["knn"]["repeated"] = data.repeated
+    return result
+
+
+def _joined(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    found = list(blocks)
+    if not found:
+        raise InputError("there are no blocks of test features")
+    return np.concatenate(found)
+
+
+def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np.ndarray]:
+    """Yield the blocks, and see that they are the rows that the labels are for."""
+    seen = 0
+    for block in blocks:
+        if block.ndim != 2 or block.shape[1] != width:
+            raise InputError(
+                f"a block of training features has shape {block.shape}, but test features have "
+                f"{width} dimensions"
+            )
+        seen += len(block)
+        yield block
+    if seen != rows:
+        raise InputError(f"{rows} training labels for {seen} rows of features")
+
+
+def _votes(
+    places: np.ndarray, cosines: np.ndarray, classes: Classes, temperature: float
+) -> dict[str, np.ndarray]:
+    """Return for each test row whether the votes of its neighbours (m x k) are right."""
+    found: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
+    for first in range(0, len(places), _ROWS):
+        block = slice(first, first + _ROWS)
+        labels = classes.train[places[block]]
+        # the factor exp(-cosine of the nearest/t) changes no order and keeps exp from overflowing
+        weight = np.exp((cosines[block] - cosines[block, :1]) / temperature)
+        count = _sums(labels, np.ones_like(weight), len(classes.names))
+        weighted = np.where(count > 0, _sums(labels, weight, len(classes.names)), -np.inf)
+        truth = classes.test[block]
+        found["top1"].append(hits(weighted, truth, 1))
+        found["top5"].append(hits(weighted, truth, 5))
+        found["majority_top1"].append(hits(count, truth, 1))
+    return {key: np.concatenate(right) for key, right in found.items()}
+
+
+def _sums(labels: np.ndarray, weights: np.ndarray, classes: int) -> np.ndarray:
+    """Return the weights (n x k) summed over each row's labels, n x C."""
+    cell = np.arange(len(labels))[:, None] * classes + labels
+    total = np.bincount(cell.ravel(), weights.ravel(), minlength=len(labels) * classes)
+    return total.reshape(len(labels), classes)

@@ -1,0 +1,102 @@
+"""What classifiers of frozen features share: classes out of labels, features out of texts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.data.labelled import Features, LabelledSplit
+from isotrope.evaluation.embed import Encoder, embed
+
+__all__ = ["Classes", "classes_of", "hits", "text_features"]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Labels as numbers: the classes are those of the training part, sorted.
+
+    Attributes:
+        names: of the C classes.
+        train: int64 (n), in [0, C).
+        test: int64 (m), in [0, C), and -1 for a class that training never saw: always wrong.
+    """
+
+    names: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+
+    @property
+    def unseen(self) -> int:
+        """How many test examples are of a class that training never saw."""
+        return int((self.test < 0).sum())
+
+
+def classes_of(train: Features, test: Features) -> Classes:
+    """Return the classes of two labelled parts, having looked at labels and shapes.
+
+    Raises:
+        InputError: labels that are no list of integers or of strings, or that fit neither each
+            other nor the features; fewer than two classes.
+    """
+    parts = [(train, "training"), (test, "test")]
+    first, second = (_labels(part, what) for part, what in parts)
+    if first.dtype.kind != second.dtype.kind:
+        raise InputError(
+            f"labels must be all integers or all strings; found {first.dtype} for training and "
+            f"{second.dtype} for testing"
+        )
+    widths = [part.vectors.shape[1] for part, _ in parts if isinstance(part.vectors, np.ndarray)]
+    if len(set(widths)) > 1:
+        raise InputError(
+            f"training features have {widths[0]} dimensions and test features {widths[1]}; take "
+            "both from one encoder"
+        )
+    names, numbers = np.unique(first, return_inverse=True)
+    if len(names) < 2:
+        raise InputError(f"a classification needs at least two classes; found {names.tolist()}")
+    place = np.searchsorted(names, second).clip(max=len(names) - 1)
+    return Classes(names, numbers, np.where(names[place] == second, place, -1))
+
+
+def _labels(part: Features, what: str) -> np.ndarray:
+    labels = np.asarray(part.labels)
+    kind = {"i": "i", "u": "i", "U": "U"}.get(labels.dtype.kind)
+    if labels.ndim != 1 or kind is None or not len(labels):
+        raise InputError(
+            f"the {what} labels must be a list of integers or of strings; found shape "
+            f"{labels.shape} of {labels.dtype}"
+        )
+    shape = part.vectors.shape if isinstance(part.vectors, np.ndarray) else (len(labels), None)
+    if len(shape) != 2 or shape[0] != len(labels):
+        raise InputError(
+            f"the {what} features must have a row for each of {len(labels)} labels; found an "
+            f"array of shape {shape}"
+        )
+    return labels.astype(np.int64) if kind == "i" else labels
+
+
+def hits(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+    """Return for each row of scores (n x C) whether its label is among the k highest.
+
+    Among equal scores the lower class comes first. A label of -1, or one whose score is minus
+    infinity, is never among them.
+    """
+    own = scores[np.arange(len(scores)), labels][:, None]
+    earlier = np.arange(scores.shape[1]) < labels[:, None]
+    before = ((scores > own) | (earlier & (scores == own))).sum(axis=1)
+    found: np.ndarray = (before < k) & (labels >= 0) & (own[:, 0] > -np.inf)
+    return found
+
+
+def text_features(
+    encoder: Encoder, data: LabelledSplit, *, batch_size: int = 128, progress: bool = False
+) -> tuple[Features, Features]:
+    """Return the embeddings of the training and of the test texts, each distinct text once.
+
+    Raises:
+        InputError: see :func:`isotrope.evaluation.embed.embed`.
+    """
+    texts = [*data.train.texts, *data.test.texts]
+    vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
+    train, test = np.split(vectors, [len(data.train)])
+    return Features(train, data.train.labels), Features(test, data.test.labels)

@@ -1,0 +1,192 @@
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from isotrope.core.errors import InputError
+from isotrope.data.labelled import Features, LabelledSplit, LabelledText, load_labelled
+from isotrope.evaluation.knn import knn, knn_text
+
+from .conftest import Table
+
+
+def clouds(n, seed, classes=8, d=6):
+    """Overlapping clouds around one centre for each class, of rows of any length."""
+    centres = np.random.default_rng(99).normal(size=(classes, d))
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, size=n)
+    rows = centres[labels] + 0.8 * rng.normal(size=(n, d))
+    return Features((rows * rng.uniform(0.5, 2, size=(n, 1))).astype(np.float32), labels)
+
+
+TRAIN, TEST = clouds(300, 0), clouds(120, 1)
+
+
+def cosines():
+    units = [
+        x.vectors.astype(float) / np.linalg.norm(x.vectors.astype(float), axis=1, keepdims=True)
+        for x in (TEST, TRAIN)
+    ]
+    return units[0] @ units[1].T
+
+
+def oracle(k, temperature):
+    """By a sort of the whole matrix and a loop over the votes."""
+    top1, top5 = [], []
+    for row, truth in zip(cosines(), TEST.labels, strict=True):
+        votes = {}
+        for i in np.argsort(-row)[:k]:
+            label = TRAIN.labels[i]
+            votes[label] = votes.get(label, 0) + np.exp(row[i] / temperature)
+        ranking = sorted(votes, key=lambda label: (-votes[label], label))
+        top1.append(ranking[0] == truth)
+        top5.append(truth in ranking[:5])
+    return top1, top5
+
+
+class TestVotes:
+    @pytest.mark.parametrize("k", [1, 3, 20, 300])
+    @pytest.mark.parametrize("temperature", [0.1, 0.02, 5.0])
+    def test_the_weighted_vote(self, k, temperature):
+        top1, top5 = oracle(k, temperature)
+        found = knn(TRAIN, TEST, k=k, temperature=temperature)
+        assert found.items["knn_top1"].tolist() == top1
+        assert found.items["knn_top5"].tolist() == top5
+        assert found.metrics["knn_top1"] == np.mean(top1)
+        assert found.metrics["knn_top5"] == np.mean(top5)
+        assert 0.2 < np.mean(top1) < 1
+
+    @pytest.mark.parametrize("k", [1, 4, 25])
+    def test_the_majority_is_that_of_sklearn(self, k):
+        peer = KNeighborsClassifier(n_neighbors=k, metric="cosine", algorithm="brute")
+        expected = peer.fit(TRAIN.vectors, TRAIN.labels).score(TEST.vectors, TEST.labels)
+        assert knn(TRAIN, TEST, k=k).metrics["knn_majority_top1"] == pytest.approx(expected)
+
+    def test_the_nearest_decide_at_a_tiny_temperature(self):
+        """exp(cosine/t) itself would overflow."""
+        nearest = TRAIN.labels[cosines().argmax(axis=1)] == TEST.labels
+        found = knn(TRAIN, TEST, k=50, temperature=1e-8)
+        assert found.items["knn_top1"].tolist() == nearest.tolist()
+
+    def test_the_order_of_equal_neighbours_and_of_equal_votes(self):
+        train = Features(np.array([[1.0, 0]] * 4), ["b", "a", "a", "b"])
+        test = Features(np.array([[2.0, 0.0]]), ["b"])
+        assert knn(train, test, k=1).metrics["knn_top1"] == 1  # the first row
+        assert knn(train, test, k=2).metrics["knn_top1"] == 0  # b and a: a by name
+        assert knn(train, test, k=3).metrics["knn_top1"] == 0
+        assert knn(train, test, k=4).metrics["knn_majority_top1"] == 0
+
+    def test_a_class_that_nobody_voted_for_is_not_among_the_five(self):
+        train = Features(np.eye(7), list("abcdefg"))
+        test = Features(np.eye(7)[:2], list("ab"))
+        found = knn(train, test, k=1)
+        assert found.metrics["knn_top5"] == 1
+        wrong = knn(train, Features(np.eye(7)[:1], ["b"]), k=1)
+        assert wrong.metrics["knn_top5"] == 0
+
+
+class TestResult:
+    def test_more_neighbours_than_rows(self):
+        found = knn(TRAIN, TEST, k=10_000)
+        assert found.metrics == knn(TRAIN, TEST, k=300).metrics
+        assert found.details["knn"]["k"] == 300
+        assert found.details["knn"]["k_asked"] == 10_000
+
+    def test_it_says_what_was_done(self):
+        found = knn(TRAIN, TEST, name="clouds")
+        assert (found.kind, found.name) == ("knn", "clouds")
+        details = found.details["knn"]
+        assert (details["k"], details["temperature"], details["classes"]) == (200, 0.1, 8)
+        assert (details["train"], details["test"], details["unseen"]) == (300, 120, 0)
+        for key in ("top1", "top5", "majority_top1"):
+            assert details[key] == found.metrics[f"knn_{key}"] == found.items[f"knn_{key}"].mean()
+
+    def test_five_classes_have_no_top_5(self):
+        found = knn(clouds(50, 0, classes=5), clouds(20, 1, classes=5))
+        assert found.metrics["knn_top5"] is None
+        assert found.details["knn"]["top5"] is None
+
+    def test_a_class_that_training_never_saw_is_wrong(self):
+        test = Features(TEST.vectors, np.full(120, 77))
+        found = knn(TRAIN, test)
+        assert (found.metrics["knn_top1"], found.metrics["knn_top5"]) == (0, 0)
+        assert found.details["knn"]["unseen"] == 120
+
+    def test_texts(self):
+        table = Table({"a": [1, 0], "b": [0, 1], "c": [1, 0.1], "d": [1, 0.2]})
+        split = LabelledSplit(
+            LabelledText(["a", "b"], ["x", "y"]), LabelledText(["c", "d", "b"], ["x", "y", "y"])
+        )
+        found = knn_text(table, split, k=1)
+        assert found.metrics["knn_top1"] == pytest.approx(2 / 3)
+        assert (found.name, found.details["knn"]["repeated"]) == ("table", 1)
+
+
+class TestStreams:
+    @pytest.mark.parametrize("cuts", [[], [1, 2, 299], [100, 100]])
+    def test_blocks_and_memory_maps_are_the_array(self, tmp_path, cuts):
+        expected = knn(TRAIN, TEST, k=7)
+        blocks = Features(iter(np.split(TRAIN.vectors, cuts)), TRAIN.labels)
+        parts = Features(iter(np.split(TEST.vectors, [50])), TEST.labels)
+        np.save(tmp_path / "x.npy", TRAIN.vectors)
+        mapped = Features(np.load(tmp_path / "x.npy", mmap_mode="r"), TRAIN.labels)
+        for train, test in ((blocks, parts), (mapped, TEST)):
+            found = knn(train, test, k=7)
+            assert found.metrics == expected.metrics
+            for key, value in found.items.items():
+                np.testing.assert_array_equal(value, expected.items[key])
+
+    def test_memory_does_not_grow_with_the_training_part(self):
+        def peak(blocks):
+            block = np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32)
+            labels = np.arange(2000 * blocks) % 10
+            test = Features(block[:300], labels[:300])
+            tracemalloc.start()
+            knn(Features((block for _ in range(blocks)), labels), test, k=20)
+            found = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return found
+
+        few, many = peak(4), peak(40)
+        # of 72,000 more rows of 128 bytes nothing but their labels, several times while sorted
+        assert many - few < 72_000 * 40
+        assert many < 0.3 * 300 * 80_000 * 8  # all similarities
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k of at least 1 and a temperature above 0; found k = 0"),
+        ({"temperature": 0.0}, "found k = 200 and t = 0.0"),
+        ({"temperature": float("inf")}, "t = inf"),
+        ({"temperature": float("nan")}, "t = nan"),
+    ],
+)
+def test_settings_out_of_range(options, message):
+    with pytest.raises(InputError, match=message):
+        knn(TRAIN, TEST, **options)
+
+
+class TestBadBlocks:
+    def test_fewer_rows_than_labels(self):
+        with pytest.raises(InputError, match="300 training labels for 100 rows of features"):
+            knn(Features(iter([TRAIN.vectors[:100]]), TRAIN.labels), TEST)
+        with pytest.raises(InputError, match="120 test labels for 20 rows of features"):
+            knn(TRAIN, Features(iter([TEST.vectors[:20]]), TEST.labels))
+
+    def test_another_width(self):
+        with pytest.raises(InputError, match=r"shape .300, 5., but test features have 6 dim"):
+            knn(Features(iter([TRAIN.vectors[:, :5]]), TRAIN.labels), TEST)
+
+    def test_none_at_all(self):
+        with pytest.raises(InputError, match="there are no blocks of test features"):
+            knn(TRAIN, Features(iter([]), TEST.labels))
+
+
+@pytest.mark.slow
+def test_questions_of_trec(shared_data, minilm):
+    """Neighbours by subject are not neighbours by kind of question: far from what a probe reads."""
+    found = knn_text(minilm, load_labelled(shared_data / "transfer" / "trec"))
+    assert 0.70 < found.metrics["knn_top1"] < 0.85
+    assert found.details["knn"]["test"] == 500

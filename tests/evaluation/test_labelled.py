@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.labelled import Features, LabelledSplit, LabelledText
+from isotrope.evaluation.labelled import classes_of, hits, text_features
+
+from .conftest import Table
+
+
+class TestClasses:
+    @pytest.mark.parametrize("name", [str, int])
+    def test_numbers_for_labels(self, name):
+        train = Features(np.ones((4, 2)), [name(x) for x in (7, 3, 7, 5)])
+        test = Features(np.ones((3, 2)), [name(x) for x in (5, 9, 3)])
+        found = classes_of(train, test)
+        assert found.names.tolist() == [name(3), name(5), name(7)]
+        assert found.train.tolist() == [2, 0, 2, 1]
+        assert found.test.tolist() == [1, -1, 0]
+        assert found.unseen == 1
+
+    @pytest.mark.parametrize(
+        ("train", "test", "message"),
+        [
+            (([0, 1], 2), (["0"], 2), "all integers or all strings; found int64 for training"),
+            (([0, 0], 2), ([0], 2), "at least two classes; found .0."),
+            (([0, 1, 1], 2), ([0], 2), "training features must have a row for each of 3 labels"),
+            (([0, 1], 2), ([0, 1], 2), "test features must have a row for each of 2 labels"),
+            (([0, 1], 3), ([0], 2), "have 3 dimensions and test features 2; take both from one"),
+            (([0.5, 1], 2), ([0], 2), "training labels must be a list of integers or of strings"),
+            (([[0], [1]], 2), ([0], 2), "strings; found shape .2, 1. of int64"),
+            (([0, 1], 2), ([], 2), "the test labels must be a list of integers or of strings"),
+        ],
+    )
+    def test_what_does_not_fit(self, train, test, message):
+        with pytest.raises(InputError, match=message):
+            classes_of(
+                Features(np.ones((2, train[1])), train[0]), Features(np.ones((1, test[1])), test[0])
+            )
+
+
+class TestHits:
+    def test_against_a_stable_sort(self):
+        rng = np.random.default_rng(0)
+        scores = rng.integers(0, 4, size=(200, 9)).astype(float)  # ties all over
+        labels = rng.integers(0, 9, size=200)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        for k in (1, 2, 5, 9):
+            expected = (order[:, :k] == labels[:, None]).any(axis=1)
+            np.testing.assert_array_equal(hits(scores, labels, k), expected)
+
+    def test_what_is_never_among_them(self):
+        scores = np.array([[1.0, 2, -np.inf], [1, 2, -np.inf]])
+        assert hits(scores, np.array([-1, 2]), 3).tolist() == [False, False]
+
+
+def test_features_of_texts():
+    table = Table({"a": [1, 0], "b": [0, 1], "c": [1, 1]})
+    data = LabelledSplit(LabelledText(["a", "b"], ["x", "y"]), LabelledText(["b", "c"], ["y", "x"]))
+    train, test = text_features(table, data, batch_size=5, progress=True)
+    assert (train.vectors.tolist(), train.labels) == ([[1, 0], [0, 1]], ["x", "y"])
+    assert (test.vectors.tolist(), test.labels) == ([[0, 1], [1, 1]], ["y", "x"])
+    assert table.calls == [(["a", "b", "c"], 5, True)]
