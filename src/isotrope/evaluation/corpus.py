@@ -1,0 +1,245 @@
+"""Measures of a model on any texts: how its embeddings lie, without labels or a task.
+
+The texts are encoded block by block. What is a sum over rows is exact whatever their number
+(norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs); what compares
+all rows with all rows (uniformity, the distance gaps) is of a sample drawn by the seed, and the
+result says of how many. Positives are the given pairs; single texts have them only with our own
+encoders, as two passes with dropout over the same text.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.core.views import unit
+from isotrope.data.corpora import read
+from isotrope.data.lines import place
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.measures.distance_gap import gaps
+from isotrope.measures.tally import Tally, tally
+from isotrope.measures.uniformity import uniformity
+
+__all__ = ["corpus"]
+
+_BLOCK = 8192  # records encoded at a time
+_VIEWS = 1000  # texts that are passed twice through dropout
+
+Records = Callable[[], Iterator[tuple[str, ...]]]
+
+
+@dataclass
+class _Seen:
+    """What is kept of one side of the corpus: all single texts, or the first or second of pairs."""
+
+    tally: Tally | None = None
+    rows: list[Tensor] = field(default_factory=list)  # of the sample
+    texts: list[str] = field(default_factory=list)  # of the sample
+
+    def add(self, rows: Tensor, texts: Sequence[str], chosen: np.ndarray) -> None:
+        found = tally(rows)
+        self.tally = found if self.tally is None else self.tally + found
+        self.rows.append(rows[torch.from_numpy(chosen)].double())
+        self.texts += [texts[i] for i in chosen]
+
+
+def corpus(
+    encoder: Encoder,
+    data: Path | str | Sequence[str] | Sequence[Sequence[str]],
+    *,
+    columns: Sequence[str] | None = None,
+    sample: int = 10_000,
+    seed: int = 0,
+    batch_size: int = 128,
+    progress: bool = False,
+) -> Result:
+    """Measure how an encoder's embeddings of a corpus lie.
+
+    - ``norm_mean``, ``norm_std``, ``norm_min``, ``norm_max`` of the embeddings, as encoded.
+    - ``std_mean``, ``std_min``, ``std_max``: over the dimensions, of the standard deviation of
+      each; a least one near 0 is a dead dimension.
+    - ``effective_rank`` of the centred embeddings, ``rankme`` of the embeddings as they are.
+    - ``mean_cosine`` over all pairs of distinct texts; ``uniformity`` (t = 2) over those of the
+      sample. Of pairs, the mean of both sides, so that no text is compared with its own positive.
+    - ``alignment`` (alpha = 2) of all positives; ``distance_gap`` and ``margin_gap``
+      (:mod:`isotrope.measures.distance_gap`) of the sample's, whose other positives are the
+      negatives. None without positives. Without pairs all three are of at most 1,000 texts and
+      two passes with the model's own dropout.
+
+    Equal texts count as often as they occur.
+
+    Args:
+        encoder: anything with ``encode``; positives of single texts need our ``SentenceEncoder``.
+        data: a file or folder that training reads, n texts, or n pairs; further texts of a record
+            are left out.
+        columns: of a table; one for texts, two for pairs.
+        sample: records that are compared all with all, at least 2.
+        seed: of the sample and the dropout.
+        batch_size: texts a batch.
+        progress: show a bar on stderr, where the encoder can.
+
+    Returns:
+        A Result of kind ``corpus``; ``items`` hold ``alignment``, ``distance_gap`` and
+        ``margin_gap`` of each positive pair they are taken over.
+
+    Raises:
+        InputError: data that cannot be read, fewer than two records, an empty text, or a sample
+            below 2.
+    """
+    if sample < 2:
+        raise InputError(f"the sample must hold at least 2 records; found {sample}")
+    records = _records(data, columns)
+    count = sum(1 for _ in records())
+    if count < 2:
+        raise InputError(f"a corpus needs at least two records; found {count}")
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(count, min(count, sample), replace=False))
+    sides, squares = _seen(encoder, records(), chosen, batch_size, progress)
+    rows = [torch.cat(side.rows) for side in sides]
+    positives, origin = rows, "pairs"
+    if len(sides) == 1:
+        some = np.sort(rng.choice(len(chosen), min(len(chosen), _VIEWS), replace=False))
+        texts = [sides[0].texts[i] for i in some]
+        positives, origin = _dropout_views(encoder, texts, batch_size, seed), "dropout"
+        squares = _squares(*positives) if positives else np.empty(0)
+    items = {"alignment": squares} if positives else {}
+    if positives:
+        found = gaps(*positives)
+        items |= {"distance_gap": found[0].numpy(), "margin_gap": found[1].numpy()}
+    values = {**_spread([side.tally for side in sides if side.tally]), **_closeness(items)}
+    values["uniformity"] = float(np.mean([float(uniformity(side)) for side in rows]))
+    return Result(
+        kind="corpus",
+        name=encoder_name(encoder),
+        metrics={**values},
+        details={
+            "corpus": {
+                **values,
+                "texts": count * len(sides),
+                "sampled": len(chosen) * len(sides),
+                "positives": origin if positives else None,
+                "positive_pairs": len(squares),
+                "pairs_compared": len(positives[0]) if positives else 0,
+                "dimensions": rows[0].shape[1],
+                "seed": seed,
+            }
+        },
+        provenance=provenance(seed=seed),
+        items=items,
+    )
+
+
+def _records(
+    data: Path | str | Sequence[str] | Sequence[Sequence[str]], columns: Sequence[str] | None
+) -> Records:
+    """Return what gives the records, single texts or pairs, from the start each time."""
+    if isinstance(data, (str, Path)):
+        return lambda: _file_records(Path(data), columns)
+    records = [(record,) if isinstance(record, str) else tuple(record[:2]) for record in data]
+    for i, record in enumerate(records):
+        if len(record) != len(records[0]) or not all(record):
+            what = "another kind of record than the first" if all(record) else "an empty text"
+            raise InputError(f"record {i} of the corpus is {what}: {record!r:.80}")
+    return lambda: iter(records)
+
+
+def _file_records(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, ...]]:
+    for record in read([path], columns=columns):
+        if not all(record.texts[:2]):
+            raise InputError(
+                f"{place(record.path, record.line)}: an empty text in a pair; remove the line"
+            )
+        yield record.texts[:2]
+
+
+def _seen(
+    encoder: Encoder,
+    records: Iterator[tuple[str, ...]],
+    chosen: np.ndarray,
+    batch_size: int,
+    progress: bool,
+) -> tuple[list[_Seen], np.ndarray]:
+    """Encode all records; return what is kept of each side, and ||h_i - h'_i||^2 of all pairs."""
+    sides: list[_Seen] = []
+    squares: list[np.ndarray] = []
+    start = 0
+    while block := list(islice(records, _BLOCK)):
+        columns = list(zip(*block, strict=True))
+        texts = [text for column in columns for text in column]
+        vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
+        first, last = np.searchsorted(chosen, (start, start + len(block)))
+        sides = sides or [_Seen() for _ in columns]
+        parts = [torch.from_numpy(part) for part in np.split(vectors, len(columns))]
+        for side, part, column in zip(sides, parts, columns, strict=True):
+            side.add(part, column, chosen[first:last] - start)
+        if len(parts) == 2:
+            squares.append(_squares(*parts))
+        start += len(block)
+    return sides, np.concatenate(squares) if squares else np.empty(0)
+
+
+def _squares(anchors: Tensor, positives: Tensor) -> np.ndarray:
+    """Return ||h_i - h'_i||^2 of the unit rows, n."""
+    found: np.ndarray = (
+        (unit(anchors.double()) - unit(positives.double())).square().sum(dim=1).numpy()
+    )
+    return found
+
+
+def _spread(tallies: Sequence[Tally]) -> dict[str, float | None]:
+    """Return the measures that are sums over rows."""
+    whole = tallies[0] if len(tallies) == 1 else tallies[0] + tallies[1]
+    return {
+        "norm_mean": whole.norm_mean,
+        "norm_std": whole.norm_std,
+        "norm_min": whole.norm_min,
+        "norm_max": whole.norm_max,
+        "std_mean": float(whole.std.mean()),
+        "std_min": float(whole.std.min()),
+        "std_max": float(whole.std.max()),
+        "effective_rank": whole.effective_rank(),
+        "rankme": whole.effective_rank(centre=False),
+        "mean_cosine": float(np.mean([side.mean_cosine for side in tallies])),
+    }
+
+
+def _closeness(items: dict[str, np.ndarray]) -> dict[str, float | None]:
+    names = ("alignment", "distance_gap", "margin_gap")
+    return {name: float(items[name].mean()) if name in items else None for name in names}
+
+
+def _dropout_views(
+    encoder: Encoder, texts: Sequence[str], batch_size: int, seed: int
+) -> list[Tensor]:
+    """Return two passes over the texts in training mode, n x d each; nothing if they are equal.
+
+    The modes of all modules, and torch's random numbers, are as before after.
+    """
+    if not isinstance(encoder, SentenceEncoder):
+        return []
+    ids, _ = encoder.tokenize([encoder.prompt + text for text in texts], encoder.max_length)
+    order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+    views = [torch.empty(len(ids), encoder.dimension, dtype=torch.float64) for _ in range(2)]
+    modes = [(module, module.training) for module in encoder.modules()]
+    encoder.train()
+    devices = [encoder.device] if encoder.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices), torch.inference_mode():
+            torch.manual_seed(seed)
+            for first in range(0, len(order), batch_size):
+                batch = order[first : first + batch_size]
+                padded = encoder.pad([ids[i] for i in batch])
+                inputs = {key: value.to(encoder.device) for key, value in padded.items()}
+                for view in views:
+                    view[batch] = encoder(**inputs).double().cpu()
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return [] if torch.equal(*views) else views
