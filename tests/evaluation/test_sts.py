@@ -3,11 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
 from isotrope.core.errors import InputError
 from isotrope.data.sts_sets import TASKS, Subset, load_sts
-from isotrope.evaluation.sts import load_tasks, spearman, sts, sts_dev
+from isotrope.evaluation.sts import spearman, sts, sts_dev
 
 from .conftest import Table
 
@@ -56,7 +56,8 @@ def test_a_year_is_one_correlation_over_all_its_pairs(sets, table):
         predicted = np.concatenate([cosine(table, s) for s in used])
         gold = np.concatenate([s.scores for s in used])
         expected = round(100 * spearmanr(predicted, gold).statistic, 2)
-        assert result.details["tasks"][task] == {"spearman": expected}
+        assert result.details["tasks"][task]["spearman"] == expected
+        assert result.details["tasks"][task]["pairs"] == len(gold)
         assert result.metrics[task] == expected
     rounded = [result.metrics[task] for task in TASKS]
     assert result.details["average"] == result.metrics["average"] == round(np.mean(rounded), 2)
@@ -67,9 +68,74 @@ def test_a_year_is_one_correlation_over_all_its_pairs(sets, table):
 
 def test_one_call_encodes_all_sentences_once(sets, table):
     sts(table, sets, progress=True, batch_size=5)
-    ((texts, batch_size, progress),) = table.calls
-    assert len(texts) == len(set(texts)) == 12 * 12 * 2
-    assert (batch_size, progress) == (5, True)
+    texts = [text for call in table.calls for text in call[0]]
+    assert len(texts) == len(set(texts)) == 14 * 12 * 2  # no training split
+    assert {call[1:] for call in table.calls} == {(5, True)}
+
+
+def test_what_else_papers_print(sets, table):
+    """Means over subsets, Pearson, other similarities, the dev split: each against scipy."""
+    sets["STS12"][1] = subset("STS12", "y", "test", np.random.default_rng(9), size=7)
+    table.vectors |= {
+        t: np.random.default_rng(len(t)).normal(size=4) * i
+        for i, t in enumerate((*sets["STS12"][1].first, *sets["STS12"][1].second), 1)
+    }
+    tasks = sts(table, sets).details["tasks"]
+    x, y = sets["STS12"]
+    each = [round(100 * spearmanr(cosine(table, s), s.scores).statistic, 2) for s in (x, y)]
+    found = tasks["STS12"]
+    assert [found["subsets"][name]["spearman"] for name in "xy"] == each
+    assert [found["subsets"][name]["pairs"] for name in "xy"] == [12, 7]
+    assert found["mean"]["spearman"] == pytest.approx(np.mean(each), abs=0.006)
+    weighted = np.average(each, weights=[12, 7])
+    assert found["weighted_mean"]["spearman"] == pytest.approx(weighted, abs=0.006)
+    predicted = np.concatenate([cosine(table, s) for s in (x, y)])
+    gold = np.concatenate([x.scores, y.scores])
+    assert found["pearson"] == round(100 * pearsonr(predicted, gold).statistic, 2)
+    assert found["split"] == tasks["STS-B"]["split"] == "test"
+
+    dev, test = sets["STS-B"][1:]
+    assert "subsets" not in tasks["STS-B"]
+    for pairs, found in ((test, tasks["STS-B"]), (dev, tasks["STS-B"]["dev"])):
+        a, b = (
+            np.array([table.vectors[t] for t in side], dtype=np.float32).astype(float)
+            for side in (pairs.first, pairs.second)
+        )
+        by_hand = {
+            "dot": (a * b).sum(1),
+            "euclidean": -np.sqrt(((a - b) ** 2).sum(1)),
+            "manhattan": -abs(a - b).sum(1),
+        }
+        for kind, values in by_hand.items():
+            assert found[kind] == {
+                "spearman": round(100 * spearmanr(values, pairs.scores).statistic, 2),
+                "pearson": round(100 * pearsonr(values, pairs.scores).statistic, 2),
+            }
+        assert found["spearman"] == round(100 * spearmanr(cosine(table, pairs), pairs.scores)[0], 2)
+        assert found["pairs"] == 12
+
+
+def test_items_hold_every_pair(sets, table):
+    items = sts(table, sets).items
+    assert set(items) == {f"{task}/{what}" for task in TASKS for what in ("cosine", "gold")}
+    x, y = sets["STS14"]
+    assert items["STS14/cosine"] == pytest.approx(
+        np.concatenate([cosine(table, s) for s in (x, y)])
+    )
+    assert np.array_equal(items["STS14/gold"], np.concatenate([x.scores, y.scores]))
+    assert len(items["STS-B/gold"]) == 12  # the test split alone
+
+
+def test_a_file_of_ones_own(tmp_path):
+    file = tmp_path / "own.tsv"
+    file.write_text("5\ta\tb\n2\ta\tzero\n0\ta\tc\n")
+    table = Table({"a": [1.0, 0], "b": [1, 1], "zero": [0, 0], "c": [-1, 0]})
+    result = sts(table, file)
+    assert result.metrics == {"own.tsv": 100.0}
+    assert result.details["tasks"]["own.tsv"]["split"] == "all"
+    assert list(result.details) == ["tasks"]
+    named_dev = file.rename(tmp_path / "dev.tsv")
+    assert sts(table, named_dev).details["tasks"]["dev.tsv"]["pairs"] == 3
 
 
 def test_an_empty_vector_counts_as_zero_and_a_broken_one_is_refused():
@@ -112,22 +178,14 @@ def test_human_scores_that_rank_nothing(scores):
         sts_dev(Table({"a": [1, 0], "b": [1, 1]}), pairs)
 
 
-def test_absent_tasks_are_named(sets, table, tmp_path):
+def test_absent_tasks_are_named(sets, table):
     del sets["STS13"]
     sets["STS-B"] = sets["STS-B"][:2]
     with pytest.raises(InputError, match="lack the test split of STS13, STS-B; the average needs"):
         sts(table, sets)
-    (tmp_path / "sts12").mkdir()
-    (tmp_path / "stsb").mkdir()
-    with pytest.raises(InputError, match="lacks STS13, STS14, STS15, STS16, SICK-R; the average"):
-        load_tasks(tmp_path)
-
-
-def test_a_folder_of_something_else(tmp_path):
-    with pytest.raises(InputError, match="holds none of the STS tasks; expected folders sts12 to"):
-        load_tasks(tmp_path)
-    with pytest.raises(InputError, match="no such folder of STS sets"):
-        load_tasks(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="lack the test split of STS12, STS13"):
+        sts(table, {})
+    assert table.calls == []
 
 
 def test_the_result_is_json(sets, table):

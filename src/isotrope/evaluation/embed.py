@@ -8,7 +8,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 
-__all__ = ["Encoder", "embed", "encoder_name"]
+__all__ = ["Encoder", "Remembering", "embed", "encoder_name"]
 
 
 @runtime_checkable
@@ -56,6 +56,34 @@ def embed(
             "infinite); a score of them would mean nothing"
         )
     return vectors if len(distinct) == len(where) else vectors[where]
+
+
+class Remembering:
+    """An encoder that embeds each text once, however often and in however many calls it is asked.
+
+    It holds every vector, so it is for the sentences of a few tasks, not for a corpus.
+
+    Args:
+        encoder: the encoder that embeds.
+        batch_size: texts a batch.
+        progress: show a bar on stderr, where the encoder can.
+
+    Attributes:
+        name: of the encoder.
+    """
+
+    def __init__(self, encoder: Encoder, *, batch_size: int = 128, progress: bool = False) -> None:
+        self.name = encoder_name(encoder)
+        self._encoder = encoder
+        self._options: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
+        self._known: dict[str, np.ndarray] = {}
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the embeddings of ``texts`` (n x d, float32)."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if new:
+            self._known.update(zip(new, embed(self._encoder, new, **self._options), strict=True))
+        return np.stack([self._known[text] for text in texts])
 
 
 def encoder_name(encoder: Encoder) -> str:

@@ -1,23 +1,27 @@
 """Semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
 
 A pair's score is the cosine of its two embeddings as the encoder gives them; a task's is the
-Spearman correlation of these with the human scores, over all pairs of the year concatenated for
-STS12 to STS16, over the test split for STS-B and SICK-R. Each is 100 rho, rounded to two decimals,
-and the average is the mean of the seven rounded numbers, as papers print them.
+Spearman correlation of these with the human scores, over all pairs of the year concatenated
+("all") for STS12 to STS16, over the test split for STS-B and SICK-R. Each is 100 rho, rounded to
+two decimals, and the average is the mean of the seven rounded numbers, as papers print them.
+
+Beside it stand what other papers print: the mean over the subsets of a year, plain and weighted
+by their pairs; Pearson's correlation; the dot product, and the negative Euclidean and Manhattan
+distance in place of the cosine; the dev split of STS-B and SICK-R.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.sts_sets import TASKS, Subset, load_sts
-from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
+from isotrope.evaluation.embed import Encoder, Remembering, embed, encoder_name
 
-__all__ = ["load_tasks", "spearman", "sts", "sts_dev"]
-
+__all__ = ["load_tasks", "score_task", "similarities", "spearman", "sts", "sts_dev", "with_average"]
 
 _NEEDED = f"the average needs all of {', '.join(TASKS)}"
 
@@ -29,48 +33,118 @@ def sts(
     progress: bool = False,
     batch_size: int = 128,
 ) -> Result:
-    """Score an encoder on the seven tasks.
+    """Score an encoder on the seven tasks, or on a file of scored pairs.
 
     Every distinct sentence of all tasks is encoded once.
 
     Args:
         encoder: anything with ``encode``.
-        data: the folder of the tasks, or what ``load_sts`` made of it.
+        data: the folder of the tasks, a file, or what :func:`load_tasks` made of it.
         progress: show a bar on stderr, where the encoder can.
         batch_size: texts a batch.
 
     Returns:
         A Result of kind ``sts``; its ``details`` are
-        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``.
+        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, what stands in a task
+        is said by :func:`score_task`. Of a file there is no average.
 
     Raises:
         InputError: a task is absent, or has human scores that rank nothing.
     """
     sets = load_tasks(Path(data)) if isinstance(data, (str, Path)) else data
-    subsets = {task: [s for s in sets.get(task, ()) if s.split == "test"] for task in TASKS}
-    absent = [task for task in TASKS if not subsets[task]]
-    if absent:
+    check_tasks(sets)
+    memory = Remembering(encoder, batch_size=batch_size, progress=progress)
+    return with_average([score_task(memory, task, subsets) for task, subsets in sets.items()])
+
+
+def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
+    """Refuse some of the seven tasks without the others, or one without its test split.
+
+    Raises:
+        InputError: naming the absent ones.
+    """
+    known = [task for task in sets if task in TASKS]
+    absent = [t for t in TASKS if not any(s.split == "test" for s in sets.get(t, ()))]
+    if absent and (known or not sets):
         raise InputError(f"the data lack the test split of {', '.join(absent)}; {_NEEDED}")
-    scores = iter(
-        _cosines(encoder, [s for task in TASKS for s in subsets[task]], batch_size, progress)
-    )
-    tasks = {
-        task: {
-            "spearman": _percent(
-                np.concatenate([next(scores) for _ in subsets[task]]),
-                np.concatenate([subset.scores for subset in subsets[task]]),
-                task,
-            )
+
+
+def load_tasks(path: Path) -> dict[str, list[Subset]]:
+    """Load the seven tasks of a folder, or one file of scored pairs under its own name.
+
+    Raises:
+        InputError: anything that ``load_sts`` or ``load_sts_file`` finds wrong.
+    """
+    if path.is_file():
+        subset = load_sts_file(path)
+        return {subset.task: [subset]}
+    return load_sts(path)
+
+
+def score_task(
+    encoder: Encoder,
+    task: str,
+    subsets: Sequence[Subset],
+    *,
+    progress: bool = False,
+    batch_size: int = 128,
+) -> Result:
+    """Score one task.
+
+    Returns:
+        A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are
+        those of the test split (of a file: of all its pairs), 100 times the correlation:
+        ``spearman``, ``pearson``, ``pairs`` and ``split``, the same of ``dot``, ``euclidean`` and
+        ``manhattan``; of a year also ``mean`` and ``weighted_mean`` over its ``subsets``; of STS-B
+        and SICK-R also ``dev``, where the data have it. Its ``items`` are ``"STS12/cosine"`` and
+        ``"STS12/gold"``, a value for each pair.
+
+    Raises:
+        InputError: human scores that rank nothing.
+    """
+    test = [subset for subset in subsets if subset.split == "test"]
+    used = test or list(subsets)
+    dev = [subset for subset in subsets if test and subset.split == "dev"]
+    vectors = embed(encoder, _texts([*used, *dev]), batch_size=batch_size, progress=progress)
+    found = _by_subset(vectors, [*used, *dev])
+    gold = np.concatenate([subset.scores for subset in used])
+    pooled = {name: np.concatenate([found[i][name] for i in range(len(used))]) for name in found[0]}
+    scores: dict[str, Any] = {"split": used[0].split, **_measure(pooled, gold, task)}
+    if len(used) > 1:
+        parts = {
+            subset.name: _measure({"cosine": found[i]["cosine"]}, subset.scores, subset.name)
+            for i, subset in enumerate(used)
         }
-        for task in TASKS
-    }
-    average = _rounded(float(np.mean([value["spearman"] for value in tasks.values()])))
+        sizes = [len(subset) for subset in used]
+        scores["mean"] = _means(parts, [1] * len(used))
+        scores["weighted_mean"] = _means(parts, sizes)
+        scores["subsets"] = parts
+    for i, subset in enumerate(dev, len(used)):
+        scores["dev"] = _measure(found[i], subset.scores, f"{task} dev")
     return Result(
         kind="sts",
         name=encoder_name(encoder),
-        metrics={**{task: value["spearman"] for task, value in tasks.items()}, "average": average},
-        details={"tasks": tasks, "average": average},
+        metrics={task: scores["spearman"]},
+        details={"tasks": {task: scores}},
         provenance=provenance(),
+        items={f"{task}/cosine": pooled["cosine"], f"{task}/gold": gold},
+    )
+
+
+def with_average(results: Sequence[Result]) -> Result:
+    """Put the Results of single tasks together; where they are the seven, with their average."""
+    tasks = {task: scores for r in results for task, scores in r.details["tasks"].items()}
+    metrics = {task: scores["spearman"] for task, scores in tasks.items()}
+    average = {}
+    if set(tasks) == set(TASKS):
+        average["average"] = _rounded(float(np.mean(list(metrics.values()))))
+    return Result(
+        kind="sts",
+        name=results[0].name,
+        metrics={**metrics, **average},
+        details={"tasks": tasks, **average},
+        provenance=results[0].provenance,
+        items={name: values for result in results for name, values in result.items.items()},
     )
 
 
@@ -80,8 +154,9 @@ def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float
     Raises:
         InputError: the human scores rank nothing.
     """
-    (predicted,) = _cosines(encoder, [subset], batch_size, progress=False)
-    return 100 * _rho(predicted, subset.scores, subset.task)
+    (found,) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
+    _check(subset.scores, subset.task)
+    return 100 * spearman(found["cosine"], subset.scores)
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -91,55 +166,81 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """
     from scipy.stats import rankdata
 
-    rank_x, rank_y = rankdata(x), rankdata(y)
-    rank_x, rank_y = rank_x - rank_x.mean(), rank_y - rank_y.mean()
-    length = np.linalg.norm(rank_x) * np.linalg.norm(rank_y)
-    return float(rank_x @ rank_y / length) if length else 0.0
+    return _pearson(rankdata(x), rankdata(y))
 
 
-def load_tasks(folder: Path) -> dict[str, list[Subset]]:
-    """Load the seven tasks of a folder, and say of all at once which are not there.
+def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Return four similarities of each pair of rows: higher is closer.
 
-    Raises:
-        InputError: absent tasks, or anything that ``load_sts`` finds wrong.
+    Args:
+        x: n x d.
+        y: n x d.
+
+    Returns:
+        ``cosine`` (0 where a row has no direction), ``dot``, ``euclidean`` and ``manhattan``
+        (negative distances), each n, float64.
     """
-    absent = [task for task in TASKS if not (folder / task.lower().replace("-", "")).is_dir()]
-    if folder.is_dir() and len(absent) == len(TASKS):
-        raise InputError(
-            f"{folder} holds none of the STS tasks; expected folders sts12 to sts16, stsb and "
-            "sickr with files of score<TAB>sentence1<TAB>sentence2, such as sts12/MSRpar.tsv and "
-            "stsb/test.tsv"
-        )
-    if folder.is_dir() and absent:
-        raise InputError(f"{folder} lacks {', '.join(absent)}; {_NEEDED}")
-    return load_sts(folder)
-
-
-def _cosines(
-    encoder: Encoder, subsets: Sequence[Subset], batch_size: int, progress: bool
-) -> list[np.ndarray]:
-    """Return the cosine of every pair, subset by subset, in float64; not a number counts as 0."""
-    first = [text for subset in subsets for text in subset.first]
-    second = [text for subset in subsets for text in subset.second]
-    vectors = embed(encoder, first + second, batch_size=batch_size, progress=progress)
-    x, y = np.split(vectors.astype(np.float64), [len(first)])
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    dot = (x * y).sum(axis=1)
     with np.errstate(all="ignore"):
-        cosine = (x * y).sum(axis=1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
-    cosine = np.where(np.isnan(cosine), 0.0, cosine)
-    return np.split(cosine, np.cumsum([len(subset.scores) for subset in subsets])[:-1])
+        cosine = dot / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
+    return {
+        "cosine": np.where(np.isnan(cosine), 0.0, cosine),
+        "dot": dot,
+        "euclidean": -np.linalg.norm(x - y, axis=1),
+        "manhattan": -np.abs(x - y).sum(axis=1),
+    }
 
 
-def _rho(predicted: np.ndarray, gold: np.ndarray, name: str) -> float:
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the correlation of two vectors; 0 where one of them is constant."""
+    if x.min() == x.max() or y.min() == y.max():
+        return 0.0
+    x, y = x - x.mean(), y - y.mean()
+    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
+
+
+def _texts(subsets: Sequence[Subset]) -> list[str]:
+    return [text for s in subsets for text in (*s.first, *s.second)]
+
+
+def _by_subset(vectors: np.ndarray, subsets: Sequence[Subset]) -> list[dict[str, np.ndarray]]:
+    """Return the similarities of the pairs of each subset; vectors in the order of ``_texts``."""
+    found, start = [], 0
+    for subset in subsets:
+        n = len(subset)
+        found.append(similarities(*np.split(vectors[start : start + 2 * n], 2)))
+        start += 2 * n
+    return found
+
+
+def _measure(found: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
+    """Return both correlations of every similarity; those of the cosine stand on top."""
+    _check(gold, name)
+    scores = {
+        kind: {
+            "spearman": _rounded(100 * spearman(values, gold)),
+            "pearson": _rounded(100 * _pearson(values, gold)),
+        }
+        for kind, values in found.items()
+    }
+    return {**scores.pop("cosine"), "pairs": len(gold), **scores}
+
+
+def _means(parts: dict[str, dict[str, Any]], weights: list[int]) -> dict[str, float]:
+    return {
+        kind: _rounded(float(np.average([part[kind] for part in parts.values()], weights=weights)))
+        for kind in ("spearman", "pearson")
+    }
+
+
+def _check(gold: np.ndarray, name: str) -> None:
+    """Refuse human scores that rank nothing."""
     if len(gold) < 2 or not np.isfinite(gold).all() or gold.min() == gold.max():
         raise InputError(
             f"the {len(gold)} human scores of {name} rank nothing (at least two different, finite "
             "scores are needed)"
         )
-    return spearman(predicted, gold)
-
-
-def _percent(predicted: np.ndarray, gold: np.ndarray, name: str) -> float:
-    return _rounded(100 * _rho(predicted, gold, name))
 
 
 def _rounded(value: float) -> float:
