@@ -26,6 +26,7 @@ def test_equal_content() -> None:
     rows = np.arange(12.0).reshape(3, 4)
     assert fingerprint(rows.T) == fingerprint(rows.T.copy())
     assert fingerprint(Pair("x", rows)) == fingerprint(Pair("x", rows.copy()))
+    assert fingerprint(iter("ab")) == fingerprint(letter for letter in ["a", "b"])
     assert fingerprint("\ud800") == fingerprint("\ud800")  # half a surrogate pair
     assert len(fingerprint()) == 16
 
@@ -60,6 +61,8 @@ def test_other_content() -> None:
         Pair(1, 2),
         Pair(2, 1),
         Other(1, 2),
+        iter(["ab", "c"]),
+        [iter(["ab"]), "c"],
     ]
     assert len({fingerprint(value) for value in values}) == len(values)
 

@@ -3,20 +3,8 @@ import pytest
 
 import isotrope
 from isotrope.core.errors import InputError
-from isotrope.data.sts_sets import _LAYOUT
 
 from .conftest import Table
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A small STS folder of invented pairs, all files of the layout."""
-    for task, (room, names) in _LAYOUT.items():
-        (tmp_path / room).mkdir()
-        for name in names:
-            rows = [f"{i % 5}\t{task} boat {i}\t{name} mill {i}" for i in range(6)]
-            (tmp_path / room / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-    return tmp_path
 
 
 @pytest.fixture
@@ -26,17 +14,106 @@ def pairs(tmp_path):
     return file
 
 
-def test_a_saved_model_by_its_path(tiny, folder, pairs, tmp_path):
+@pytest.fixture
+def labels(tmp_path):
+    file = tmp_path / "labels.tsv"
+    file.write_text("".join(f"{'ab'[i % 2]}\tboat {i} {'mill' * (i % 2)}\n" for i in range(40)))
+    return file
+
+
+def test_a_saved_model_by_its_path(tiny, sts_folder, pairs, labels, tmp_path):
     tiny.save(tmp_path / "model")
-    both = isotrope.evaluate(tmp_path / "model", sts=folder, retrieval=pairs, device="cpu")
-    alone = isotrope.evaluate(tiny, sts=str(folder))
-    found = isotrope.evaluate(tiny, retrieval=str(pairs))
-    assert both.details == alone.details | found.details
-    assert both.metrics == alone.metrics | found.metrics
-    assert (both.kind, alone.kind, found.kind) == ("sts+retrieval", "sts", "retrieval")
-    assert both.name == str(tmp_path / "model")
+    together = isotrope.evaluate(
+        tmp_path / "model", sts=sts_folder, retrieval=pairs, labels=labels, device="cpu"
+    )
+    assert together.kind == "sts+retrieval+knn+linear"
+    assert together.name == together.details["model"]["name"] == str(tmp_path / "model")
+    alone = [
+        isotrope.evaluate(tiny, sts=str(sts_folder), results=None),
+        isotrope.evaluate(tiny, retrieval=str(pairs), results=None),
+        isotrope.evaluate(tiny, labels=labels, linear=False, results=None),
+        isotrope.evaluate(tiny, labels=labels, knn=False, results=None),
+    ]
+    assert [result.kind for result in alone] == together.kind.split("+")
+    for result in alone:
+        (kind,) = result.details["protocol"]
+        assert result.details["protocol"][kind] == together.details["protocol"][kind]
+        assert result.details["data"].items() <= together.details["data"].items()
+        for key in set(result.details) - {"model", "data", "protocol"}:
+            assert result.details[key] == together.details[key]
+        assert result.metrics.items() <= together.metrics.items()
+        assert result.items.keys() <= together.items.keys()
+        fingerprint = result.details["model"]["fingerprint"]
+        assert fingerprint == together.details["model"]["fingerprint"] == tiny.fingerprint()
+    assert sum(len(result.items) for result in alone) == len(together.items)
     with pytest.raises(InputError, match="no pooling 'median'"):
         isotrope.evaluate(tmp_path / "model", retrieval=pairs, pooling="median")
+
+
+class Known(Table):
+    """A table that can be recognised."""
+
+    def __init__(self, vectors, fingerprint="one"):
+        super().__init__(vectors)
+        self._fingerprint = fingerprint
+
+    def fingerprint(self):
+        return self._fingerprint
+
+
+@pytest.fixture
+def vectors():
+    rng = np.random.default_rng(0)
+    names = [f"{kind} {i}" for kind in ("query", "answer") for i in range(13)]
+    return {name: rng.normal(size=3) for name in names}
+
+
+def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
+    def evaluate(encoder=None, **options):
+        encoder = encoder or Known(vectors)
+        return isotrope.evaluate(encoder, retrieval=pairs, progress=True, **options), encoder.calls
+
+    first, calls = evaluate()
+    assert len(calls) == 1
+    assert capsys.readouterr().err == ""
+    assert first.provenance["reused"] == []
+    assert len(list((cache / "isotrope" / "evaluations").glob("retrieval-*.json"))) == 1
+
+    second, calls = evaluate()
+    assert calls == []
+    assert (second.details, second.metrics) == (first.details, first.metrics)
+    assert second.items.keys() == first.items.keys()
+    assert second.provenance["reused"] == ["retrieval"]
+    said = capsys.readouterr().err
+    assert "finished before, kept in " in said
+    assert ": retrieval (--again scores anew)" in said
+
+    assert len(evaluate(again=True)[1]) == 1
+    assert len(evaluate(Known(vectors, "other weights"))[1]) == 1
+    assert len(evaluate(results=None)[1]) == 1
+    assert len(evaluate(results=cache / "elsewhere")[1]) == 1
+    assert evaluate(results=str(cache / "elsewhere"))[1] == []
+    pairs.write_text(pairs.read_text() + "query 12\tanswer 12\n")  # other data
+    assert len(evaluate()[1]) == 1
+
+
+def test_an_encoder_that_cannot_be_recognised_is_scored_each_time(vectors, pairs, cache):
+    for _ in range(2):
+        table = Table(vectors)
+        isotrope.evaluate(table, retrieval=pairs)
+        assert len(table.calls) == 1
+    assert list(cache.iterdir()) == []
+
+
+def test_a_run_keeps_its_own_evaluations(tiny, pairs, tmp_path, cache):
+    tiny.save(tmp_path / "run" / "model")
+    (tmp_path / "run" / "config.yaml").write_text("{}")
+    isotrope.evaluate(tmp_path / "run", retrieval=pairs, device="cpu")
+    assert len(list((tmp_path / "run" / "evaluations").glob("retrieval-*.json"))) == 1
+    # the same weights, in a place of its own
+    found = isotrope.evaluate(tiny, retrieval=pairs, results=tmp_path / "run" / "evaluations")
+    assert found.provenance["reused"] == ["retrieval"]
+    assert list(cache.iterdir()) == []
 
 
 def test_any_encoder(pairs):

@@ -1,7 +1,7 @@
 """Fingerprint: a few digits that change with the content of data, wherever the data stand."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ def fingerprint(*values: Any) -> str:  # noqa: ANN401 - any plain data
     """Return 16 hexadecimal digits of the content of ``values``.
 
     Args:
-        values: None, bool, int, float, str, bytes, numpy arrays; sequences, mappings (in any
-            order of their keys) and dataclasses of these.
+        values: None, bool, int, float, str, bytes, numpy arrays; sequences, iterators, mappings
+            (in any order of their keys) and dataclasses of these.
 
     Raises:
         TypeError: anything else.
@@ -42,6 +42,11 @@ def _feed(found: "hashlib.blake2b", value: Any) -> None:  # noqa: ANN401
         found.update(f"sequence {len(value)};".encode())
         for item in value:
             _feed(found, item)
+    elif isinstance(value, Iterator):
+        found.update(b"iterator;")
+        for item in value:
+            _feed(found, item)
+        found.update(b"end;")
     elif is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in fields(value)]
         _feed(found, [type(value).__name__, *((name, getattr(value, name)) for name in names)])

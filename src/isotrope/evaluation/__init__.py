@@ -1,6 +1,7 @@
 """Floor 4: an encoder and data in, a Result out.
 
-The functions ``sts`` and ``retrieval`` live in the files of the same names.
+The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, ``corpus`` and
+``compare`` live in the files of the same names.
 """
 
 import importlib

@@ -27,7 +27,7 @@ from isotrope.measures.distance_gap import gaps
 from isotrope.measures.tally import Tally, tally
 from isotrope.measures.uniformity import uniformity
 
-__all__ = ["corpus"]
+__all__ = ["corpus", "corpus_records"]
 
 _BLOCK = 8192  # records encoded at a time
 _VIEWS = 1000  # texts that are passed twice through dropout
@@ -141,7 +141,7 @@ def _records(
 ) -> Records:
     """Return what gives the records, single texts or pairs, from the start each time."""
     if isinstance(data, (str, Path)):
-        return lambda: _file_records(Path(data), columns)
+        return lambda: corpus_records(Path(data), columns)
     records = [(record,) if isinstance(record, str) else tuple(record[:2]) for record in data]
     for i, record in enumerate(records):
         if len(record) != len(records[0]) or not all(record):
@@ -150,7 +150,12 @@ def _records(
     return lambda: iter(records)
 
 
-def _file_records(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, ...]]:
+def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, ...]]:
+    """Yield the records of a file or folder, single texts or pairs.
+
+    Raises:
+        InputError: a file that cannot be read, or an empty text in a pair.
+    """
     for record in read([path], columns=columns):
         if not all(record.texts[:2]):
             raise InputError(

@@ -1,10 +1,25 @@
 """``isotrope.evaluate``: what the command of the same name does, as one function."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 from isotrope.core.errors import InputError
-from isotrope.core.result import Result
-from isotrope.evaluation.embed import Encoder
+from isotrope.core.result import Result, provenance
+from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.store import Store, store_folder
+from isotrope.evaluation.tasks import (
+    PROTOCOLS,
+    Task,
+    corpus_tasks,
+    finish,
+    join,
+    labelled_tasks,
+    retrieval_tasks,
+    sts_tasks,
+    transfer_tasks,
+)
 
 __all__ = ["evaluate"]
 
@@ -13,56 +28,134 @@ def evaluate(
     model: str | Path | Encoder,
     *,
     sts: str | Path | None = None,
+    transfer: str | Path | None = None,
     retrieval: str | Path | None = None,
+    labels: str | Path | None = None,
+    labels_test: str | Path | None = None,
+    knn: bool = True,
+    linear: bool = True,
+    corpus: str | Path | None = None,
+    mode: Literal["full", "prototyping"] = "full",
     pooling: str | None = None,
     device: str = "auto",
     batch_size: int = 128,
+    results: str | Path | None = "auto",
+    again: bool = False,
     progress: bool = False,
 ) -> Result:
-    """Score a model on the STS tasks, a retrieval set, or both.
+    """Score a model by any of the protocols, or several together.
+
+    Every finished task is kept on disk at once, under fingerprints of the model and the data;
+    the next call takes it from there. An encoder without a method ``fingerprint`` (ours has one)
+    cannot be recognised, and nothing is kept of it.
 
     Args:
         model: a name or folder for ``isotrope.load``, or anything with ``encode``.
-        sts: folder of the seven STS tasks.
+        sts: folder of the seven STS tasks, or one file of scored pairs.
+        transfer: folder of the seven transfer tasks.
         retrieval: folder of a retrieval set, or file of pairs.
+        labels: labelled texts: the training part, all of it, or a folder of both parts.
+        labels_test: their test part.
+        knn: classify ``labels`` by nearest neighbours.
+        linear: classify ``labels`` by a linear probe.
+        corpus: file or folder of texts or pairs, to measure how the embeddings lie.
+        mode: of the transfer tasks: ``full`` is what papers print.
         pooling: None keeps the model's own; only for a name or folder.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
         batch_size: texts a batch.
-        progress: show a bar on stderr.
+        results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
+            ``isotrope/evaluations`` in the user's cache; None keeps nothing.
+        again: score anew what was finished before.
+        progress: show bars on stderr, and what was finished before.
 
     Returns:
-        What ``sts`` or ``retrieval`` returns; of both, metrics and details together.
+        A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, ``corpus``, or
+        several joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
+        {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
+        ...}, ...}`` and what identifies them: ``model``, ``data``, ``protocol``. Its ``items``
+        hold a value for each pair, example or query: what ``compare`` resamples.
 
     Raises:
         InputError: nothing to evaluate on, or something wrong with the model or the data.
     """
-    from isotrope.data.retrieval_sets import load_retrieval
-    from isotrope.evaluation.retrieval import retrieval as score_retrieval
-    from isotrope.evaluation.sts import load_tasks
-    from isotrope.evaluation.sts import sts as score_sts
-
-    if sts is None and retrieval is None:
+    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
+    # all data first: a mistyped folder, or a broken line, shows before a model is loaded
+    tasks: list[Task] = []
+    if sts is not None:
+        tasks += sts_tasks(Path(sts))
+    if transfer is not None:
+        tasks += transfer_tasks(Path(transfer), mode, **options)
+    if retrieval is not None:
+        tasks += retrieval_tasks(Path(retrieval), **options)
+    if labels is not None:
+        test = None if labels_test is None else Path(labels_test)
+        tasks += labelled_tasks(Path(labels), test, knn=knn, linear=linear, **options)
+    if corpus is not None:
+        tasks += corpus_tasks(Path(corpus), **options)
+    if not tasks:
         raise InputError(
-            "nothing to evaluate on: give the folder of the STS tasks or a retrieval set"
+            "nothing to evaluate on: give the folder of the STS tasks or of the transfer tasks, a "
+            "retrieval set, labelled texts or a corpus"
         )
-    # the data first: a mistyped folder shows before a model is loaded
-    tasks = None if sts is None else load_tasks(Path(sts))
-    found = None if retrieval is None else load_retrieval(retrieval)
     encoder = _encoder(model, pooling, device)
-    results = []
-    if tasks is not None:
-        results.append(score_sts(encoder, tasks, progress=progress, batch_size=batch_size))
-    if found is not None:
-        results.append(score_retrieval(encoder, found, progress=progress, batch_size=batch_size))
-    if len(results) == 1:
-        return results[0]
-    first, second = results
+    print_of = getattr(encoder, "fingerprint", None)
+    identity = print_of() if callable(print_of) else None
+    store = None
+    if results is not None and identity is not None:
+        store = Store(store_folder(model) if results == "auto" else Path(results))
+    known = _known(tasks, store, identity, again=again, progress=progress)
+
+    def keep(task: Task, result: Result) -> None:
+        if store is not None and identity is not None:
+            store.keep(task.key(identity), result)
+
+    found = finish(tasks, encoder, keep, known, **options)
+    return _together(tasks, found, encoder_name(encoder), identity, list(known))
+
+
+def _known(
+    tasks: Sequence[Task], store: Store | None, identity: str | None, *, again: bool, progress: bool
+) -> dict[str, Result]:
+    """Return the tasks that are finished already, by name, and say which they are."""
+    if again or store is None or identity is None:
+        return {}
+    found = {task.name: store.find(task.key(identity)) for task in tasks}
+    known = {name: result for name, result in found.items() if result is not None}
+    if progress and known:
+        print(
+            f"finished before, kept in {store.folder}: {', '.join(known)} (--again scores anew)",
+            file=sys.stderr,
+        )
+    return known
+
+
+def _together(
+    tasks: Sequence[Task],
+    found: Sequence[Result],
+    name: str,
+    identity: str | None,
+    reused: list[str],
+) -> Result:
+    """Join the Results of all tasks into one."""
+    kinds = list(dict.fromkeys(task.kind for task in tasks))
+    joined = [
+        join(kind, [result for task, result in zip(tasks, found, strict=True) if task.kind == kind])
+        for kind in kinds
+    ]
+    details: dict[str, Any] = {}
+    for result in joined:
+        both = {**details.get("tasks", {}), **result.details.get("tasks", {})}
+        details |= result.details | ({"tasks": both} if both else {})
+    details["model"] = {"name": name, "fingerprint": identity}
+    details["data"] = {task.name: task.data for task in tasks}
+    details["protocol"] = {kind: PROTOCOLS[kind] for kind in kinds}
     return Result(
-        kind="sts+retrieval",
-        name=first.name,
-        metrics={**first.metrics, **second.metrics},
-        details={**first.details, **second.details},
-        provenance=first.provenance,
+        kind="+".join(kinds),
+        name=name,
+        metrics={key: value for result in joined for key, value in result.metrics.items()},
+        details=details,
+        provenance={**provenance(), "reused": reused},
+        items={key: values for result in joined for key, values in result.items.items()},
     )
 
 

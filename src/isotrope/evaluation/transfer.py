@@ -38,7 +38,15 @@ from isotrope.evaluation.classifier import (
 from isotrope.evaluation.classifier_batched import fit_batched
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 
-__all__ = ["FITS", "MODES", "TaskScore", "transfer", "transfer_result", "transfer_task"]
+__all__ = [
+    "FITS",
+    "MODES",
+    "TaskScore",
+    "check_task",
+    "transfer",
+    "transfer_result",
+    "transfer_task",
+]
 
 MODES = {"full": FULL, "prototyping": PROTOTYPING}
 """The two settings of SimCSE: what papers print, and the quicker one used during training."""
@@ -109,7 +117,7 @@ def transfer(
             "name the tasks to take"
         )
     for task in asked:  # before anything is encoded
-        _check(sets[task], mode, fit)
+        check_task(sets[task], mode, fit)
     scores = {
         task: transfer_task(
             encoder, sets[task], mode=mode, fit=fit, progress=progress, batch_size=batch_size
@@ -154,7 +162,7 @@ def transfer_task(
     batch_size: int = 128,
 ) -> TaskScore:
     """Score an encoder on one task; arguments and errors as for :func:`transfer`."""
-    _check(task, mode, fit)
+    check_task(task, mode, fit)
     x = _features(encoder, task, batch_size, progress)
     y = np.concatenate([examples.labels for examples in task.splits.values()])
     protocol = MODES[mode]
@@ -175,8 +183,13 @@ def transfer_task(
         return run(_Task(pairs, x, y, _sorted_rows(task), protocol, fitted))
 
 
-def _check(task: TransferTask, mode: str, fit: str) -> None:
-    """Refuse what cannot be scored, before minutes go into embeddings."""
+def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
+    """Refuse what cannot be scored, before minutes go into embeddings.
+
+    Raises:
+        InputError: an unknown mode or fit, or too few examples of a class for the folds.
+        MissingExtra: scikit-learn is not installed.
+    """
     for what, value, known in (("mode", mode, MODES), ("fit", fit, FITS)):
         if value not in known:
             raise InputError(

@@ -1,0 +1,111 @@
+"""Finished tasks on disk: what was scored once is not scored again.
+
+A task is one file of JSON, written whole as soon as the task is finished, so a run that is killed
+loses only the task it was at. Its name holds a fingerprint of everything that decides the numbers:
+the model, the data, the settings and the version of the protocol. What resampling needs stands
+beside it, in a file of arrays named by its own content, which is written first: two runs on one
+folder may finish the same task at the same time, and each record still finds its own arrays.
+"""
+
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing, writable
+from isotrope.core.fingerprint import fingerprint
+from isotrope.core.result import Result
+
+__all__ = ["Store", "store_folder"]
+
+
+def store_folder(model: object) -> Path:
+    """Return where the finished tasks of a model are kept unless the user says otherwise.
+
+    Args:
+        model: what the user named. Of a run folder it is the run's ``evaluations``; of anything
+            else ``isotrope/evaluations`` in the user's cache (XDG_CACHE_HOME, ~/.cache).
+    """
+    if isinstance(model, (str, Path)):
+        run = Path(model).expanduser()
+        # the same two marks by which a model is found in a run
+        if (run / "model").is_dir() and any((run / f).exists() for f in _RUN):
+            return run / "evaluations"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "isotrope" / "evaluations"
+
+
+_RUN = ("result.json", "config.yaml")
+
+
+class Store:
+    """The finished tasks of a folder.
+
+    Args:
+        folder: made if it is not there.
+
+    Raises:
+        InputError: the folder cannot be made or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        # hours later would be too late to hear of it
+        with writable(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.folder, os.W_OK | os.X_OK):
+                raise PermissionError(13, "permission denied")
+
+    def find(self, key: Mapping[str, Any]) -> Result | None:
+        """Return the Result that was kept under ``key``; None if there is none that can be read."""
+        try:
+            result = Result.load(self._path(key))
+            if result.provenance.get("key") != dict(key):
+                return None
+            items: dict[str, np.ndarray] = {}
+            if name := result.provenance.get("items"):
+                # opened here: numpy leaves a broken archive open
+                with (
+                    (self.folder / name).open("rb") as handle,
+                    np.load(handle, allow_pickle=False) as arrays,
+                ):
+                    items = {_plain(stored): arrays[stored] for stored in arrays.files}
+        # cut short, edited, or its arrays gone: as if it had not been finished
+        except (InputError, OSError, ValueError, EOFError, BadZipFile, zlib.error):
+            return None
+        return replace(result, items=items)
+
+    def keep(self, key: Mapping[str, Any], result: Result) -> None:
+        """Write a finished task.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        path = self._path(key)
+        name = None
+        if result.items:
+            name = f"{path.stem}-{fingerprint(result.items)}.npz"
+            arrays: dict[str, Any] = {_stored(k): values for k, values in result.items.items()}
+            with replacing(self.folder / name) as temporary, temporary.open("wb") as handle:
+                np.savez_compressed(handle, **arrays)
+        provenance = {**result.provenance, "key": dict(key), "items": name}
+        replace(result, provenance=provenance).save(path)
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
+        return self.folder / f"{task[:60]}-{fingerprint(key)}.json"
+
+
+def _stored(name: str) -> str:
+    """Return the name of an array in its archive, where a slash would make a folder."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _plain(name: str) -> str:
+    return name.replace("%2F", "/").replace("%25", "%")

@@ -1,0 +1,203 @@
+"""What ``isotrope.evaluate`` scores: tasks, each finished and kept by itself, then joined."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from isotrope.core.fingerprint import fingerprint
+from isotrope.core.result import Result
+from isotrope.evaluation.embed import Encoder, Remembering
+
+__all__ = [
+    "PROTOCOLS",
+    "Task",
+    "corpus_tasks",
+    "finish",
+    "join",
+    "labelled_tasks",
+    "retrieval_tasks",
+    "sts_tasks",
+    "transfer_tasks",
+]
+
+PROTOCOLS = {"sts": 1, "transfer": 1, "retrieval": 1, "knn": 1, "linear": 1, "corpus": 1}
+"""Versions: raised when the same model and data would give another number, or more numbers."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing that is scored by itself.
+
+    Attributes:
+        kind: of its Result: ``sts``, ``transfer``, ...
+        name: ``STS12``, ``MR``, ...
+        data: fingerprint of its data.
+        score: encoder in, Result out.
+        settings: what else decides the numbers.
+    """
+
+    kind: str
+    name: str
+    data: str
+    score: Callable[[Encoder], Result]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def key(self, model: str) -> dict[str, Any]:
+        """Return all that decides the numbers for the model of this fingerprint."""
+        return {
+            "model": model,
+            "kind": self.kind,
+            "task": self.name,
+            "data": self.data,
+            "protocol": PROTOCOLS[self.kind],
+            "settings": self.settings,
+        }
+
+
+def sts_tasks(path: Path) -> list[Task]:
+    """Load the STS tasks: one for each year, STS-B and SICK-R, or one of a file."""
+    from isotrope.evaluation.sts import load_tasks, score_task
+
+    def one(name: str, subsets: Sequence[Any]) -> Task:
+        return Task(
+            "sts", name, fingerprint(subsets), lambda encoder: score_task(encoder, name, subsets)
+        )
+
+    return [one(name, subsets) for name, subsets in load_tasks(path).items()]
+
+
+def transfer_tasks(
+    path: Path, mode: Literal["full", "prototyping"], *, progress: bool, batch_size: int
+) -> list[Task]:
+    """Load the transfer tasks, one for each of the seven."""
+    from isotrope.data.transfer_sets import load_transfer
+    from isotrope.evaluation.transfer import check_task, transfer
+
+    def one(name: str, data: Any) -> Task:  # noqa: ANN401 - a TransferTask
+        def score(encoder: Encoder) -> Result:
+            return transfer(
+                encoder,
+                {name: data},
+                mode=mode,
+                tasks=[name],
+                progress=progress,
+                batch_size=batch_size,
+            )
+
+        check_task(data, mode)
+        return Task("transfer", name, fingerprint(data), score, {"mode": mode})
+
+    return [one(name, data) for name, data in load_transfer(path).items()]
+
+
+def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
+    """Load a retrieval set."""
+    from isotrope.data.retrieval_sets import load_retrieval
+    from isotrope.evaluation.retrieval import retrieval
+
+    data = load_retrieval(path)
+
+    def score(encoder: Encoder) -> Result:
+        return retrieval(encoder, data, progress=progress, batch_size=batch_size)
+
+    return [Task("retrieval", "retrieval", fingerprint(data), score)]
+
+
+def labelled_tasks(
+    path: Path,
+    test: Path | None,
+    *,
+    knn: bool,
+    linear: bool,
+    progress: bool,
+    batch_size: int,
+) -> list[Task]:
+    """Load labelled texts, for nearest neighbours, a linear probe, or both."""
+    from isotrope.data.labelled import load_labelled
+    from isotrope.evaluation.knn import knn_text
+    from isotrope.evaluation.linear_probe import linear_text
+
+    data = load_labelled(path, test)
+    content = fingerprint(data)
+
+    def one(kind: str, function: Callable[..., Result]) -> Task:
+        def score(encoder: Encoder) -> Result:
+            return function(encoder, data, progress=progress, batch_size=batch_size)
+
+        return Task(kind, kind, content, score)
+
+    asked = (("knn", knn, knn_text), ("linear", linear, linear_text))
+    return [one(kind, function) for kind, wanted, function in asked if wanted]
+
+
+def corpus_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
+    """Read a corpus once, to see whether it can be read, and what it holds."""
+    from isotrope.evaluation.corpus import corpus, corpus_records
+
+    content = fingerprint(corpus_records(path))
+
+    def score(encoder: Encoder) -> Result:
+        return corpus(encoder, path, progress=progress, batch_size=batch_size)
+
+    return [Task("corpus", "corpus", content, score)]
+
+
+def finish(
+    tasks: Sequence[Task],
+    encoder: Encoder,
+    keep: Callable[[Task, Result], None],
+    known: Mapping[str, Result],
+    *,
+    progress: bool,
+    batch_size: int,
+) -> list[Result]:
+    """Score the tasks that are not finished yet, one after the other.
+
+    Args:
+        tasks: in this order.
+        encoder: anything with ``encode``.
+        keep: called with each task as soon as it is finished.
+        known: the finished ones, by name.
+        progress: show bars on stderr.
+        batch_size: texts a batch.
+    """
+    # the years of STS share sentences with STS-B
+    memory = Remembering(encoder, progress=progress, batch_size=batch_size)
+    results = []
+    for task in tasks:
+        result = known.get(task.name)
+        if result is None:
+            result = task.score(memory if task.kind == "sts" else encoder)
+            keep(task, result)
+        results.append(result)
+    return results
+
+
+def join(kind: str, results: Sequence[Result]) -> Result:
+    """Put the Results of one kind together, averages included."""
+    from isotrope.evaluation.sts import with_average
+
+    if kind == "sts":
+        return with_average(results)
+    if kind == "transfer":
+        return _with_transfer_average(results)
+    (result,) = results
+    return result
+
+
+def _with_transfer_average(results: Sequence[Result]) -> Result:
+    """The average of the seven has a name of its own: that of STS is called ``average``."""
+    tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}
+    accuracies = {name: scores["accuracy"] for name, scores in tasks.items()}
+    average = {"transfer_average": round(float(np.mean(list(accuracies.values()))), 2)}
+    return Result(
+        kind="transfer",
+        name=results[0].name,
+        metrics={**accuracies, **average},
+        details={"tasks": tasks, **average, "mode": results[0].details["mode"]},
+        provenance=results[0].provenance,
+        items={name: values for result in results for name, values in result.items.items()},
+    )
