@@ -1,0 +1,139 @@
+"""Paired bootstrap: correlations, intervals and p-values against plain loops and known cases."""
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from isotrope.evaluation.compare import bootstrap_spearman, compare, holm
+from isotrope.evaluation.sts import spearman
+
+NAMES = ("STS12", "STS13")
+
+
+def scored(name: str, noise: float, seed: int = 1, size: int = 400, **details: object) -> Result:
+    """A Result as ``evaluate`` gives it: two STS tasks and their average, a task of accuracy."""
+    items, tasks = {}, {}
+    for task in NAMES:
+        rng = np.random.default_rng(len(task))
+        gold = rng.integers(0, 26, size) / 5
+        predicted = gold + noise * np.random.default_rng(seed).normal(size=size)
+        items |= {f"{task}/cosine": predicted, f"{task}/gold": gold}
+        tasks[task] = {"spearman": round(100 * spearman(predicted, gold), 2)}
+    right = np.random.default_rng(seed).random(size) > noise / 10
+    items |= {"MR": right, "knn_top1": right, "knn_top5": right, "other": right}
+    tasks["MR"] = {"accuracy": round(100 * right.mean(), 2)}
+    average = np.mean([tasks[task]["spearman"] for task in NAMES])
+    metrics = {task: next(iter(scores.values())) for task, scores in tasks.items()}
+    metrics |= {"average": round(average, 2), "knn_top1": right.mean(), "knn_top5": None}
+    held = {"tasks": tasks, "data": {"STS12": "ab"}, "protocol": {"sts": 1}, **details}
+    return Result("sts", name, metrics, held, {}, items)
+
+
+def test_ranks_of_a_resample_are_those_of_the_repeated_pairs() -> None:
+    rng = np.random.default_rng(0)
+    gold, one = rng.integers(0, 6, 30) / 2, rng.normal(size=30)
+    tied = np.round(one)
+    counts = np.stack([np.bincount(rng.integers(30, size=30), minlength=30) for _ in range(20)], 1)
+    found = bootstrap_spearman([one, tied, np.ones(30)], gold, counts.astype(float))
+    assert found.shape == (3, 20)
+    for b in range(20):
+        places = np.repeat(np.arange(30), counts[:, b])
+        for row, scores in zip(found, (one, tied), strict=False):
+            assert row[b] == pytest.approx(spearman(scores[places], gold[places]), abs=1e-12)
+    assert (found[2] == 0).all()  # nothing is ranked
+
+
+def test_a_clear_difference_and_no_difference() -> None:
+    result = compare([scored("a", 1), scored("a again", 1), scored("b", 4)], resamples=400)
+    columns = result.details["columns"]
+    assert list(columns) == ["STS12", "STS13", "MR", "knn_top1", "average"]
+    assert result.details["comparisons"] == 10
+    for column in columns.values():
+        same, other = column["differences"]
+        assert (same["value"], same["low"], same["high"]) == (0, 0, 0)
+        assert (same["p"], same["verdict"]) == (1, "noise")
+        assert other["verdict"] == "lower"
+        assert other["low"] < other["value"] < other["high"] < 0
+        assert [model["best"] for model in column["models"]] == [True, True, False]
+        for model in column["models"]:
+            assert model["low"] <= model["value"] <= model["high"]
+    assert [columns[name]["percent"] for name in columns] == [True, True, True, False, True]
+    assert (result.kind, result.details["models"]) == ("comparison", ["a", "a again", "b"])
+    assert compare([scored("b", 4), scored("a", 1)], resamples=400).details["columns"]["MR"][
+        "differences"
+    ][0]["verdict"] == ("higher")
+
+
+def test_the_interval_of_a_mean_is_that_of_theory() -> None:
+    """The interval of an accuracy p over n: 1.96 sqrt(p (1 - p)/n) to both sides."""
+    found = compare([scored("a", 3, size=2000), scored("b", 3, seed=2, size=2000)], resamples=2000)
+    model = found.details["columns"]["MR"]["models"][0]
+    p = model["value"] / 100
+    width = 196 * np.sqrt(p * (1 - p) / 2000)
+    assert model["high"] - model["value"] == pytest.approx(width, rel=0.15)
+    assert model["value"] - model["low"] == pytest.approx(width, rel=0.15)
+
+
+def test_pairing_is_what_makes_small_differences_seen() -> None:
+    """Two models that differ in few examples: far less noise in the difference than in each."""
+    first, second = scored("a", 3, size=1000), scored("b", 3, size=1000)
+    right = first.items["MR"].copy()
+    right[np.flatnonzero(~right)[:20]] = True
+    second.items["MR"] = right
+    second.metrics["MR"] = round(100 * right.mean(), 2)
+    column = compare([first, second], resamples=1000).details["columns"]["MR"]
+    (difference,) = column["differences"]
+    assert difference["value"] == pytest.approx(2)
+    assert difference["verdict"] == "higher"
+    assert difference["low"] > 0.9
+    assert column["models"][0]["high"] - column["models"][0]["low"] > 4
+
+
+def test_noise_is_seldom_called_a_difference() -> None:
+    """Twenty pairs of equally good models: one difference in twenty, not more, may be seen."""
+    called = 0
+    for seed in range(20):
+        pair = [scored("a", 3, seed=100 + seed, size=100), scored("b", 3, seed=seed, size=100)]
+        columns = compare(pair, resamples=200).details["columns"]
+        called += any(column["differences"][0]["verdict"] != "noise" for column in columns.values())
+    assert called <= 4
+
+
+def test_the_seed_decides_and_columns_do_not_disturb_each_other() -> None:
+    models = [scored("a", 1), scored("b", 2)]
+    first, again = (compare(models, resamples=50).details["columns"] for _ in range(2))
+    assert first == again
+    assert compare(models, resamples=50, seed=1).details["columns"] != first
+    for model in models:
+        del model.items["STS12/cosine"], model.items["STS12/gold"], model.metrics["average"]
+    alone = compare(models, resamples=50).details["columns"]
+    assert alone["STS13"]["models"] == first["STS13"]["models"]
+
+
+def test_measures_of_a_corpus_have_no_best() -> None:
+    models = [scored("a", 1, corpus={"knn_top1": 1}), scored("b", 2, corpus={"knn_top1": 1})]
+    columns = compare(models, resamples=50).details["columns"]
+    assert not any(model["best"] for model in columns["knn_top1"]["models"])
+    assert any(model["best"] for model in columns["MR"]["models"])
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_what_cannot_be_compared() -> None:
+    first = scored("a", 1)
+    with pytest.raises(InputError, match="at least two models; found 1"):
+        compare([first])
+    for what in ("data", "protocol"):
+        with pytest.raises(InputError, match=f"b was scored on other {what} than a; evaluate both"):
+            compare([first, scored("b", 1, **{what: {"STS12": "other"}})])
+    for items in ({}, {"MR": np.ones(3)}):
+        broken = scored("b", 1)
+        broken.items.clear()
+        broken.items.update(items)
+        with pytest.raises(InputError, match="results of a and b do not hold the same items"):
+            compare([first, broken])
