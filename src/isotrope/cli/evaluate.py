@@ -1,67 +1,148 @@
-"""``isotrope evaluate``: score an encoder."""
+"""``isotrope evaluate``: score an encoder, or several side by side."""
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.table import table
 from isotrope.core.errors import InputError
+
+if TYPE_CHECKING:
+    from isotrope.core.result import Result
 
 EPILOG = """\
 examples:
   isotrope evaluate runs/wiki --sts DIR
-  isotrope evaluate all-MiniLM-L6-v2 --sts DIR --json
+  isotrope evaluate all-MiniLM-L6-v2 --sts DIR --transfer DIR --json
   isotrope evaluate runs/p --retrieval pairs.tsv
+  isotrope evaluate runs/p --labels train.tsv --labels-test test.tsv --knn --linear
+  isotrope evaluate --compare runs/a runs/b runs/c --sts DIR --csv table.csv
 
 --sts: a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv, sickr/test.tsv, each line
-score<TAB>sentence1<TAB>sentence2. The value is 100 x Spearman's correlation of the cosine over all
-pairs of a year together ("all"), the test split of STS-B and SICK-R: the protocol of SimCSE.
+score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or a file of your own (tsv, csv,
+jsonl, parquet with columns score, sentence1, sentence2). The value is 100 x Spearman's correlation
+of the cosine over all pairs of a year together ("all"), the test split of STS-B and SICK-R: the
+protocol of SimCSE. --json also has the means over subsets, Pearson's correlation, every subset, the
+dev splits, the dot product and the Euclidean and Manhattan distance.
+
+--transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier on frozen
+embeddings with the folds, seeds and early stopping of SentEval; --mode prototyping is quicker, and
+is not what papers print.
+
+--retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs.
+
+--labels: labelled texts (label<TAB>text): the training part, or all of it (a fifth of each class is
+then kept for testing), or a folder with train and test. --knn: 200 neighbours, weights
+exp(cosine/.1), and the majority; --linear: a linear probe on the frozen embeddings. Without either,
+both.
+
+--corpus: one text a line (or two, a pair): how the embeddings lie on the sphere.
+
+--compare: the models side by side, and for every number whether the later ones differ from the
+first by more than noise: a paired bootstrap over what was scored, corrected for the number of
+comparisons. It knows the noise of the test data, not that of another training seed.
+
+Every finished task is kept at once, in RUN/evaluations or the user's cache (--results), and never
+scored again for the same weights, data and protocol: stop it, kill it, start it again. --again
+scores anew.
 """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, evaluate, print a table or JSON."""
+    """Parse, evaluate, print tables or JSON."""
+    given = _parser().parse_args(list(arguments))
+    models = given.compare or ([given.model] if given.model else [])
+    if given.compare and given.model:
+        raise InputError(
+            f"the model {given.model} stands before --compare; name all models after it: "
+            "isotrope evaluate --compare A B --sts DIR"
+        )
+    if not models:
+        raise InputError("no model given: isotrope evaluate MODEL --sts DIR")
+    if given.compare and len(models) < 2:
+        raise InputError("--compare needs at least two models")
+    if given.labels is None and (given.knn or given.linear or given.labels_test):
+        raise InputError("--knn, --linear and --labels-test need the labelled texts: --labels FILE")
+    if not any((given.sts, given.transfer, given.retrieval, given.labels, given.corpus)):
+        raise InputError(
+            "nothing to evaluate: give --sts DIR, --transfer DIR, --retrieval PATH, --labels FILE "
+            "or --corpus FILE"
+        )
+    results = [_evaluated(model, given) for model in models]
+    if given.compare:
+        from isotrope.evaluation.compare import compare
+
+        results.append(compare(results))
+    _show(results[-1], given)
+    return 0
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog="isotrope evaluate",
+        usage="isotrope evaluate MODEL ...\n       isotrope evaluate --compare MODEL MODEL ...",
         description="Score a sentence encoder: a model folder, a run folder, a hub id.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--sts", metavar="DIR", type=Path, help="the seven STS tasks")
+    parser.add_argument("model", metavar="MODEL", nargs="?")
+    parser.add_argument("--compare", metavar="MODEL", nargs="+", help="models side by side")
+    what = parser.add_argument_group("what to score on, any of them together")
+    what.add_argument("--sts", metavar="DIR|FILE", type=Path, help="the seven STS tasks, or a file")
+    what.add_argument("--transfer", metavar="DIR", type=Path, help="the seven transfer tasks")
+    what.add_argument("--retrieval", metavar="DIR|FILE", type=Path, help="a retrieval set")
+    what.add_argument("--labels", metavar="DIR|FILE", type=Path, help="labelled texts")
+    what.add_argument("--labels-test", metavar="FILE", type=Path, help="their test part")
+    what.add_argument("--knn", action="store_true", help="k nearest neighbours on --labels")
+    what.add_argument("--linear", action="store_true", help="a linear probe on --labels")
+    what.add_argument("--corpus", metavar="FILE", type=Path, help="alignment, uniformity and more")
     parser.add_argument(
-        "--retrieval",
-        metavar="PATH",
-        type=Path,
-        help="a folder with queries.jsonl, corpus.jsonl, qrels.tsv, or a file of pairs",
+        "--mode",
+        choices=("full", "prototyping"),
+        default="full",
+        help="of the transfer tasks [full]",
     )
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda|mps")
+    parser.add_argument("--results", metavar="DIR", type=Path, help="where finished tasks are kept")
+    parser.add_argument("--again", action="store_true", help="score finished tasks anew")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    given = parser.parse_args(list(arguments))
-    if given.sts is None and given.retrieval is None:
-        raise InputError("nothing to evaluate: give --sts DIR or --retrieval PATH")
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the numbers as a table")
+    return parser
+
+
+def _evaluated(model: str, given: argparse.Namespace) -> "Result":
     from isotrope.evaluation import evaluate
 
-    result = evaluate(
-        given.model,
+    return evaluate(
+        model,
         sts=given.sts,
+        transfer=given.transfer,
         retrieval=given.retrieval,
+        labels=given.labels,
+        labels_test=given.labels_test,
+        knn=given.knn or not given.linear,
+        linear=given.linear or not given.knn,
+        corpus=given.corpus,
+        mode=given.mode,
         pooling=given.pooling,
         device=given.device,
+        results="auto" if given.results is None else given.results,
+        again=given.again,
         progress=True,
     )
+
+
+def _show(result: "Result", given: argparse.Namespace) -> None:
+    """Write the table that was asked for, and print the numbers."""
+    from isotrope.cli import scores
+
+    if given.csv is not None:
+        rows: list[dict[str, Any]] = scores.rows(result)
+        scores.write_csv(given.csv, rows)
     if given.json:
         print(json.dumps(result.details, ensure_ascii=False))
-        return 0
-    tasks = result.details.get("tasks", {})
-    if tasks:
-        header = [*tasks, "average"]
-        values = [f"{task['spearman']:.2f}" for task in tasks.values()]
-        print(table(header, [[*values, f"{result.details['average']:.2f}"]]))
-    found = result.details.get("retrieval", {})
-    if found:
-        print(table(list(found), [[f"{value:.4f}" for value in found.values()]]))
-    return 0
+    else:
+        print(scores.comparison(result) if given.compare else scores.tables(result))

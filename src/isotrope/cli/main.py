@@ -20,7 +20,7 @@ __all__ = ["main"]
 # one line each; the modules are imported only when used
 VERBS = {
     "train": "fine-tune a sentence encoder on unlabelled text or pairs",
-    "evaluate": "score an encoder: seven STS tasks, retrieval",
+    "evaluate": "score an encoder, or compare several: STS, transfer, retrieval, kNN, linear probe",
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",

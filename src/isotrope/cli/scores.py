@@ -1,0 +1,121 @@
+"""Scores as tables: on the terminal and as CSV."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isotrope.cli.table import table
+from isotrope.core.files import replacing
+from isotrope.core.result import Result
+
+__all__ = ["comparison", "rows", "tables", "write_csv"]
+
+
+def tables(result: Result) -> str:
+    """Return the tables of what one model was scored on."""
+    tasks = result.details.get("tasks", {})
+    sts = {name: scores for name, scores in tasks.items() if "spearman" in scores}
+    transfer = {name: scores for name, scores in tasks.items() if "accuracy" in scores}
+    parts = []
+    if sts:
+        parts.append(_row(sts, "spearman", result.details.get("average"), 'Spearman x 100, "all"'))
+    dev = {name: scores["dev"] for name, scores in sts.items() if "dev" in scores}
+    if dev:
+        parts.append(_row(dev, "spearman", None, "the same on the dev split"))
+    if transfer:
+        average = result.details.get("transfer_average")
+        title = f"accuracy in percent ({result.details['mode']} mode)"
+        parts.append(_row(transfer, "accuracy", average, title))
+    for kind in result.kind.split("+"):
+        if kind in result.details:
+            found = {k: v for k, v in result.details[kind].items() if isinstance(v, int | float)}
+            parts.append(f"{kind}\n{table(list(found), [[_plain(v) for v in found.values()]])}")
+    return "\n\n".join(parts)
+
+
+def _row(tasks: Mapping[str, Any], score: str, average: float | None, title: str) -> str:
+    """Return one row of scores under the names of their tasks."""
+    values = {
+        f"{name} {scores['split']}" if scores.get("dev") else name: scores[score]
+        for name, scores in tasks.items()
+    }
+    if average is not None:
+        values["average"] = average
+    return f"{title}\n{table(list(values), [[f'{value:.2f}' for value in values.values()]])}"
+
+
+def _plain(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
+
+
+def comparison(result: Result) -> str:
+    """Return the models side by side, then every difference to the first with its verdict."""
+    details = result.details
+    columns = details["columns"]
+    side_by_side = [
+        [
+            name,
+            *(
+                _number(column["models"][i]["value"], column)
+                + ("*" if column["models"][i]["best"] else " ")
+                for column in columns.values()
+            ),
+        ]
+        for i, name in enumerate(details["models"])
+    ]
+    differences = [
+        [
+            name,
+            task,
+            *(_number(cell[key], column, "+") for key in ("value", "low", "high")),
+            f"{cell['p']:.4f}",
+            cell["verdict"],
+        ]
+        for i, name in enumerate(details["models"][1:])
+        for task, column in columns.items()
+        for cell in [column["differences"][i]]
+    ]
+    noise = 1 - details["level"]
+    return (
+        f"{table(['model', *columns], side_by_side)}\n* the best of a column\n\n"
+        f"differences to {details['models'][0]}\n"
+        f"{table(['model', 'task', 'difference', 'from', 'to', 'p', 'verdict'], differences)}\n\n"
+        f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
+        f"({details['resamples']:,} resamples, seed {details['seed']})\n"
+        f"p: corrected by Holm's method for {details['comparisons']} comparisons; "
+        f"noise: p above {noise:.2f}; another training seed is not in it"
+    )
+
+
+def _number(value: float, column: Mapping[str, Any], sign: str = "-") -> str:
+    """Return a percent with two decimals, a share of 1 with four."""
+    return f"{value:{sign}.{2 if column['percent'] else 4}f}"
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """Return a row for every number: of one model, or of a comparison."""
+    if result.kind != "comparison":
+        return [
+            {"model": result.name, "task": name, "value": value}
+            for name, value in result.metrics.items()
+        ]
+    found = []
+    for task, column in result.details["columns"].items():
+        for i, name in enumerate(result.details["models"]):
+            row = {"model": name, "task": task, **column["models"][i]}
+            other = column["differences"][i - 1] if i else dict.fromkeys(column["differences"][0])
+            renamed = {"value": "difference", "low": "from", "high": "to"}
+            found.append(row | {renamed.get(key, key): value for key, value in other.items()})
+    return found
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows of the same keys, whole or not at all."""
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as handle,
+    ):
+        writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

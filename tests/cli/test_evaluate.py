@@ -1,0 +1,145 @@
+"""``isotrope evaluate`` as a user types it: tables, JSON, CSV, comparisons, what is refused."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from isotrope.encoders.sentence import SentenceEncoder
+
+from ..sts_folder import write_plain
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("models")
+    for seed in range(2):
+        texts = ["a small boat on a wide river", "the mill by the river"]
+        SentenceEncoder.scratch(texts, seed=seed, layers=1).save(folder / f"m{seed}")
+    return [folder / "m0", folder / "m1"]
+
+
+@pytest.fixture(scope="module")
+def sts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_plain(tmp_path_factory.mktemp("sts"))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    rows = {
+        "own.tsv": [f"{i % 5}\tboat {i}\tmill {i}" for i in range(12)],
+        "pairs.tsv": [f"boat {i}\tmill {i}" for i in range(12)],
+        "labels.tsv": [f"{'ab'[i % 2]}\tboat {i}" for i in range(20)],
+        "test.tsv": [f"{'ab'[i % 2]}\tmill {i}" for i in range(10)],
+        "corpus.txt": [f"a boat {i}" for i in range(12)],
+    }
+    for name, lines in rows.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    return {name.partition(".")[0]: tmp_path / name for name in rows}
+
+
+def test_everything_together(run, models, sts, files, tmp_path) -> None:
+    asked = ["--sts", sts, "--retrieval", files["pairs"], "--corpus", files["corpus"]]
+    asked += ["--labels", files["labels"], "--labels-test", files["test"], "--knn", "--linear"]
+    found = run("evaluate", models[0], *asked, "--csv", tmp_path / "table.csv")
+    assert found.code == 0, found.err
+    header = "STS12 +STS13 +STS14 +STS15 +STS16 +STS-B test +SICK-R test +average"
+    assert re.search(f"^{header}$", found.out, re.MULTILINE)
+    assert re.search("dev split\nSTS-B +SICK-R\n", found.out)
+    for word in ("mrr@10", "top1", "uniformity"):
+        assert word in found.out
+    with (tmp_path / "table.csv").open() as handle:
+        table = {row["task"]: row for row in csv.DictReader(handle)}
+    again = run("evaluate", models[0], *asked, "--json")
+    details = json.loads(again.out)
+    assert float(table["STS12"]["value"]) == details["tasks"]["STS12"]["spearman"]
+    assert float(table["average"]["value"]) == details["average"]
+    assert table["STS12"]["model"] == str(models[0])
+    assert {"retrieval", "knn", "linear", "corpus"} <= set(details)
+    said = "STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R, retrieval, knn, linear, corpus"
+    assert f": {said} (--again scores anew)" in again.err
+    assert "finished before" not in run("evaluate", models[0], *asked, "--again").err
+
+
+def test_some_of_it(run, models, files, tmp_path, cache) -> None:
+    found = run("evaluate", models[0], "--sts", files["own"])
+    assert re.search(r"^own.tsv\n-+\n-?\d+\.\d\d$", found.out, re.MULTILINE)
+    assert "average" not in found.out
+    both = json.loads(run("evaluate", models[0], "--labels", files["labels"], "--json").out)
+    assert {"knn", "linear"} <= set(both)
+    asked = ["--labels", files["labels"], "--knn", "--results", tmp_path / "kept"]
+    one = json.loads(run("evaluate", models[0], *asked, "--json").out)
+    assert "linear" not in one
+    assert one["knn"] == both["knn"]
+    assert [file.suffix for file in sorted((tmp_path / "kept").iterdir())] == [".npz", ".json"]
+    assert cache.is_dir()
+
+
+def test_models_side_by_side(run, models, files, tmp_path) -> None:
+    asked = ["--sts", files["own"], "--retrieval", files["pairs"], "--csv", tmp_path / "table.csv"]
+    found = run("evaluate", "--compare", models[0], models[1], models[0], *asked)
+    assert found.code == 0, found.err
+    first, second = found.out.split("\n\ndifferences to ")
+    lines = [line.split() for line in first.splitlines()]
+    assert lines[0][:2] == ["model", "own.tsv"]
+    assert [line[0] for line in lines[2:5]] == [str(models[i]) for i in (0, 1, 0)]
+    assert any(cell.endswith("*") for cell in lines[2] + lines[3])
+    assert second.startswith(f"{models[0]}\nmodel ")
+    verdicts = [line.split()[-1] for line in second.splitlines()[3:] if str(models[1]) in line]
+    assert set(verdicts) <= {"higher", "lower", "noise"}
+    same = [line.split()[-1] for line in second.splitlines()[3:] if line.startswith(str(models[0]))]
+    assert set(same) == {"noise"}
+    assert "5,000 resamples, seed 0" in second
+    columns = 1 + 5  # the file, retrieval
+    assert f"for {2 * columns} comparisons" in second
+    with (tmp_path / "table.csv").open() as handle:
+        table = list(csv.DictReader(handle))
+    assert len(table) == 3 * columns
+    assert table[0]["difference"] == ""
+    assert table[1]["verdict"] in {"higher", "lower", "noise"}
+    details = json.loads(run("evaluate", "--compare", *models, *asked[:2], "--json").out)
+    assert details["columns"]["own.tsv"]["models"][0]["value"] == float(table[0]["value"])
+
+
+def test_what_is_refused(run, models, files, tmp_path) -> None:
+    own, labels = ("--sts", files["own"]), ("--labels", files["labels"])
+    for arguments, message in (
+        ((models[0],), "nothing to evaluate: give --sts DIR, --transfer DIR"),
+        (own, "no model given"),
+        (("--compare", models[0], *own), "--compare needs at least two models"),
+        ((models[0], "--compare", *models, *own), "stands before --compare"),
+        ((models[0], "--knn", *own), "need the labelled texts: --labels FILE"),
+        ((models[0], "--labels-test", files["test"], *own), "need the labelled texts"),
+        ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
+        ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
+        ((models[0], "--corpus", tmp_path / "none.txt"), "no such file"),
+        ((models[0], *labels, "--mode", "quick"), "invalid choice: 'quick'"),
+        ((models[0], *own, "--results", files["own"]), "cannot write"),
+        (("no/such/model", *own), "there is no folder 'no/such/model'"),
+    ):
+        found = run("evaluate", *arguments)
+        assert (found.code, found.out) == (2, "")
+        assert message in found.err
+        assert len(found.err.strip().splitlines()) == 1
+
+
+def test_bad_data_stop_before_a_model_is_looked_for(run, files) -> None:
+    files["own"].write_text(files["own"].read_text() + "1\ta\n")
+    found = run("evaluate", "no/such/model", "--sts", files["own"])
+    assert found.code == 2
+    assert "own.tsv, line 13: 2 tab-separated fields where 3 are needed" in found.err
+
+
+def test_help_teaches(run) -> None:
+    said = run("evaluate", "--help").out
+    for word in ("--compare", "--labels", "Spearman", "SentEval", "bootstrap", "RUN/evaluations"):
+        assert word in said
