@@ -28,6 +28,8 @@ CASES += [
 # what has to be formed whole: the surrogates' weights, and moments, which are small
 WHOLE = {"modified", "paradigm", "simclrgrad", "unigrad", "barlowtwins", "vicreg", "mix", "mhs"}
 
+COUPLED = ["dclw", "alignuniform"]
+
 
 @pytest.fixture(params=[True, False], ids=["copied", "norms aside"])
 def low_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +95,18 @@ def test_rows_that_are_coupled_are_seen() -> None:
     assert not ask(registry.build("mhe").formula, torch.float32).rowwise
 
 
+def test_what_couples_the_rows_may_be_known_beforehand() -> None:
+    """DCLW adds log-sum-exps, uniformity is a function of the sum of all exponentials."""
+    slopes = {name: ask(registry.build(name).formula, torch.float64).slope for name in COUPLED}
+    assert slopes == {"dclw": "constant", "alignuniform": "common"}
+    assert ask(InfoNCE().formula, torch.float64).slope is None  # each row by itself
+    assert ask(registry.build("mhe").formula, torch.float64).slope is None  # within a view
+
+
 @pytest.mark.usefixtures("low_blocks")
-def test_gathered_keys() -> None:
+@pytest.mark.parametrize("objective", [InfoNCE(), *map(registry.build, COUPLED)], ids=str)
+def test_gathered_keys(objective: Objective) -> None:
     a, b = batch("random", 30, 6)
-    objective = InfoNCE()
     whole, found = (
         torch.autograd.grad(objective.loss(Views(x, y, offset=7), backend=backend), (x, y))
         for backend in ("eager", "rowblock")
@@ -163,7 +173,9 @@ SIZES = [(2, 1), (7, 3), (259, 33), (1031, 257), (130, 1031)]
 LARGE = pytest.param(10_007, 3, marks=pytest.mark.slow)  # gigabytes, for the whole matrix
 
 
-@pytest.mark.parametrize("objective", [InfoNCE(), NTXent(), MPT(), MIOv1()], ids=str)
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(), NTXent(), MPT(), MIOv1(), *map(registry.build, COUPLED)], ids=str
+)
 @pytest.mark.parametrize(("n", "d"), [*SIZES, LARGE])
 def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int) -> None:
     """Norm-wise error against float64: at most 1.5 times eager's in float32, and one ulp."""

@@ -81,9 +81,13 @@ class Asking(Known):
         temperatures: of each question.
         lasting: the answers hold next time too: no temperature is a tensor, which may change.
         rowwise: the value of a row depends on the statistics of that row only.
+        slope: what is known of the derivatives by log-sum-exps before there are any: ``constant``
+            (they do not depend on them: DCLW), ``common`` (they are e^lse times one number:
+            uniformity), or nothing.
     """
 
     rowwise: bool
+    slope: Literal["constant", "common"] | None = None
     lasting: bool = True
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -152,8 +156,30 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     else:
         halves = [formula(asking.half(rows)) for rows in (slice(0, 2), slice(2, 4))]
         asking.rowwise = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=0)
+    if not asking.rowwise and set(asking.temperatures) == {("logsumexp", "cross")}:
+        asking.slope = _slope(formula, asking)
     if asking.lasting:
         if len(_REMEMBERED) >= _MOST:
             _REMEMBERED.clear()
         _REMEMBERED[formula, dtype] = asking
     return asking
+
+
+@torch.enable_grad()
+def _slope(formula: Formula, asking: Asking) -> Literal["constant", "common"] | None:
+    """Compare the derivatives by the log-sum-exps at two places."""
+    key: Key = ("logsumexp", "cross")
+    first = asking.values[key]
+    found, shares = [], []
+    for level in (first, 2 * first.flip(0) - 1):
+        level = level.detach().requires_grad_()
+        value = formula(Known(asking.positive, {key: level}, asking.counts)).sum()
+        (by,) = torch.autograd.grad(value, level, allow_unused=True)
+        if by is None:
+            return None
+        found.append(by)
+        shares.append(by / level.detach().exp())
+    if torch.allclose(found[0], found[1], rtol=1e-4, atol=0):
+        return "constant"
+    alike = all(torch.allclose(x, x[:1].expand_as(x), rtol=1e-4, atol=0) for x in shares)
+    return "common" if alike else None

@@ -7,10 +7,12 @@ dissipation), and what is left of the gradient is two matrix products with the b
 - *one pass*, where the loss of a row needs nothing but its own statistics (InfoNCE, DCL, triplets):
   a block of rows against all columns is reduced, differentiated and multiplied before the next
   one; 6 n c d floating-point operations, the least there can be;
-- *two passes*, where rows are coupled or both views are anchors (the mean of both directions,
-  NT-Xent, uniformity): the first pass collects every log-sum-exp, the second forms the blocks
-  again; 8 n^2 d for similarities across the views, and a view against itself is symmetric, so only
-  its upper triangle is formed, 4 n^2 d;
+- *one pass* also where rows are coupled by what is known beforehand or by one common factor
+  (``kernels.coupled``: DCLW, uniformity across the views);
+- *two passes*, where rows are otherwise coupled or both views are anchors (the mean of both
+  directions, NT-Xent, uniformity within a view): the first pass collects every log-sum-exp, the
+  second forms the blocks again; 8 n^2 d for similarities across the views, and a view against
+  itself is symmetric, so only its upper triangle is formed, 4 n^2 d;
 - *one pass each way*, where two passes are not for the mean of both directions: triplets, further
   negatives, temperatures so low that each row needs its own maximum.
 
@@ -29,6 +31,7 @@ from torch import Tensor
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
+from isotrope.kernels import coupled
 from isotrope.kernels.asked import Formula, Unfused, ask
 from isotrope.kernels.one_pass import one_pass
 from isotrope.kernels.sweeps import Gradients, Job
@@ -77,6 +80,8 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
     one = job.asked.rowwise and job.asked.against <= {"cross"}
     if one and not both_directions:
         return functools.partial(one_pass, job)
+    if coupled.takes(job) and not both_directions:
+        return functools.partial(coupled.coupled_pass, job)
     try:
         check(job)
     except Unfused:

@@ -102,7 +102,7 @@ class Vectors:
     """
 
     def __init__(self, raw: Tensor, *, half: bool = False, copied: bool = False) -> None:
-        norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
+        norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
         dead = norm <= max(1e-12, torch.finfo(raw.dtype).tiny)  # as core.views.unit
         # divided by, as core.views.unit does: a factor 1/norm would round once more
         self.norm = norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
@@ -132,7 +132,8 @@ class Vectors:
         """Return ``tile`` times these unit vectors, from ``start`` on; the tile is used up."""
         if self.lean:
             tile.div_(self.norm[start:].T)
-        return (tile @ self.data[start:]).to(self.raw.dtype)
+        pushed: Tensor = tile @ self.data[start:]
+        return pushed.to(self.raw.dtype)
 
     def by_raw(self, gradient: Tensor, rows: slice | None = None) -> Tensor:
         """Turn the gradient of (some of) the unit vectors, in place, into that of the raw ones."""
@@ -175,3 +176,11 @@ class Tiles:
         if self._buffer.numel() < rows * columns:
             self._buffer = self._buffer.new_empty(rows * columns)
         return self._buffer[: rows * columns].view(rows, columns)
+
+    def across(self, rows: Tensor, sources: "list[Vectors]") -> Tensor:
+        """Return the products of rows with all columns, one source beside the other."""
+        tile, at = self.empty(len(rows), sum(len(x) for x in sources)), 0
+        for x in sources:
+            x.against(rows, tile[:, at : at + len(x)])
+            at += len(x)
+        return tile
