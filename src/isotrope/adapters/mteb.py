@@ -1,0 +1,220 @@
+"""MTEB: an encoder as mteb asks for one, and STS sets of this machine as tasks of mteb.
+
+mteb evaluates, so the numbers are its own::
+
+    import isotrope, mteb
+    from isotrope.adapters.mteb import MTEBEncoder, local_sts
+
+    encoder = MTEBEncoder(isotrope.load("all-MiniLM-L6-v2"))
+    found = mteb.evaluate(encoder, local_sts("data/sts"), cache=None)  # nothing is downloaded
+    print({r.task_name: 100 * r.get_score() for r in found.task_results})
+    print(mteb.mock_run(encoder).to_markdown())  # mteb's own check of an encoder
+
+``mteb.evaluate`` keeps its results below ``~/.cache/mteb`` unless it is told ``cache=None`` or
+``cache=mteb.ResultCache(folder)``. Importing mteb makes that folder, empty (the environment
+variable ``MTEB_CACHE`` names another), and sets the seed of the global random generators, and so
+does every task that is made.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.data.sts_sets import Subset
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.evaluation.sts import load_tasks
+
+try:
+    from mteb import TaskMetadata
+    from mteb.abstasks import AbsTaskSTS
+    from mteb.models import ModelMeta
+    from mteb.models.abs_encoder import get_prompt_name
+    from mteb.models.model_meta import ScoringFunction
+    from mteb.similarity_functions import cos_sim, pairwise_cos_sim
+    from mteb.types import Array, PromptType
+except ModuleNotFoundError as error:
+    raise MissingExtra(error.name or "mteb", extra="mteb") from error
+
+__all__ = ["MTEBEncoder", "local_sts"]
+
+# short, mixed, and longer than most models take: what tells two encoders apart
+_PROBE = ("Isotropy", "the same in ALL directions, 1 to 10; naïve?", "again and again " * 300)
+
+
+class MTEBEncoder:
+    """An encoder as mteb asks for one (its ``EncoderProtocol``); similarity is the cosine.
+
+    Texts reach the encoder as they are. A task for which the model has a prompt (for the task, its
+    type, queries or documents) is refused: mteb puts such prompts in front, nothing here does.
+
+    Args:
+        encoder: our SentenceEncoder, or anything else with ``encode``.
+        name: what mteb's results call it, ``organization/model``; by default ``isotrope/`` and
+            the last part of the encoder's own name.
+
+    Attributes:
+        mteb_model_meta: what mteb stores with results. Its revision is a fingerprint of what the
+            encoder gives for a few texts, so that a cache of results never takes one training of
+            a model for another. Wrap an encoder anew after it has been trained further.
+
+    Raises:
+        InputError: no encoder, or a name without organization.
+    """
+
+    def __init__(self, encoder: Encoder, *, name: str | None = None) -> None:
+        name = f"isotrope/{Path(encoder_name(encoder)).name}" if name is None else name
+        if "/" not in name:
+            raise InputError(f"mteb wants a name like organization/model; found {name!r}")
+        probe = embed(encoder, _PROBE)
+        self._encoder = encoder
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": name,
+                "revision": _fingerprint([probe]),
+                "embed_dim": probe.shape[1],
+                "similarity_fn_name": ScoringFunction.COSINE,
+                "use_instructions": False,
+            }
+        )
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        batch_size: int = 128,
+        show_progress_bar: bool = False,
+    ) -> np.ndarray:
+        """Embed the texts of all batches.
+
+        Args:
+            inputs: batches, each with a list of texts under ``"text"``.
+            task_metadata: of the task: name and type, by which a model may have a prompt.
+            hf_split: not used.
+            hf_subset: not used.
+            prompt_type: query, document or None, by which a model may have a prompt.
+            batch_size: texts a batch of the encoder.
+            show_progress_bar: show a bar on stderr, where the encoder can.
+
+        Returns:
+            n x d, float32.
+
+        Raises:
+            InputError: the model has a prompt for these texts.
+        """
+        self._check_prompt(task_metadata, prompt_type)
+        texts = [text for batch in inputs for text in batch["text"]]
+        return embed(self._encoder, texts, batch_size=batch_size, progress=show_progress_bar)
+
+    def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Return the cosine of every row of the one (n x d) and of the other (m x d): n x m."""
+        return cos_sim(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> Array:
+        """Return the cosine of the rows of the same number (both n x d): n."""
+        return pairwise_cos_sim(embeddings1, embeddings2)
+
+    def _check_prompt(self, task: TaskMetadata, prompt_type: PromptType | None) -> None:
+        if not isinstance(self._encoder, SentenceEncoder):
+            return
+        prompts = self._encoder.model.prompts
+        chosen = get_prompt_name(prompts, task, prompt_type)
+        if chosen is not None and prompts[chosen] != self._encoder.prompt:
+            raise InputError(
+                f"{self._encoder.name} has a prompt {chosen!r} for texts of {task.name}, which is "
+                "not put in front of them here; give mteb the SentenceTransformer itself: the "
+                "encoder's attribute model"
+            )
+
+
+class _LocalSTS(AbsTaskSTS):
+    """One STS task of mteb over scored pairs in memory: one correlation over all of them."""
+
+    split: str
+    columns: Mapping[str, Any]
+
+    def load_data(self, num_proc: int | None = None, **options: object) -> None:
+        """Make the table that mteb reads; nothing is loaded, and both arguments are not used."""
+        from datasets import Dataset, DatasetDict
+
+        table = DatasetDict({self.split: Dataset.from_dict(dict(self.columns))})
+        self.dataset = {self.metadata.revision: table}
+        self.data_loaded = True
+
+
+def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTaskSTS]:
+    """Make tasks of mteb of STS sets that lie on this machine.
+
+    Their ``cosine_spearman``, times 100, is the number of ``isotrope.evaluate`` before its
+    rounding, but for pairs of equal cosine, which differ in their last bits and so in their ranks
+    (with all-MiniLM-L6-v2 by 0.001 on STS12, which holds pairs of twice the same sentence, by less
+    than 0.0001 on the others). The pairs of a year are one correlation, STS-B and SICK-R are their
+    test split, a file of one's own is all its pairs. mteb's results call them ``local-STS12`` and
+    so on.
+
+    Args:
+        data: the folder of the seven tasks, a file of scored pairs, or subsets by name of task,
+            as ``load_sts`` gives them. Of subsets without a test split all are taken.
+
+    Raises:
+        InputError: anything wrong with the files, or a task without pairs.
+    """
+    sets = load_tasks(Path(data)) if isinstance(data, (Path, str)) else data
+    tasks = []
+    for name, subsets in sets.items():
+        used = [subset for subset in subsets if subset.split == "test"] or list(subsets)
+        if not used:
+            raise InputError(f"the task {name!r} has no subsets; leave it out")
+        tasks.append(_task(name, used))
+    return tasks
+
+
+def _task(name: str, subsets: Sequence[Subset]) -> _LocalSTS:
+    """Return a task of a class of its own: after unloading, mteb asks the class what it is."""
+    score = np.concatenate([subset.scores for subset in subsets])
+    columns = {
+        "sentence1": [text for subset in subsets for text in subset.first],
+        "sentence2": [text for subset in subsets for text in subset.second],
+        "score": score,
+    }
+    split = subsets[0].split
+    # mteb takes a kept result for other data too, unless one of its subsets is missing there: so
+    # the only subset is named after the data
+    revision = _fingerprint(columns.values())
+    metadata = TaskMetadata(
+        name=f"local-{name}",  # mteb has tasks with the names of the seven
+        description=f"{len(score)} scored pairs of sentences on this machine.",
+        type="STS",
+        main_score="cosine_spearman",
+        eval_splits=[split],
+        eval_langs={revision: ["und"]},  # nothing here knows the language
+        dataset={"path": f"local/{name}", "revision": revision},
+    )
+    about = {
+        "metadata": metadata,
+        "split": split,
+        "columns": columns,
+        "min_score": int(np.floor(score.min())),
+        "max_score": int(np.ceil(score.max())),
+    }
+    made: _LocalSTS = type("LocalSTS", (_LocalSTS,), about)()
+    return made
+
+
+def _fingerprint(parts: Iterable[Any]) -> str:
+    """Return 16 hexadecimal digits of arrays and lists of texts."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(part.tobytes())
+        else:
+            digest.update("\0".join(part).encode())
+    return digest.hexdigest()
