@@ -19,7 +19,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-seeds test check check-all fix docs lock bench clean
+.PHONY: help demo demo-seeds test test-mteb check check-all fix docs lock bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -34,6 +34,9 @@ demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+
+test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS scores beside ours
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/adapters
 
 check: $(READY) ## lint, formatting, types and the direction of imports
 	$(BIN)/ruff check
@@ -76,12 +79,24 @@ $(READY): requirements/torch.txt requirements/lock.txt pyproject.toml
 	@$(BIN)/python -m pip check
 	@touch $@
 
-# pip-compile comments on torch being left out; that is on purpose, so the comment goes
-lock: ## write requirements/lock.txt anew (UPGRADE=--upgrade takes newer versions)
+$(VENV)/.ready-mteb: $(READY) requirements/mteb.txt
+	@echo "mteb (62 MB)"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/mteb.txt
+	@$(BIN)/python -m pip check
+	@touch $@
+
+COMPILE = $(VENV)-lock/bin/pip-compile pyproject.toml --quiet $(UPGRADE) --generate-hashes \
+	--strip-extras --unsafe-package torch --constraint requirements/torch.txt --no-emit-options \
+	--no-header
+
+# pip-compile comments on what is left out; that is on purpose, so the comment goes. mteb.txt holds
+# what mteb needs beyond lock.txt.
+lock: ## write requirements/lock.txt and mteb.txt anew (UPGRADE=--upgrade takes newer versions)
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
-	$(VENV)-lock/bin/pip-compile --quiet $(UPGRADE) --extra dev --build-deps-for editable \
-		--generate-hashes --strip-extras --unsafe-package torch \
-		--constraint requirements/torch.txt --no-emit-options --no-header \
-		--output-file requirements/lock.txt pyproject.toml
-	sed -i.old -e '/^# WARNING/,$$d' requirements/lock.txt && rm requirements/lock.txt.old
+	$(COMPILE) --extra dev --build-deps-for editable --output-file requirements/lock.txt
+	$(COMPILE) --extra mteb --output-file requirements/mteb.txt \
+		--constraint requirements/lock.txt --unsafe-package isotrope \
+		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt)
+	for lock in requirements/lock.txt requirements/mteb.txt; do \
+		sed -i.old -e '/^# WARNING/,$$d' $$lock && rm $$lock.old; done

@@ -1,4 +1,4 @@
-"""The lock file: complete, hashed, true to pyproject.toml, and free of torch and of addresses."""
+"""The lock files: complete, hashed, true to pyproject.toml, and free of torch and of addresses."""
 
 import re
 import tomllib
@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
-PINS = dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", LOCK, flags=re.MULTILINE))
+LOCKS = {
+    name: (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    for name in ("lock.txt", "mteb.txt")
+}
+PINS, MORE = (
+    dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", lock, flags=re.MULTILINE))
+    for lock in LOCKS.values()
+)
 
 
 def named(requirement: str) -> str:
@@ -20,23 +26,30 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     wanted += [r for extra in project["project"]["optional-dependencies"].values() for r in extra]
-    missing = {named(r) for r in wanted} - set(PINS) - {"isotrope", "torch"}
+    missing = {named(r) for r in wanted} - set(PINS) - set(MORE) - {"isotrope", "torch"}
     assert not missing, f"run `make lock`: {sorted(missing)}"
 
 
-def test_every_pin_has_hashes() -> None:
-    blocks = re.split(r"^(?=[a-z0-9])", LOCK, flags=re.MULTILINE)
-    assert len([b for b in blocks if "==" in b and "--hash=sha256:" in b]) == len(PINS) > 50
+@pytest.mark.parametrize(("name", "pins", "least"), [("lock.txt", PINS, 50), ("mteb.txt", MORE, 5)])
+def test_every_pin_has_hashes(name: str, pins: dict[str, str], least: int) -> None:
+    blocks = re.split(r"^(?=[a-z0-9])", LOCKS[name], flags=re.MULTILINE)
+    assert len([b for b in blocks if "==" in b and "--hash=sha256:" in b]) == len(pins) > least
+
+
+def test_what_only_mteb_needs_is_installed_for_mteb_only() -> None:
+    assert "mteb" in MORE
+    assert not set(PINS) & set(MORE)
 
 
 @pytest.mark.parametrize("kept_out", ["torch", "torchvision", "triton"])
 def test_what_depends_on_the_machine_stays_out(kept_out: str) -> None:
-    assert kept_out not in PINS
-    assert not [name for name in PINS if name.startswith("nvidia")]
+    assert kept_out not in PINS | MORE
+    assert not [name for name in PINS | MORE if name.startswith("nvidia")]
 
 
-def test_no_address_or_folder_of_the_machine_that_wrote_it() -> None:
-    assert not re.search(r"://|^-|^/| @ ", LOCK, flags=re.MULTILINE)
+@pytest.mark.parametrize("name", LOCKS)
+def test_no_address_or_folder_of_the_machine_that_wrote_it(name: str) -> None:
+    assert not re.search(r"://|^-|^/| @ ", LOCKS[name], flags=re.MULTILINE)
 
 
 def test_the_malicious_releases_of_lightning_are_not_locked() -> None:
