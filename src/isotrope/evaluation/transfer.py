@@ -203,7 +203,7 @@ def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
             f"{task.name}: {rarest} examples of its rarest class; cross-validation needs at least "
             f"{2 * MODES[mode].folds}"
         )
-    _folds(2)
+    _folds(2)  # says so if scikit-learn is not there
 
 
 def _folds(count: int) -> Any:  # noqa: ANN401 - scikit-learn has no types
