@@ -115,6 +115,26 @@ def test_what_else_papers_print(sets, table):
         assert found["pairs"] == 12
 
 
+def test_alignment_and_uniformity_of_the_dev_split(sets, table):
+    """As paper 001 plots them: alignment of pairs above 4, uniformity of all sentences."""
+    dev = sets["STS-B"][1]
+    dev.scores[:3] = (4.5, 5, 4)
+    dev.second[0] = dev.first[1]  # a repeated sentence counts once
+    found = sts(table, sets).details["tasks"]["STS-B"]["dev"]
+    unit = {t: v / np.linalg.norm(v) for t, v in table.vectors.items()}
+    a, b = (np.stack([unit[t] for t in side]) for side in (dev.first, dev.second))
+    close = dev.scores > 4
+    assert close.sum() >= 2
+    assert found["alignment"] == pytest.approx(((a - b) ** 2).sum(1)[close].mean(), abs=1e-4)
+    rows = np.stack([unit[t] for t in dict.fromkeys([*dev.first, *dev.second])])
+    assert len(rows) == 23
+    i, j = np.triu_indices(23, 1)
+    kernel = np.exp(-2 * ((rows[i] - rows[j]) ** 2).sum(1)).mean()
+    assert found["uniformity"] == pytest.approx(np.log(kernel), abs=1e-4)
+    dev.scores[:] = np.arange(12) / 3
+    assert sts(table, sets).details["tasks"]["STS-B"]["dev"]["alignment"] is None
+
+
 def test_items_hold_every_pair(sets, table):
     items = sts(table, sets).items
     assert set(items) == {f"{task}/{what}" for task in TASKS for what in ("cosine", "gold")}

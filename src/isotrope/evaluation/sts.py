@@ -96,8 +96,9 @@ def score_task(
         those of the test split (of a file: of all its pairs), 100 times the correlation:
         ``spearman``, ``pearson``, ``pairs`` and ``split``, the same of ``dot``, ``euclidean`` and
         ``manhattan``; of a year also ``mean`` and ``weighted_mean`` over its ``subsets``; of STS-B
-        and SICK-R also ``dev``, where the data have it. Its ``items`` are ``"STS12/cosine"`` and
-        ``"STS12/gold"``, a value for each pair.
+        and SICK-R also ``dev``, where the data have it; with STS-B's stand ``alignment`` (alpha =
+        2, pairs scored above 4) and ``uniformity`` (t = 2), as paper 001 plots them.
+        Its ``items`` are ``"STS12/cosine"`` and ``"STS12/gold"``, a value for each pair.
 
     Raises:
         InputError: human scores that rank nothing.
@@ -106,7 +107,8 @@ def score_task(
     used = test or list(subsets)
     dev = [subset for subset in subsets if test and subset.split == "dev"]
     vectors = embed(encoder, _texts([*used, *dev]), batch_size=batch_size, progress=progress)
-    found = _by_subset(vectors, [*used, *dev])
+    sides = _by_subset(vectors, [*used, *dev])
+    found = [similarities(x, y) for x, y in sides]
     gold = np.concatenate([subset.scores for subset in used])
     pooled = {name: np.concatenate([found[i][name] for i in range(len(used))]) for name in found[0]}
     scores: dict[str, Any] = {"split": used[0].split, **_measure(pooled, gold, task)}
@@ -121,6 +123,8 @@ def score_task(
         scores["subsets"] = parts
     for i, subset in enumerate(dev, len(used)):
         scores["dev"] = _measure(found[i], subset.scores, f"{task} dev")
+        if task == "STS-B":
+            scores["dev"] |= _geometry(subset, *sides[i])
     return Result(
         kind="sts",
         name=encoder_name(encoder),
@@ -154,9 +158,9 @@ def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float
     Raises:
         InputError: the human scores rank nothing.
     """
-    (found,) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
+    ((x, y),) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
     _check(subset.scores, subset.task)
-    return 100 * spearman(found["cosine"], subset.scores)
+    return 100 * spearman(similarities(x, y)["cosine"], subset.scores)
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -204,14 +208,31 @@ def _texts(subsets: Sequence[Subset]) -> list[str]:
     return [text for s in subsets for text in (*s.first, *s.second)]
 
 
-def _by_subset(vectors: np.ndarray, subsets: Sequence[Subset]) -> list[dict[str, np.ndarray]]:
-    """Return the similarities of the pairs of each subset; vectors in the order of ``_texts``."""
-    found, start = [], 0
-    for subset in subsets:
-        n = len(subset)
-        found.append(similarities(*np.split(vectors[start : start + 2 * n], 2)))
-        start += 2 * n
-    return found
+def _by_subset(
+    vectors: np.ndarray, subsets: Sequence[Subset]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the first and the second vectors of each subset's pairs, in the order of _texts."""
+    ends = np.cumsum([n for subset in subsets for n in (len(subset), len(subset))])[:-1]
+    parts = np.split(vectors, ends)
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _geometry(subset: Subset, x: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
+    """Return alignment of the pairs scored above 4, and uniformity of all distinct sentences."""
+    import torch
+
+    from isotrope.measures.alignment import alignment
+    from isotrope.measures.uniformity import uniformity
+
+    close = subset.scores > 4
+    rows = dict(zip([*subset.first, *subset.second], [*x, *y], strict=True))
+    a, b, all_rows = (
+        torch.from_numpy(part).double() for part in (x[close], y[close], np.stack([*rows.values()]))
+    )
+    return {
+        "alignment": round(float(alignment(a, b)), 4) if close.any() else None,
+        "uniformity": round(float(uniformity(all_rows)), 4),
+    }
 
 
 def _measure(found: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
