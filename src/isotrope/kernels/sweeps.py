@@ -102,10 +102,7 @@ class Vectors:
     """
 
     def __init__(self, raw: Tensor, *, half: bool = False, copied: bool = False) -> None:
-        norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
-        dead = norm <= max(1e-12, torch.finfo(raw.dtype).tiny)  # as core.views.unit
-        # divided by, as core.views.unit does: a factor 1/norm would round once more
-        self.norm = norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
+        self.norm = _divisors(raw)
         self.raw, self.lean, self.data = raw, not (copied or half), raw
         if half:
             self.data = torch.empty_like(raw, dtype=torch.bfloat16)
@@ -144,6 +141,18 @@ class Vectors:
             along = (part * unit).sum(dim=1, keepdim=True)
             part.addcmul_(unit, along, value=-1).div_(self.norm[block])
         return gradient
+
+
+def _divisors(raw: Tensor) -> Tensor:
+    """Return what rows are divided by, n x 1: as core.views.unit does, for it rounds only once."""
+    norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
+    least = max(1e-12, torch.finfo(raw.dtype).tiny)
+    if raw.device.type == "cpu":  # elsewhere looking means waiting
+        low, high = (float(x) for x in torch.aminmax(norm))
+        if low > least and high < float("inf"):  # no dead row, none beyond the numbers, no NaN
+            return norm
+    dead = norm <= least
+    return norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
 
 
 def blocks(first: int, last: int, height: int) -> Iterator[slice]:

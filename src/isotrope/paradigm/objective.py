@@ -347,9 +347,12 @@ class Objective:
         return [pairs, pairs.swapped()]
 
 
-def _as_given(views: Views) -> torch.autocast:
+def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
     """No autocast: it would round similarities, which are then divided by the temperature."""
-    return torch.autocast(views.anchors.device.type, enabled=False)
+    device = views.anchors.device.type
+    if not torch.is_autocast_enabled(device):
+        return contextlib.nullcontext()  # entering costs what a small product does
+    return torch.autocast(device, enabled=False)
 
 
 def _constant(objective: Objective, pairs: Pairs) -> Terms:
