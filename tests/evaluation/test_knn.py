@@ -169,7 +169,9 @@ def test_settings_out_of_range(options, message):
 
 
 class TestBadBlocks:
-    def test_fewer_rows_than_labels(self):
+    def test_not_a_row_for_each_label(self):
+        with pytest.raises(InputError, match="300 training labels for 420 rows of features"):
+            knn(Features(iter([TRAIN.vectors, TEST.vectors]), TRAIN.labels), TEST)
         with pytest.raises(InputError, match="300 training labels for 100 rows of features"):
             knn(Features(iter([TRAIN.vectors[:100]]), TRAIN.labels), TEST)
         with pytest.raises(InputError, match="120 test labels for 20 rows of features"):

@@ -96,6 +96,22 @@ class TestSGD:
         expected = logits.argmax(axis=1) == TEST.labels
         assert found.items["linear_top1"].tolist() == expected.tolist()
 
+    def test_momentum_and_schedule_by_hand(self):
+        """Four steps of the whole part, as torch's SGD defines momentum, lr (1 + cos(pi s/4))/2."""
+        found = linear_probe(
+            TRAIN, TEST, Probe(epochs=4, batch_size=600, scaling="none", learning_rate=2)
+        )
+        x = np.column_stack([TRAIN.vectors, np.ones(600)]).astype(float)
+        weight, velocity = np.zeros((7, 8)), np.zeros((7, 8))
+        for step in range(4):
+            mass = np.exp(x @ weight)
+            error = mass / mass.sum(axis=1, keepdims=True) - np.eye(8)[TRAIN.labels]
+            velocity = 0.9 * velocity + x.T @ error / 600
+            weight = weight - 2 * (1 + math.cos(math.pi * step / 4)) / 2 * velocity
+        logits = np.column_stack([TEST.vectors, np.ones(200)]) @ weight
+        expected = logits.argmax(axis=1) == TEST.labels
+        assert found.items["linear_top1"].tolist() == expected.tolist()
+
     def test_divergence(self):
         probe = Probe(scaling="none", learning_rate=1e38, epochs=5)
         with pytest.raises(InputError, match=r"diverges at a learning rate of 1e\+38; lower it"):
