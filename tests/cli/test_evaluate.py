@@ -110,7 +110,7 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert details["columns"]["own.tsv"]["models"][0]["value"] == float(table[0]["value"])
 
 
-def test_what_is_refused(run, models, files, tmp_path) -> None:
+def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
     own, labels = ("--sts", files["own"]), ("--labels", files["labels"])
     for arguments, message in (
         ((models[0],), "nothing to evaluate: give --sts DIR, --transfer DIR"),
@@ -125,11 +125,13 @@ def test_what_is_refused(run, models, files, tmp_path) -> None:
         ((models[0], *labels, "--mode", "quick"), "invalid choice: 'quick'"),
         ((models[0], *own, "--results", files["own"]), "cannot write"),
         (("no/such/model", *own), "there is no folder 'no/such/model'"),
+        (("--compare", models[0], "no/such/model", *own), "there is no folder 'no/such/model'"),
     ):
         found = run("evaluate", *arguments)
         assert (found.code, found.out) == (2, "")
         assert message in found.err
         assert len(found.err.strip().splitlines()) == 1
+    assert list(cache.rglob("*.json")) == []  # nothing was scored on the way
 
 
 def test_bad_data_stop_before_a_model_is_looked_for(run, files) -> None:

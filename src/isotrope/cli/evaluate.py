@@ -70,13 +70,18 @@ def run(arguments: Sequence[str]) -> int:
             "nothing to evaluate: give --sts DIR, --transfer DIR, --retrieval PATH, --labels FILE "
             "or --corpus FILE"
         )
-    results = [_evaluated(model, given) for model in models]
-    if given.compare:
-        from isotrope.evaluation.compare import compare
-
-        results.append(compare(results))
-    _show(results[-1], given)
+    result = _compared(models, given) if given.compare else _evaluated(models[0], given)
+    _show(result, given)
     return 0
+
+
+def _compared(models: Sequence[str], given: argparse.Namespace) -> "Result":
+    from isotrope.encoders.names import resolve
+    from isotrope.evaluation.compare import compare
+
+    for model in models:  # the last one, too, before the first is scored for an hour
+        resolve(model)
+    return compare([_evaluated(model, given) for model in models])
 
 
 def _parser() -> Parser:
