@@ -2,6 +2,11 @@
 
 import gzip
 import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -35,3 +40,34 @@ def test_wikipedia_raises_sts_b(shared_data: Path, tmp_path: Path) -> None:
     assert metrics["dev_best"] > metrics["dev_start"] + 0.2
     model = SentenceTransformer(str(outcome.output / "model"), device="cpu")
     assert model.encode(["a sentence"]).shape == (1, 384)
+
+
+@pytest.mark.slow
+def test_published_sts_of_minilm_through_a_kill(shared_data: Path, tmp_path: Path) -> None:
+    """`isotrope evaluate` killed after its first tasks, and run again: the published numbers."""
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "isotrope", "evaluate", "all-MiniLM-L6-v2", "--json"]
+    command += ["--sts", str(shared_data / "sts"), "--results", str(kept), "--device", "cpu"]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(list(kept.glob("*.json"))) < 2 and running.poll() is None:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "finished before" in done.stderr
+    assert "STS12, STS13" in done.stderr
+    details = json.loads(done.stdout)
+    found = {task: scores["spearman"] for task, scores in details["tasks"].items()}
+    published = {
+        "STS12": 72.37,
+        "STS13": 80.60,
+        "STS14": 75.59,
+        "STS15": 85.39,
+        "STS16": 78.99,
+        "STS-B": 82.03,
+        "SICK-R": 77.15,
+    }
+    assert found == pytest.approx(published, abs=0.02)
+    assert details["average"] == pytest.approx(78.87, abs=0.02)
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == details

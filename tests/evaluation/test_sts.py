@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,16 +9,6 @@ from isotrope.data.sts_sets import TASKS, Subset, load_sts
 from isotrope.evaluation.sts import spearman, sts, sts_dev
 
 from .conftest import Table
-
-PUBLISHED = {
-    "STS12": 72.37,
-    "STS13": 80.60,
-    "STS14": 75.59,
-    "STS15": 85.39,
-    "STS16": 78.99,
-    "STS-B": 82.03,
-    "SICK-R": 77.15,
-}
 
 
 def subset(task, name, split, rng, size=12):
@@ -62,7 +51,7 @@ def test_a_year_is_one_correlation_over_all_its_pairs(sets, table):
     rounded = [result.metrics[task] for task in TASKS]
     assert result.details["average"] == result.metrics["average"] == round(np.mean(rounded), 2)
     assert list(result.details) == ["tasks", "average"]
-    assert list(result.details["tasks"]) == list(TASKS) == list(PUBLISHED)
+    assert list(result.details["tasks"]) == list(TASKS)
     assert (result.kind, result.name) == ("sts", "table")
 
 
@@ -216,10 +205,4 @@ def test_the_result_is_json(sets, table):
 
 def test_published_value_of_sts_b(minilm, shared_data):
     (test,) = (s for s in load_sts(shared_data / "sts", ["STS-B"])["STS-B"] if s.split == "test")
-    assert sts_dev(minilm, test) == pytest.approx(PUBLISHED["STS-B"], abs=0.02)
-
-
-@pytest.mark.slow
-def test_published_values_of_all_tasks(minilm, shared_data: Path):
-    tasks = sts(minilm, shared_data / "sts").details["tasks"]
-    assert {t: v["spearman"] for t, v in tasks.items()} == pytest.approx(PUBLISHED, abs=0.02)
+    assert sts_dev(minilm, test) == pytest.approx(82.03, abs=0.02)
