@@ -50,7 +50,7 @@ class TestHits:
             np.testing.assert_array_equal(hits(scores, labels, k), expected)
 
     def test_what_is_never_among_them(self):
-        scores = np.array([[1.0, 2, -np.inf], [1, 2, -np.inf]])
+        scores = np.array([[1.0, 2, 9], [1, 2, -np.inf]])
         assert hits(scores, np.array([-1, 2]), 3).tolist() == [False, False]
 
 
