@@ -31,11 +31,18 @@ def tables(result: Result) -> str:
         average = result.details.get("transfer_average")
         title = f"accuracy in percent ({result.details['mode']} mode)"
         parts.append(_row(transfer, "accuracy", average, title))
-    for kind in result.kind.split("+"):
-        if kind in result.details:
-            found = {k: v for k, v in result.details[kind].items() if isinstance(v, int | float)}
-            parts.append(f"{kind}\n{table(list(found), [[_plain(v) for v in found.values()]])}")
+    parts += [_listed(kind, result) for kind in result.kind.split("+") if kind in result.details]
     return "\n\n".join(parts)
+
+
+def _listed(kind: str, result: Result) -> str:
+    """Return the measured values of a kind, one a line; its settings are in the JSON."""
+    values = [
+        [name, f"{value:.4f}"]
+        for name, value in result.details[kind].items()
+        if value is not None and {name, f"{kind}_{name}"} & result.metrics.keys()
+    ]
+    return table([kind, "value"], values)
 
 
 def _row(tasks: Mapping[str, Any], score: str, average: float | None, title: str) -> str:
@@ -47,10 +54,6 @@ def _row(tasks: Mapping[str, Any], score: str, average: float | None, title: str
     if average is not None:
         values["average"] = average
     return f"{title}\n{table(list(values), [[f'{value:.2f}' for value in values.values()]])}"
-
-
-def _plain(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.4f}"
 
 
 def comparison(result: Result) -> str:

@@ -133,12 +133,14 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         blocks = [statistic(counts) for counts in _counts(rng, size, resamples)]
         found[name] = np.concatenate(blocks, axis=1)
+    ordered: dict[str, np.ndarray] = {}
     for average, score in _AVERAGES.items():
+        tasks = results[0].details.get("tasks", {}).items()
+        parts = {task: found.pop(task) for task, scores in tasks if score in scores}
+        ordered |= parts
         if average in results[0].metrics:
-            tasks = results[0].details["tasks"].items()
-            parts = [found[task] for task, scores in tasks if score in scores]
-            found[average] = np.mean(parts, axis=0)
-    return found
+            ordered[average] = np.mean(list(parts.values()), axis=0)
+    return ordered | found
 
 
 def _statistics(results: Sequence[Result]) -> dict[str, tuple[int, _Statistic]]:

@@ -265,5 +265,5 @@ def _check(gold: np.ndarray, name: str) -> None:
 
 
 def _rounded(value: float) -> float:
-    """Return what the papers print, as a number."""
-    return float(f"{value:.2f}")
+    """Return what the papers print, as a number; never -0."""
+    return float(f"{value:.2f}") + 0.0
