@@ -87,6 +87,8 @@ def evaluate(
         tasks += transfer_tasks(Path(transfer), mode, **options)
     if retrieval is not None:
         tasks += retrieval_tasks(Path(retrieval), **options)
+    if labels is None and labels_test is not None:
+        raise InputError("a test part without its training part: give labels too")
     if labels is not None:
         test = None if labels_test is None else Path(labels_test)
         tasks += labelled_tasks(Path(labels), test, knn=knn, linear=linear, **options)
