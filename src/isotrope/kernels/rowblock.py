@@ -21,6 +21,7 @@ from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.largest import largest
 
 __all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs", "add_product"]
 
@@ -51,13 +52,9 @@ class RowBlockPairs(EagerPairs):
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         layout = Layout(self.views, against)
-        found = []
+        k = min(k, sum(len(x) for x in layout.columns))
         with torch.no_grad():
-            for _, tile in layout.tiles(1.0):
-                # a stable sort keeps the first index in front at ties
-                order = tile.argsort(dim=1, descending=True, stable=True)[:, :k]
-                found.append(order.masked_fill(tile.gather(1, order) == -torch.inf, -1))
-        return torch.cat(found)
+            return torch.cat([largest(tile, k)[1] for _, tile in layout.tiles(1.0)])
 
     def count(self, against: Against = "cross") -> Tensor:
         return Layout(self.views, against).counts()
@@ -212,8 +209,8 @@ class _Softplus(_Statistic):
 
 class _Hardest(_Statistic):
     def reduce(self, tile: Tensor) -> tuple[Tensor, Tensor]:
-        first = tile.argmax(dim=1, keepdim=True)  # the first index at ties
-        return tile.gather(1, first).squeeze(1), first.squeeze(1)
+        value, first = largest(tile, 1)
+        return value.squeeze(1), first.squeeze(1)
 
 
 class _Reduce(torch.autograd.Function):

@@ -1,0 +1,46 @@
+"""The largest entries of every row of a block, at a fraction of what an argmax costs.
+
+Torch takes the maximum of a row some twenty times as quickly as it finds where it is. So a row is
+cut into chunks; only their maxima are searched, and then the one chunk that holds the answer.
+"""
+
+import torch
+from torch import Tensor
+
+__all__ = ["largest"]
+
+_CHUNK = 64  # columns: narrower ones leave more maxima to search, wider ones more entries
+
+
+def largest(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest entries of every row, in order, and their columns; both B x k.
+
+    Ties go to the lower column. Where a row has fewer entries above -inf, the rest is -inf, at
+    column -1. Meanwhile what was found is -inf in the block.
+    """
+    columns, device = tile.shape[1], tile.device
+    tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)
+    found: list[tuple[Tensor, Tensor]] = []
+    for left in reversed(range(k)):
+        chunk = tops.argmax(dim=1, keepdim=True)  # the first at ties, here and below
+        # in a short chunk the last column stands in for those beyond
+        there = (chunk * _CHUNK + within).clamp_(max=columns - 1)
+        entries = tile.gather(1, there)
+        place = entries.argmax(dim=1, keepdim=True)
+        found.append((entries.gather(1, place), there.gather(1, place)))
+        if left:
+            tile.scatter_(1, found[-1][1], -torch.inf)
+            tops.scatter_(1, chunk, tile.gather(1, there).amax(dim=1, keepdim=True))
+    for value, column in reversed(found):  # in a row without more a column was found twice
+        tile.scatter_(1, column, value)
+    values, which = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
+    return values, which.masked_fill_(values == -torch.inf, -1)
+
+
+def _chunk_maxima(tile: Tensor) -> Tensor:
+    """The maximum of every chunk of columns; the last chunk may be short."""
+    whole = tile.shape[1] // _CHUNK * _CHUNK
+    tops = tile[:, :whole].view(len(tile), -1, _CHUNK).amax(dim=2)
+    if whole == tile.shape[1]:
+        return tops
+    return torch.cat([tops, tile[:, whole:].amax(dim=1, keepdim=True)], dim=1)
