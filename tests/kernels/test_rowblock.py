@@ -13,7 +13,7 @@ from isotrope.kernels import rowblock, sweeps
 from isotrope.kernels.asked import Unfused, ask
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
-from isotrope.objectives import DCLW, MPT, InfoNCE, MIOv1, NTXent
+from isotrope.objectives import DCLW, MPT, InfoNCE, MIOv1, MixCSE, MixedInfoNCE, NTXent
 from isotrope.paradigm import proof, registry
 from isotrope.paradigm.objective import Objective
 from tests.paradigm.batches import batch
@@ -26,7 +26,7 @@ CASES += [
     for by in ("cross", "anchors", "positives", "both")
 ]
 # what has to be formed whole: the surrogates' weights, and moments, which are small
-WHOLE = {"modified", "paradigm", "simclrgrad", "unigrad", "barlowtwins", "vicreg", "mix", "mhs"}
+WHOLE = {"modified", "paradigm", "simclrgrad", "unigrad", "barlowtwins", "vicreg", "mhs"}
 
 COUPLED = ["dclw", "alignuniform"]
 
@@ -173,9 +173,10 @@ SIZES = [(2, 1), (7, 3), (259, 33), (1031, 257), (130, 1031)]
 LARGE = pytest.param(10_007, 3, marks=pytest.mark.slow)  # gigabytes, for the whole matrix
 
 
-@pytest.mark.parametrize(
-    "objective", [InfoNCE(), NTXent(), MPT(), MIOv1(), *map(registry.build, COUPLED)], ids=str
-)
+EXACT = [InfoNCE(), NTXent(), MPT(), MIOv1(), MixCSE(), *map(registry.build, COUPLED)]
+
+
+@pytest.mark.parametrize("objective", EXACT, ids=str)
 @pytest.mark.parametrize(("n", "d"), [*SIZES, LARGE])
 def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int) -> None:
     """Norm-wise error against float64: at most 1.5 times eager's in float32, and one ulp."""
@@ -191,9 +192,9 @@ def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int) -
         assert (ours.double() - truth).norm() <= allowed
 
 
-@pytest.mark.parametrize("objective", [InfoNCE(), NTXent(), MPT(), registry.build("mhs")], ids=str)
-def test_only_the_gradients_that_are_wanted(objective: Objective) -> None:
-    a, b = batch("random", 20, 4)
+@pytest.mark.parametrize("name", ["infonce", "ntxent", "mpt", "mhs", "mixcse", "mixedinfonce"])
+def test_only_the_gradients_that_are_wanted(name: str) -> None:
+    objective, (a, b) = registry.build(name), batch("random", 20, 4)
     whole = derivatives(objective, (a, b), "eager")
     x = a.clone().requires_grad_()
     (found,) = torch.autograd.grad(objective(x, b, backend="rowblock"), x)
@@ -213,7 +214,7 @@ def test_a_second_backward_computes_again() -> None:
     torch.testing.assert_close(first, 3 * second)
 
 
-@pytest.mark.parametrize("name", ["infonce", "ntxent", "mhs", "mixcse"])
+@pytest.mark.parametrize("name", ["infonce", "ntxent", "mhs", "mixcse", "mixedinfonce"])
 def test_a_second_derivative_names_the_eager_backend(name: str) -> None:
     a, b = batch("random", 20, 4)
     x = a.clone().requires_grad_()
@@ -227,7 +228,7 @@ def test_nan_is_not_hidden() -> None:
     a, b = a.float(), b.float()
     for broken in (math.nan, 1e30):  # the norm of the latter overflows
         a[3, 1] = broken
-        for objective in (InfoNCE(), NTXent(), MPT(), registry.build("mhe")):
+        for objective in (InfoNCE(), NTXent(), MPT(), MixCSE(), registry.build("mhe")):
             assert torch.isnan(objective(a, b, backend="rowblock"))
 
 
@@ -235,7 +236,7 @@ def test_zero_rows_get_no_gradient() -> None:
     for d in (4, 300):
         a, b = batch("random", 20, d)
         a[5] = 0
-        for objective in (InfoNCE(), NTXent()):
+        for objective in (InfoNCE(), NTXent(), MixCSE(), MixedInfoNCE()):
             found = derivatives(objective, (a, b), "rowblock")
             assert (found[1][5] == 0).all()
             assert apart(found, derivatives(objective, (a, b), "eager")) < 1e-11
@@ -269,7 +270,8 @@ class Bytes(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 COMPOSED = ["paradigm", "modifiedmhe", "modifiedbarlowtwins", "modifiedvicreg"]
-FUSED = ["infonce", "ntxent", "dcl", "dclw", "mpt", "mhe", "alignuniform", "miov1", "mhs", "mixcse"]
+FUSED = ["infonce", "ntxent", "dcl", "dclw", "mpt", "mhe", "alignuniform", "miov1", "mhs"]
+FUSED += ["mixcse", "mixedinfonce"]
 
 
 @pytest.mark.parametrize("name", [*FUSED, *COMPOSED])

@@ -1,7 +1,8 @@
 """Floor 1: the row statistics of the similarity matrix, behind one interface with two backends.
 
 ``pairs`` says what an objective may ask, ``eager`` answers from the whole matrix and is the truth,
-``rowblock`` in linear memory, statistic by statistic. Where a formula asks for nothing but
-statistics (``asked`` finds out), ``fused`` computes value and gradients together, in one or two
-``sweeps`` over blocks of rows. ``choose`` picks the backend and can say why. No objective notices.
+``rowblock`` in linear memory, statistic by statistic; ``mixtures`` are of the columns that
+``largest`` finds. Where a formula asks for nothing but statistics (``asked`` finds out), ``fused``
+computes value and gradients together, in one or two ``sweeps`` over blocks of rows. ``choose``
+picks the backend and can say why. No objective notices.
 """

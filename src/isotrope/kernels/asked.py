@@ -13,6 +13,7 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
+from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.pairs import Pairs
 
 __all__ = ["Asking", "Formula", "Key", "Kind", "Known", "Unfused", "ask"]
@@ -24,7 +25,7 @@ class Unfused(Exception):
     """The formula asks for more than statistics, or for statistics that are not fused."""
 
 
-Kind = Literal["logsumexp", "softplus", "hardest"]
+Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
 Key = tuple[Kind, Against]
 
 
@@ -61,6 +62,9 @@ class Known(Pairs):
     def of(self, views: Views) -> Pairs:
         raise Unfused("the formula compares other views")
 
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        return self.values["mixed", "cross"]
+
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for columns")
 
@@ -79,6 +83,7 @@ class Asking(Known):
 
     Attributes:
         temperatures: of each question.
+        mixing: of the mixture whose similarity is asked for, None without such a question.
         lasting: the answers hold next time too: no temperature is a tensor, which may change.
         rowwise: the value of a row depends on the statistics of that row only.
         slope: what is known of the derivatives by log-sum-exps before there are any: ``constant``
@@ -89,6 +94,7 @@ class Asking(Known):
     rowwise: bool
     slope: Literal["constant", "common"] | None = None
     lasting: bool = True
+    mixing: Mixing | None = None
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__(torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype), {}, {})
@@ -121,6 +127,12 @@ class Asking(Known):
 
     def hardest(self, against: Against = "cross") -> Tensor:
         return self._answer("hardest", 1.0, against)
+
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        if self.mixing not in (None, mixing):
+            raise Unfused("two mixtures")
+        self.mixing = mixing
+        return self._answer("mixed", temperature, "cross")
 
     def count(self, against: Against = "cross") -> Tensor:
         self.counts[against] = torch.full_like(self.positive, 7.0)

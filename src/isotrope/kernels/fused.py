@@ -4,17 +4,17 @@ A formula sees vectors of length n only. So it can be called on the statistics o
 as they are known, differentiated there by autograd (d value / d log-sum-exp is the gradient
 dissipation), and what is left of the gradient is two matrix products with the block:
 
-- *one pass*, where the loss of a row needs nothing but its own statistics (InfoNCE, DCL, triplets):
-  a block of rows against all columns is reduced, differentiated and multiplied before the next
-  one; 6 n c d floating-point operations, the least there can be;
+- *one pass*, where the loss of a row needs nothing but its own statistics (InfoNCE, DCL, triplets,
+  mixed negatives): a block of rows against all columns is reduced, differentiated and multiplied
+  before the next one; 6 n c d floating-point operations, the least there can be;
 - *one pass* also where rows are coupled by what is known beforehand or by one common factor
   (``kernels.coupled``: DCLW, uniformity across the views);
 - *two passes*, where rows are otherwise coupled or both views are anchors (the mean of both
   directions, NT-Xent, uniformity within a view): the first pass collects every log-sum-exp, the
   second forms the blocks again; 8 n^2 d for similarities across the views, and a view against
   itself is symmetric, so only its upper triangle is formed, 4 n^2 d;
-- *one pass each way*, where two passes are not for the mean of both directions: triplets, further
-  negatives, temperatures so low that each row needs its own maximum.
+- *one pass each way*, where two passes are not for the mean of both directions: triplets, mixed
+  and further negatives, temperatures so low that each row needs its own maximum.
 
 Embeddings come in raw. Columns of up to 32 MB are copied once with unit length; of more no copy
 is made: their norms are folded into the block. The gradients are ready when the value is; the

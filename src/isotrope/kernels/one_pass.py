@@ -4,11 +4,15 @@ A block of rows meets all columns and is reduced; the formula is called and diff
 two matrix products turn the block into gradients. 6 n c d floating-point operations.
 """
 
+import functools
+
 import torch
 from torch import Tensor
 
 from isotrope.core.softplus import softplus
+from isotrope.core.views import Views
 from isotrope.kernels.asked import Key, Known
+from isotrope.kernels.largest import largest
 from isotrope.kernels.rowblock import Layout, add_product
 from isotrope.kernels.sweeps import UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks, total
 
@@ -41,8 +45,12 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
         layout.exclude(tile, rows)
         values: dict[Key, Tensor] = {}
         if "hardest" in job.asked.kinds:
-            first = tile.argmax(dim=1, keepdim=True)  # the first index at ties
-            values["hardest", "cross"] = tile.gather(1, first).squeeze(1) * tau
+            top, first = largest(tile, 1)
+            values["hardest", "cross"] = top.squeeze(1) * tau
+        if (mixing := job.asked.mixing) is not None:
+            chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
+            mixture = mixing.mixture(chosen, _gathered(views, sources, chosen.clamp_min(0)))
+            values["mixed", "cross"] = mixture.logits(a, tau)
         mass = a.new_ones(len(a))
         if "logsumexp" in job.asked.kinds:
             mass, values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
@@ -63,6 +71,12 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
             if kind == "hardest":
                 _one_column(first.squeeze(1), g, a, sources, mine, gradients[1:])
                 continue
+            if kind == "mixed":  # constant: only the anchor moves
+                pushed = (g / tau)[:, None] * mixture.vectors
+                mine += pushed
+                if learnt is not None:
+                    learnt -= (pushed * a).sum() / tau
+                continue
             g = torch.where(mass > 0, g / mass.where(mass > 0, 1.0), 0.0)
             scaled, at = g[:, None] / tau, 0
             for x, into in zip(sources, gradients[1:], strict=True):
@@ -78,6 +92,23 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
         x.by_raw(gradient)
     found: Gradients = [gradients[0], gradients[1], gradients[2] if len(sources) > 1 else None]
     return loss.to(views.anchors.dtype), [*found, learnt]
+
+
+def _nearest(tile: Tensor, k: int) -> Tensor:
+    """As ``Pairs.nearest``, from the similarities of a block."""
+    return largest(tile, k)[1]
+
+
+def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:
+    """The unit vectors of some columns, B x 2, for each row of a block."""
+    wanted, m = columns.flatten(), len(views.positives)
+    first = wanted if views.negatives is None else wanted.clamp_max(m - 1)
+    # several times as quick as indexing
+    found = views.positives.index_select(0, first).div_(sources[0].norm.index_select(0, first))
+    if views.negatives is not None:
+        beyond = wanted >= m
+        found[beyond] = sources[1].rows(wanted[beyond] - m)
+    return found.view(*columns.shape, -1)
 
 
 def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,10 @@
 """Pairs: what an objective may ask about the similarities of two views.
 
 An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
-over the negatives, the hardest negative, their number. Whether they came from an n x m matrix or
-from row blocks in linear memory is the backend's business. The matrix itself may be asked for by
-the gradient components (``similarity``), which are looked at, not trained through.
+over the negatives, the hardest negative, their number, the similarity with a mixture of two
+columns. Whether they came from an n x m matrix or from row blocks in linear memory is the
+backend's business. The matrix itself may be asked for by the gradient components
+(``similarity``), which are looked at, not trained through.
 
 A negative of anchor i is every column that is neither the anchor itself, nor its positive, nor a
 row of the same group (``Views.groups``); with ``Views.in_batch`` False it is none of the batch,
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
+from isotrope.kernels.mixtures import Mixing, Mixture
 
 __all__ = ["Pairs"]
 
@@ -70,6 +72,15 @@ class Pairs(ABC):
         found = self.similarity(against).detach().masked_fill(~self.negative(against), -torch.inf)
         order = found.argsort(dim=1, descending=True, stable=True)[:, :k]
         return order.masked_fill(found.gather(1, order) == -torch.inf, -1)
+
+    def mixture(self, mixing: Mixing) -> Mixture:
+        """The mixture of each anchor, made of columns of ``columns("cross")``; constant."""
+        found = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
+        return mixing.mixture(found, self.columns().detach()[found.clamp_min(0)])
+
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        """N, h_i.x_i / temperature with the mixture x_i of anchor i; -inf where there is none."""
+        return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     @abstractmethod
     def similarity(self, against: Against = "cross") -> Tensor:

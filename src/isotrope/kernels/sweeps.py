@@ -40,7 +40,7 @@ class Job:
     """What is to be computed: raw views, a formula, what it asks, and how values are reduced.
 
     Attributes:
-        half: products in bfloat16, of sums of functions; the hardest similarity is never rounded.
+        half: products in bfloat16, of sums of functions; what chooses a column is never rounded.
     """
 
     views: Views
@@ -53,7 +53,7 @@ class Job:
     def columns(self, *raw: Tensor) -> "list[Vectors]":
         """The vectors that rows are compared with, copied if there is room for copies of all."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
-        half = self.half and "hardest" not in self.asked.kinds
+        half = self.half and not {"hardest", "mixed"} & self.asked.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
 
     @property

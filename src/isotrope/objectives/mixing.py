@@ -1,16 +1,17 @@
 """Mixed negatives: InfoNCE with one synthetic hard negative for each anchor."""
 
 import dataclasses
-from dataclasses import dataclass
+from abc import abstractmethod
 from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
+from isotrope.kernels.mixtures import Mixing, Mixture, Of
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives.infonce import InfoNCE
 from isotrope.paradigm.assemble import averaged
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective, Paper
@@ -19,8 +20,60 @@ from isotrope.paradigm.objective import Objective, Paper
 _SHARE = Hyper("lambda", "share of the positive (or the easier negative)", at_least=0, at_most=0.5)
 
 
+class Mixed(Objective, register=False):
+    """InfoNCE with one constant negative more for each anchor, a mixture of two columns."""
+
+    temperature: Temperature = 0.05
+
+    @property
+    @abstractmethod
+    def mixing(self) -> Mixing:
+        """What the mixtures are made of."""
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        own = pairs.positive / self.temperature
+        plain = softplus(pairs.logsumexp(self.temperature) - own)  # InfoNCE
+        return torch.logaddexp(plain, pairs.mixed(self.mixing, self.temperature) - own)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self.formula(pairs) - self.attraction(pairs)
+
+    def symmetric(self) -> Objective:
+        return SymmetricMixed(objective=self)
+
+    def components(self, pairs: Pairs) -> Terms:
+        """The mixture is counted as what it is made of."""
+        mixture = pairs.mixture(self.mixing)
+        terms, of_mixture = self.apart(pairs, mixture)
+        own = torch.arange(len(of_mixture), device=of_mixture.device)[:, None] + pairs.views.offset
+        columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
+        weight = terms.weight.scatter_add(1, columns, parts)
+        # what it has of the positive does not push: it pulls less
+        pull = terms.pull - weight.gather(1, own).squeeze(1)
+        return dataclasses.replace(terms, weight=weight.scatter(1, own, 0.0), pull=pull)
+
+    def apart(self, pairs: Pairs, mixture: Mixture) -> tuple[Terms, Tensor]:
+        """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
+        mixed = mixture.logits(pairs.views.anchors, self.temperature)
+        total = torch.logaddexp(pairs.logsumexp(self.temperature), mixed)
+        shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights
+        logits = (pairs.similarity() / self.temperature).masked_fill(~pairs.negative(), -torch.inf)
+        weight = (logits - shift[:, None]).exp() / self.temperature
+        of_mixture = (mixed - shift).exp() / self.temperature
+        terms = Terms(
+            dissipation=torch.sigmoid(total - pairs.positive / self.temperature),
+            weight=weight,
+            pull=weight.sum(dim=1) + of_mixture,
+            scale=1 / len(pairs.views.anchors),
+        )
+        return terms, of_mixture
+
+
 class MixedInfoNCE(
-    Objective,
+    Mixed,
     paper=Paper(
         "Hard Negative Mixing for Contrastive Learning",
         "Kalantidis et al., 2020; Nie et al., 2023",
@@ -62,32 +115,15 @@ class MixedInfoNCE(
     share: Annotated[float, _SHARE] = 0.2
     renormalise: Annotated[bool, Hyper("", "mixtures go back to the sphere")] = True
 
-    def mixture(self, pairs: Pairs) -> "Mixture":
-        """Return the mixed negative of every anchor."""
-        host, guest = pairs.nearest(2).unbind(dim=1)
-        if self.mix == "positive":
-            guest = _own(pairs)
-        exists = (host >= 0) & (guest >= 0)
-        return _mixture(pairs, guest, host, exists, self.share, renormalise=self.renormalise)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.mixture(pairs).loss(pairs, self.temperature)
-
-    def components(self, pairs: Pairs) -> Terms:
-        return self.mixture(pairs).terms(pairs, self.temperature)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.formula(pairs) - self.attraction(pairs)
-
-    def symmetric(self) -> Objective:
-        return SymmetricMixed(objective=self)
+    @property
+    def mixing(self) -> Mixing:
+        negatives = self.mix == "negatives"
+        of: Of = "second and hardest" if negatives else "positive and hardest"
+        return Mixing(of, self.share, renormalise=self.renormalise)
 
 
 class MixCSE(
-    Objective,
+    Mixed,
     paper=Paper(
         "Unsupervised Sentence Representation via Contrastive Learning with Mixing Negatives",
         "Zhang et al., 2022 (AAAI)",
@@ -125,27 +161,9 @@ class MixCSE(
 
     invariances = frozenset({"rotation", "scale"})
 
-    def mixture(self, pairs: Pairs) -> "Mixture":
-        """Return the mixed negative of every anchor."""
-        own = _own(pairs)
-        following = (own + 1) % len(pairs.views.positives)
-        exists = pairs.negative().gather(1, following[:, None]).squeeze(1)
-        return _mixture(pairs, own, following, exists, self.share, renormalise=True)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.mixture(pairs).loss(pairs, self.temperature)
-
-    def components(self, pairs: Pairs) -> Terms:
-        return self.mixture(pairs).terms(pairs, self.temperature)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.formula(pairs) - self.attraction(pairs)
-
-    def symmetric(self) -> Objective:
-        return SymmetricMixed(objective=self)
+    @property
+    def mixing(self) -> Mixing:
+        return Mixing("positive and following", self.share)
 
 
 class SymmetricMixed(Symmetric, register=False):
@@ -154,84 +172,9 @@ class SymmetricMixed(Symmetric, register=False):
     What a positive receives differs from what its anchor's terms say: a mixture is constant.
     """
 
-    objective: MixedInfoNCE | MixCSE
+    objective: Mixed
 
     def components(self, pairs: Pairs) -> Terms:
         swapped = pairs.swapped()
-        mixture = self.objective.mixture(swapped)
-        other, _ = mixture.apart(swapped, self.objective.temperature)
+        other, _ = self.objective.apart(swapped, swapped.mixture(self.objective.mixing))
         return averaged(self.objective.components(pairs), other, swapped.views)
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """One constant mixed negative for each anchor: a sum of two columns.
-
-    Attributes:
-        vectors: n x d.
-        columns: n x 2, which columns of the other view it is made of.
-        shares: n x 2, how much of each.
-        exists: n booleans; the others have none, and zeros everywhere.
-    """
-
-    vectors: Tensor
-    columns: Tensor
-    shares: Tensor
-    exists: Tensor
-
-    def logits(self, pairs: Pairs, temperature: float) -> Tensor:
-        """Return h_i.x_i / tau, n; -inf where there is no mixture."""
-        similarity = (pairs.views.anchors * self.vectors).sum(dim=1)
-        return (similarity / temperature).masked_fill(~self.exists, -torch.inf)
-
-    def loss(self, pairs: Pairs, temperature: float) -> Tensor:
-        """Return the cross-entropy with the mixture as one more candidate, n."""
-        plain = InfoNCE(temperature=temperature).formula(pairs)
-        return torch.logaddexp(
-            plain, self.logits(pairs, temperature) - pairs.positive / temperature
-        )
-
-    def apart(self, pairs: Pairs, temperature: float) -> tuple[Terms, Tensor]:
-        """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
-        mixed = self.logits(pairs, temperature)
-        total = torch.logaddexp(pairs.logsumexp(temperature), mixed)
-        shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights
-        logits = (pairs.similarity() / temperature).masked_fill(~pairs.negative(), -torch.inf)
-        weight = (logits - shift[:, None]).exp() / temperature
-        of_mixture = (mixed - shift).exp() / temperature
-        terms = Terms(
-            dissipation=torch.sigmoid(total - pairs.positive / temperature),
-            weight=weight,
-            pull=weight.sum(dim=1) + of_mixture,
-            scale=1 / len(pairs.views.anchors),
-        )
-        return terms, of_mixture
-
-    def terms(self, pairs: Pairs, temperature: float) -> Terms:
-        """Return the terms with the mixture counted as what it is made of."""
-        terms, of_mixture = self.apart(pairs, temperature)
-        own = _own(pairs)[:, None]
-        weight = terms.weight.scatter_add(1, self.columns, of_mixture[:, None] * self.shares)
-        # what it has of the positive does not push: it pulls less
-        pull = terms.pull - weight.gather(1, own).squeeze(1)
-        return dataclasses.replace(terms, weight=weight.scatter(1, own, 0.0), pull=pull)
-
-
-def _mixture(
-    pairs: Pairs, guest: Tensor, host: Tensor, exists: Tensor, share: float, *, renormalise: bool
-) -> Mixture:
-    columns = torch.stack([guest, host], dim=1).clamp_min(0)
-    parts = pairs.columns().detach()[columns]  # n x 2 x d
-    shares = parts.new_tensor([share, 1 - share]).expand(len(parts), 2)
-    if renormalise:
-        size = torch.linalg.vector_norm((shares[:, :, None] * parts).sum(dim=1), dim=1)
-        exists = exists & (size > 1e-6)  # two parts that cancel have no direction
-        shares = shares / size.where(exists, 1.0)[:, None]
-    shares = shares * exists[:, None]
-    return Mixture((shares[:, :, None] * parts).sum(dim=1), columns, shares, exists)
-
-
-def _own(pairs: Pairs) -> Tensor:
-    """The column of each anchor's positive, n."""
-    views = pairs.views
-    return torch.arange(len(views.anchors), device=views.anchors.device) + views.offset
