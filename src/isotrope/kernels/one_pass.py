@@ -5,6 +5,7 @@ two matrix products turn the block into gradients. 6 n c d floating-point operat
 """
 
 import functools
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from isotrope.core.softplus import softplus
 from isotrope.core.views import Views
 from isotrope.kernels.asked import Key, Known
 from isotrope.kernels.largest import largest
+from isotrope.kernels.mixtures import Mixture
 from isotrope.kernels.rowblock import Layout, add_product
 from isotrope.kernels.sweeps import UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks, total
 
@@ -24,74 +26,136 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
 
     The columns are the positives and the further negatives.
     """
-    views, tau = job.views, job.temperature
-    anchors, n = Vectors(views.anchors), len(views.anchors)
-    sources = job.columns(*(x for x in (views.positives, views.negatives) if x is not None))
-    columns = sum(len(x) for x in sources)
-    gradients = [torch.empty_like(views.anchors), *(torch.zeros_like(x.raw) for x in sources)]
-    layout = Layout(views, "cross")
-    tiles = Tiles(sources[0].data, columns)
-    loss = torch.zeros((), dtype=torch.float64, device=views.anchors.device)
-    learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
-    counts = job.counts()
-    for rows in blocks(0, n, tiles.height):
-        a = anchors.rows(rows)
-        own = slice(views.offset + rows.start, views.offset + rows.stop)
-        p = sources[0].rows(own)
-        tile, at = tiles.empty(len(a), columns), 0
-        for x in sources:
-            x.against(a / tau, tile[:, at : at + len(x)])
-            at += len(x)
-        layout.exclude(tile, rows)
-        values: dict[Key, Tensor] = {}
-        if "hardest" in job.asked.kinds:
-            top, first = largest(tile, 1)
-            values["hardest", "cross"] = top.squeeze(1) * tau
-        if (mixing := job.asked.mixing) is not None:
-            chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
-            mixture = mixing.mixture(chosen, _gathered(views, sources, chosen.clamp_min(0)))
-            values["mixed", "cross"] = mixture.logits(a, tau)
-        mass = a.new_ones(len(a))
-        if "logsumexp" in job.asked.kinds:
-            mass, values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
-        elif "softplus" in job.asked.kinds:
-            values["softplus", "cross"] = total(softplus(tile), 1, a.dtype)
-            tile.sigmoid_()
-        values = {key: values[key] for key in job.asked.temperatures}
-        known = Known(
-            (a * p).sum(dim=1), values, {key: value[rows] for key, value in counts.items()}
-        )
-        value, (by_positive, *by), last = job.evaluate(known, n)
-        loss += value
-        if learnt is not None and last is not None:
-            learnt += last
+    sweep = _OnePass(job)
+    for rows in blocks(0, sweep.n, sweep.tiles.height):
+        sweep.meet(rows)
+    return sweep.finish()
+
+
+class _OnePass:
+    """The pass and what it adds up.
+
+    Attributes:
+        sources: where the columns come from: positives, further negatives.
+        gradients: of the anchors, then of the sources.
+        loss: the value, None before the first block.
+        learnt: the derivative by the temperature, None where it is not wanted.
+    """
+
+    def __init__(self, job: Job) -> None:
+        views = job.views
+        self.job, self.n = job, len(views.anchors)
+        self.anchors = Vectors(views.anchors)
+        given = (x for x in (views.positives, views.negatives) if x is not None)
+        self.sources = job.columns(*given)
+        self.gradients = [torch.empty_like(views.anchors)]
+        self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
+        self.layout, self.counts = Layout(views, "cross"), job.counts()
+        self.tiles = Tiles(self.sources[0].data, sum(len(x) for x in self.sources))
+        self.loss: Tensor | None = None
+        self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
+
+    def meet(self, rows: slice) -> None:
+        """Let a block of rows meet all columns; afterwards the gradient of its anchors is there."""
+        job, tau = self.job, self.job.temperature
+        a = self.anchors.rows(rows)
+        own = slice(job.views.offset + rows.start, job.views.offset + rows.stop)
+        p = self.sources[0].rows(own)
+        tile = self.tiles.across(a / tau, self.sources)
+        self.layout.exclude(tile, rows)
+        found = self._statistics(tile, a, rows)
+        values = {key: found.values[key] for key in job.asked.temperatures}
+        counts = {key: value[rows] for key, value in self.counts.items()}
+        known = Known((a * p).sum(dim=1), values, counts)
+        value, (by_positive, *by), last = job.evaluate(known, self.n)
+        self.loss = value if self.loss is None else self.loss.double() + value
+        self._by_temperature(last)
         mine = by_positive[:, None] * p
-        gradients[1][own].addcmul_(by_positive[:, None], a)
+        self.gradients[1][own].addcmul_(by_positive[:, None], a)
         for (kind, _), g in zip(values, by, strict=True):
-            if kind == "hardest":
-                _one_column(first.squeeze(1), g, a, sources, mine, gradients[1:])
-                continue
-            if kind == "mixed":  # constant: only the anchor moves
-                pushed = (g / tau)[:, None] * mixture.vectors
+            if found.first is not None and kind == "hardest":
+                _one_column(found.first, g, a, self.sources, mine, self.gradients[1:])
+            elif found.mixture is not None and kind == "mixed":  # constant: only the anchor moves
+                pushed = (g / tau)[:, None] * found.mixture.vectors
                 mine += pushed
-                if learnt is not None:
-                    learnt -= (pushed * a).sum() / tau
-                continue
-            g = torch.where(mass > 0, g / mass.where(mass > 0, 1.0), 0.0)
-            scaled, at = g[:, None] / tau, 0
-            for x, into in zip(sources, gradients[1:], strict=True):
-                part = tile[:, at : at + len(x)]
-                at += len(x)
-                add_product(into, part, scaled * a)
-                pushed = x.push(part)
-                mine.addcmul_(scaled, pushed)
-                if learnt is not None:  # sum_j W_ij s_ij is what the push has along the anchor
-                    learnt -= (scaled * pushed * a).sum() / tau
-        gradients[0][rows] = anchors.by_raw(mine, rows)
-    for x, gradient in zip(sources, gradients[1:], strict=True):
-        x.by_raw(gradient)
-    found: Gradients = [gradients[0], gradients[1], gradients[2] if len(sources) > 1 else None]
-    return loss.to(views.anchors.dtype), [*found, learnt]
+                self._by_similarity(pushed, a)
+            else:
+                self._push(tile, a, found.over_mass(g)[:, None] / tau, mine)
+        self.gradients[0][rows] = self.anchors.by_raw(mine, rows)
+
+    def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
+        """Find what the formula asks of a block of s / tau, which becomes its slopes."""
+        asked, tau = self.job.asked, self.job.temperature
+        found = _Statistics({})
+        if "hardest" in asked.kinds:
+            top, first = largest(tile, 1)
+            found.first = first.squeeze(1)
+            found.values["hardest", "cross"] = top.squeeze(1) * tau
+        if (mixing := asked.mixing) is not None:
+            views = self.job.views
+            chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
+            parts = _gathered(views, self.sources, chosen.clamp_min(0))
+            found.mixture = mixing.mixture(chosen, parts)
+            found.values["mixed", "cross"] = found.mixture.logits(a, tau)
+        if "logsumexp" in asked.kinds:
+            found.mass, found.values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
+        elif "softplus" in asked.kinds:
+            found.values["softplus", "cross"] = total(softplus(tile), 1, a.dtype)
+            tile.sigmoid_()
+        return found
+
+    def _push(self, tile: Tensor, a: Tensor, scaled: Tensor, mine: Tensor) -> None:
+        """Add what a block of slopes, each row times a number, does to columns and anchors."""
+        at = 0
+        for x, into in zip(self.sources, self.gradients[1:], strict=True):
+            part = tile[:, at : at + len(x)]
+            at += len(x)
+            add_product(into, part, scaled * a)
+            pushed = x.push(part)
+            mine.addcmul_(scaled, pushed)
+            if self.learnt is not None:
+                self._by_similarity(scaled * pushed, a)
+
+    def _by_similarity(self, pushed: Tensor, a: Tensor) -> None:
+        """sum_j W_ij s_ij, of the temperature, is what the push has along the anchor."""
+        if self.learnt is not None:
+            self._by_temperature(-(pushed * a).sum() / self.job.temperature)
+
+    def _by_temperature(self, found: Tensor | None) -> None:
+        if self.learnt is not None and found is not None:
+            self.learnt += found
+
+    def finish(self) -> tuple[Tensor, Gradients]:
+        """Turn what the columns received into gradients of raw embeddings."""
+        for x, gradient in zip(self.sources, self.gradients[1:], strict=True):
+            x.by_raw(gradient)
+        anchors, positives, *others = self.gradients
+        assert self.loss is not None  # views have at least one row
+        negatives = others[0] if others else None
+        return self.loss.to(anchors.dtype), [anchors, positives, negatives, self.learnt]
+
+
+@dataclass
+class _Statistics:
+    """What a formula asks of a block, and what its derivatives need.
+
+    Attributes:
+        values: the answers.
+        first: which column is the hardest, B.
+        mixture: the mixed negatives.
+        mass: sums of the exponentials, B.
+    """
+
+    values: dict[Key, Tensor]
+    first: Tensor | None = None
+    mixture: Mixture | None = None
+    mass: Tensor | None = None
+
+    def over_mass(self, gradient: Tensor) -> Tensor:
+        """The derivative by a log-sum-exp as that by the sum; a row without negatives has 0."""
+        if self.mass is None:
+            return gradient
+        return (gradient / self.mass).masked_fill_(self.mass == 0, 0.0)
 
 
 def _nearest(tile: Tensor, k: int) -> Tensor:
