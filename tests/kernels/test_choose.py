@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
 from isotrope.kernels.choose import choose, pairs
 from isotrope.kernels.eager import EagerPairs
+from isotrope.objectives import InfoNCE
 
 VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
 
@@ -49,3 +51,14 @@ def test_an_unknown_backend_names_the_nearest(function: object) -> None:
         match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager, rowblock",
     ):
         function(VIEWS, "eagre")  # type: ignore[operator]
+
+
+def test_torch_func_goes_through_the_whole_matrix() -> None:
+    """Row blocks are functions with a gradient of their own, which torch.func refuses."""
+    a, b = torch.randn(2, 100, 3, dtype=torch.float64)
+    objective = InfoNCE()
+    leaf = a.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(objective(leaf, b, backend="rowblock"), leaf)
+    torch.testing.assert_close(torch.func.grad(objective)(a, b), expected)
+    with pytest.raises(NeedsEager, match="the rowblock backend; ask for 'eager'"):
+        torch.func.grad(objective)(a, b, backend="rowblock")

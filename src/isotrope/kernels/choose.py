@@ -14,7 +14,7 @@ hardest negative is asked nothing is rounded.
 
 import torch
 
-from isotrope.core.errors import nearest
+from isotrope.core.errors import NeedsEager, nearest
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
@@ -37,8 +37,12 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
 
     Raises:
         ValueError: an unknown backend, or one that is not for these numbers.
+        NeedsEager: another backend than that, under a transform of torch.func.
     """
+    transformed: bool = torch._C._are_functorch_transforms_active()
     if backend == "auto":
+        if transformed:
+            return "eager", "torch.func differentiates every operation itself"
         n, m, size = len(views.anchors), len(views.positives), _size(views)
         what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
         if size < EAGER_BYTES:
@@ -49,6 +53,8 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             f"unknown backend {backend!r}{nearest(backend, BACKENDS)}; known: auto, "
             + ", ".join(BACKENDS)
         )
+    if backend != "eager" and transformed:
+        raise NeedsEager(f"torch.func cannot go through the {backend} backend; ask for 'eager'")
     if backend == "bfloat16" and views.anchors.dtype == torch.float64:
         raise ValueError(
             "the bfloat16 backend rounds to 8 bits; found float64 embeddings: give float32 ones, "

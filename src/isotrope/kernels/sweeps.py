@@ -29,7 +29,9 @@ __all__ = [
 Gradients = list[Tensor | None]
 
 TILE_BYTES = 1 << 24  # of one block of similarities: nearly the cache of a core
-LEAST, MOST = 64, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
+# rows of a block: fewer slow the products down, more would take room (96 x 65,536 are 24 MB) or
+# gain nothing
+LEAST, MOST = 96, 512
 COPIED = 1 << 25  # bytes of columns that are copied once with unit length, at most
 CACHED = 256  # rows of embeddings that are passed over several times
 UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, so does its inverse
