@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
-from isotrope.kernels import rowblock, sweeps
+from isotrope.kernels import pushes, rowblock, sweeps
 from isotrope.kernels.asked import Unfused, ask
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
@@ -34,7 +34,7 @@ COUPLED = ["dclw", "alignuniform"]
 @pytest.fixture(params=[True, False], ids=["copied", "norms aside"])
 def low_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight rows a block, so that a small batch needs many, the last one shorter."""
-    for module in (sweeps, rowblock):
+    for module in (sweeps, rowblock, pushes):
         monkeypatch.setattr(module, "LEAST", 8)
         monkeypatch.setattr(module, "MOST", 8)
     if not request.param:

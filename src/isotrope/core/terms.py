@@ -5,9 +5,20 @@ from typing import Literal
 
 from torch import Tensor
 
-__all__ = ["Against", "Terms"]
+__all__ = ["AGAINST", "Against", "By", "Terms"]
 
 Against = Literal["cross", "within", "both"]
+
+# which similarity a weight is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two
+By = Literal["cross", "anchors", "positives", "both"]
+
+# and which vectors then push
+AGAINST: dict[By, Against] = {
+    "cross": "cross",
+    "anchors": "within",
+    "positives": "within",
+    "both": "both",
+}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
 
-__all__ = ["BACKENDS", "EAGER_BYTES", "HELD_BYTES", "choose", "pairs"]
+__all__ = ["BACKENDS", "EAGER_BYTES", "HELD_BYTES", "SHARED_BYTES", "choose", "pairs"]
 
 BACKENDS: dict[str, type[EagerPairs]] = {
     "eager": EagerPairs,
@@ -30,6 +30,7 @@ BACKENDS: dict[str, type[EagerPairs]] = {
 
 # of similarities: below the first, all are held; up to the second, by formulas that are not fused
 EAGER_BYTES, HELD_BYTES = 1 << 14, 1 << 26
+SHARED_BYTES = 1 << 17  # and up to here where both directions share the blocks (kernels.pushes)
 
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
@@ -63,10 +64,19 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     return backend, "asked for"
 
 
-def pairs(views: Views, backend: str = "auto") -> Pairs:
-    """Return the row statistics of ``views``, which are already in the objective's space."""
+def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pairs:
+    """Return the row statistics of ``views``, which are already in the objective's space.
+
+    Args:
+        views: in that space.
+        backend: as for :func:`choose`.
+        held: bytes of similarities up to which ``"auto"`` holds them all.
+
+    Raises:
+        ValueError: an unknown backend.
+    """
     name, _ = choose(views, backend)
-    if backend == "auto" and _size(views) <= HELD_BYTES:
+    if backend == "auto" and _size(views) <= held:
         name = "eager"
     return BACKENDS[name](views)
 

@@ -41,6 +41,14 @@ class RowBlockPairs(EagerPairs):
 
     backend = "rowblock"
 
+    def __init__(self, views: Views, side: int = 0, kept: dict[object, Any] | None = None) -> None:
+        super().__init__(views)
+        # what both directions have in common, see kernels.pushes, and which of them this is
+        self.side, self.kept = side, {} if kept is None else kept
+
+    def swapped(self) -> "RowBlockPairs":
+        return type(self)(self.views.swapped(), 1 - self.side, self.kept)
+
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         return self._reduced(_LogSumExp(), temperature, against)
 

@@ -10,6 +10,7 @@ from isotrope.core.moments import cross_moment
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.weight import products
 
 
 class BarlowTwins(
@@ -84,13 +85,11 @@ class BarlowTwins(
             return super().components(pairs)
         views, n = pairs.views, len(pairs.views.anchors)
         nu = self.weight
-        weight = 2 * nu / n**2 * (views.own @ views.own.T)
-        own = weight.diagonal().clone()
-        weight.fill_diagonal_(0)
-        coordinate = 1 - (1 - nu) * cross_moment(views).diagonal()
+        own = 2 * nu / n**2 * views.own.square().sum(dim=1)
+        coordinate = 1 - (1 - nu) * (views.anchors * views.own).mean(dim=0)
         return Terms(
             dissipation=torch.ones_like(own),
-            weight=weight,
+            weight=2 * nu / n**2 * products(pairs, views.own, views.own, against="within"),
             pull=(2 / n * coordinate).expand(n, -1),
             against="within",
             residual=own[:, None] * views.anchors,

@@ -78,13 +78,14 @@ class MHS(
         return 2 * push if self.two_directions else push  # the mean of both is then the sum
 
     def components(self, pairs: Pairs) -> Terms:
-        others = self._others(pairs)
-        _, steep = self._distance(others.hardest())
+        hardest = Hardest(by="anchors" if self.variant == "paper" else "cross")
+        weight = hardest(pairs)
+        _, steep = self._distance(pairs.hardest(hardest.against))
         return Terms(
             dissipation=steep.new_ones(len(steep)),
-            weight=self.weight * steep[:, None] * Hardest()(others),
+            weight=weight * (self.weight * steep[:, None]),
             pull=steep.new_full((len(steep),), 2.0),
-            against="within" if self.variant == "paper" else "cross",
+            against=hardest.against,
             scale=1 / len(steep),
         )
 

@@ -1,10 +1,12 @@
 """Negative cosine: pull the positive and push nothing, as BYOL and SimSiam do."""
 
+import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.weight import nothing
 
 
 class NegativeCosine(
@@ -45,6 +47,5 @@ class NegativeCosine(
         return -pairs.positive
 
     def components(self, pairs: Pairs) -> Terms:
-        views, one = pairs.views, pairs.positive.new_ones(len(pairs.views.anchors))
-        nothing = one.new_zeros(len(one), len(views.positives))
-        return Terms(dissipation=one, weight=nothing, pull=one, scale=1 / len(one))
+        one = torch.ones_like(pairs.positive)
+        return Terms(dissipation=one, weight=nothing(pairs), pull=one, scale=1 / len(one))

@@ -5,13 +5,12 @@ from typing import Annotated, Literal
 import torch
 
 from isotrope.core.hyper import Hyper, Temperature
-from isotrope.core.moments import cross_moment
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
 from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.surrogate import Surrogate
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.weight import Softmax, products
 
 _TITLE = (
     "Exploring the Equivalence of Siamese Self-Supervised Learning via A Unified Gradient Framework"
@@ -65,11 +64,11 @@ class BarlowTwinsGrad(
         views, n = pairs.views, len(pairs.views.anchors)
         pull = pairs.positive.new_full((n,), 2 / n)
         if self.diagonal:
-            coordinate = 1 - (1 - self.weight) * cross_moment(views).diagonal()
+            coordinate = 1 - (1 - self.weight) * (views.anchors * views.own).mean(dim=0)
             pull = pull[:, None] * coordinate
         return Terms(
             dissipation=torch.ones_like(pairs.positive),
-            weight=(2 * self.weight / n**2 * (views.own @ views.own.T)).fill_diagonal_(0),
+            weight=2 * self.weight / n**2 * products(pairs, views.own, views.own, against="within"),
             pull=pull,
             against="within",
         )
@@ -110,11 +109,10 @@ class VICRegGrad(
         return "sum"
 
     def components(self, pairs: Pairs) -> Terms:
-        n = len(pairs.views.anchors)
-        gram = pairs.views.anchors @ pairs.views.anchors.T
+        h, n = pairs.views.anchors, len(pairs.views.anchors)
         return Terms(
             dissipation=torch.ones_like(pairs.positive),
-            weight=(2 * self.weight / n**2 * gram).fill_diagonal_(0),
+            weight=2 * self.weight / n**2 * products(pairs, h, h, against="within"),
             pull=torch.full_like(pairs.positive, 2 / n),
             against="within",
         )
@@ -190,16 +188,15 @@ class UniGrad(
     takes_negatives = False
 
     def components(self, pairs: Pairs) -> Terms:
-        n = len(pairs.views.anchors)
-        weight = self.weight / (2 * n) * pairs.similarity("both")
-        own, itself = weight[:, :n].diagonal().clone(), weight[:, n:].diagonal().clone()
-        weight[:, :n].fill_diagonal_(0)
-        weight[:, n:].fill_diagonal_(0)
+        views, n = pairs.views, len(pairs.views.anchors)
+        factor = self.weight / (2 * n)
+        weight = products(pairs, views.anchors, views.own, views.anchors, against="both")
+        radial = views.anchors.square().sum(dim=1, keepdim=True)
         return Terms(
-            dissipation=torch.ones_like(own),
-            weight=weight,
-            pull=1 - own,
+            dissipation=torch.ones_like(pairs.positive),
+            weight=factor * weight,
+            pull=1 - factor * pairs.positive,
             against="both",
             scale=0.5 / n,
-            residual=itself[:, None] * pairs.views.anchors,
+            residual=factor * radial * views.anchors,
         )

@@ -12,6 +12,7 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.weight import products
 
 
 class VICReg(
@@ -119,8 +120,8 @@ class VICReg(
             return super().components(pairs)
         views, (n, d) = pairs.views, pairs.views.anchors.shape
         x = views.anchors - views.anchors.mean(dim=0)
-        weight = 4 * self.cov_coeff / (d * (n - 1) ** 2) * (x @ x.T)
-        radial = weight.diagonal() + 2 * self.sim_coeff / n
+        factor = 4 * self.cov_coeff / (d * (n - 1) ** 2)
+        radial = factor * x.square().sum(dim=1) + 2 * self.sim_coeff / n
         sigma = self._deviation(x)
         short = (sigma < self.gamma) & (sigma > 0)
         stretch = self.var_coeff * (short / sigma.where(sigma > 0, 1.0))
@@ -128,7 +129,7 @@ class VICReg(
         residual = radial[:, None] * views.anchors - (own + stretch) * x / (d * (n - 1))
         return Terms(
             dissipation=torch.ones_like(radial),
-            weight=weight.fill_diagonal_(0),
+            weight=factor * products(pairs, x, x, against="within"),
             pull=torch.full_like(radial, 2 * self.sim_coeff / n),
             against="within",
             residual=residual,

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import torch
-from torch import Tensor
 
 from isotrope.core.errors import nearest
 from isotrope.core.hyper import hypers, is_number, value_of
@@ -127,26 +126,20 @@ class Paradigm(
             return dataclasses.replace(own, scale=2 * own.scale)
         return vectors_masked(own, other)
 
-    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        if self.variant == "released" or not (self.dissipation and self.weight and self.ratio):
-            return None  # the other direction, or a parent, is asked for its matrix
-        dissipation = self.dissipation(pairs)[:, None]
-        push, mass = self.weight.push(pairs)
-        pull = (self.ratio(pairs) * mass)[:, None]
-        return -dissipation * pull * pairs.views.own, dissipation * push
-
     def _direction(self, pairs: Pairs) -> Terms:
         """The components of one direction, as printed."""
         n = len(pairs.views.anchors)
-        given = None if self.parent is None else self.parent.components(pairs)
+        whole = self.dissipation and self.weight and self.ratio
+        given = None if self.parent is None or whole else self.parent.components(pairs)
+        # first: a sweep for pushes finds the hardest negatives too
+        weight = self.weight(pairs) if given is None or self.weight else given.weight
         dissipation = (
             self.dissipation(pairs) if given is None or self.dissipation else given.dissipation
         )
-        weight = self.weight(pairs) if given is None or self.weight else given.weight
         against = self.weight.against if given is None or self.weight else given.against
         if given is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
-        elif self.weight and _has_ratio(given) and not _summed(self.parent):
+        elif self.weight and not _summed(self.parent) and _has_ratio(given):
             pull = given.ratio * weight.sum(dim=1)  # type: ignore[operator]
         else:
             # a statistic of the batch, or an objective that only pulls, pulls by a term of its

@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from torch import Tensor
-
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
@@ -50,9 +48,6 @@ class Modified(ABC):
 
     def components(self, pairs: Pairs) -> Terms:
         return self.paradigm.components(pairs)
-
-    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        return self.paradigm.moves(pairs)
 
     def modify(
         self, *, dissipation: object = None, weight: object = None, ratio: object = None

@@ -6,13 +6,20 @@ has exactly the assembled components as its gradient (paper 000, eq. 5). Its val
 distance to anything: watch the components, not the loss.
 """
 
+import contextlib
 from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
+from isotrope.core.views import Views
+from isotrope.kernels.asked import Unfused
+from isotrope.kernels.choose import SHARED_BYTES
+from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.pushes import Pushing
+from isotrope.kernels.rowblock import RowBlockPairs
 
 __all__ = ["Surrogate"]
 
@@ -25,7 +32,7 @@ class _Given(Protocol):
 
     def components(self, pairs: Pairs) -> Terms: ...
 
-    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None: ...
+    def compare(self, views: Views, backend: str = "auto") -> Pairs: ...
 
 
 class Surrogate:
@@ -41,36 +48,38 @@ class Surrogate:
         {"rotation", "permutation", "scale", "view swap"}
     )
 
-    def moves(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        """What pulls and what pushes each anchor, n x d each, without a matrix of weights.
-
-        None where there is no way but through the matrix. The anchors' reduction is not in it.
-        """
-        return None
+    def _directions(self: _Given, views: Views, backend: str) -> list[Pairs]:
+        prepared = self.compare(views, backend).views
+        pairs = choose_pairs(prepared, backend, held=SHARED_BYTES)
+        return [pairs, pairs.swapped()]
 
     def formula(self: _Given, pairs: Pairs) -> Tensor:
-        pull, push = _directions(self, pairs)
-        return (pairs.views.anchors * (pull + push)).sum(dim=1)
+        pull, push = _moves(self, pairs)
+        return (pairs.views.anchors * pull.add_(push)).sum(dim=1)
 
     def attraction(self: _Given, pairs: Pairs) -> Tensor:
-        return (pairs.views.anchors * _directions(self, pairs)[0]).sum(dim=1)
+        return (pairs.views.anchors * _moves(self, pairs)[0]).sum(dim=1)
 
     def repulsion(self: _Given, pairs: Pairs) -> Tensor:
-        return (pairs.views.anchors * _directions(self, pairs)[1]).sum(dim=1)
+        return (pairs.views.anchors * _moves(self, pairs)[1]).sum(dim=1)
 
 
 @torch.no_grad()
-def _directions(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
-    lean = None if pairs.backend == "eager" else objective.moves(pairs)
-    if lean is not None:
-        return lean
+    if isinstance(pairs, RowBlockPairs):
+        with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
+            return _of_components(objective, Pushing(pairs.views, pairs.side, pairs.kept))
+    return _of_components(objective, pairs)
+
+
+def _of_components(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     terms = objective.components(pairs)
     # the reduction multiplies by 1 or 1/n, the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))
-    dissipation = terms.dissipation[:, None]
+    dissipation = unit * terms.dissipation[:, None]
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-    pulled = -dissipation * pull * pairs.views.own
+    pulled = (pairs.views.own * -dissipation).mul_(pull)
     if terms.residual is not None:
-        pulled = pulled + terms.residual
-    return unit * pulled, unit * dissipation * (terms.weight @ pairs.columns(terms.against))
+        pulled += unit * terms.residual
+    return pulled, (terms.weight @ pairs.columns(terms.against)).mul_(dissipation)

@@ -7,23 +7,25 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature, check
-from isotrope.core.terms import Against
+from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.pushes import FLOOR, Exponent, Pushing
 from isotrope.paradigm.metric import Metric, slope
 
-__all__ = ["By", "Energy", "Hardest", "Power", "Softmax", "Uniform", "Weight"]
-
-# which similarity a weight is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two
-By = Literal["cross", "anchors", "positives", "both"]
+__all__ = [
+    "By",
+    "Energy",
+    "Hardest",
+    "Power",
+    "Softmax",
+    "Uniform",
+    "Weight",
+    "nothing",
+    "products",
+]
 
 _BY = Hyper("", "the similarity it is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two")
-_AGAINST: dict[By, Against] = {
-    "cross": "cross",
-    "anchors": "within",
-    "positives": "within",
-    "both": "both",
-}
 
 
 @dataclass(frozen=True)
@@ -48,23 +50,18 @@ class Weight:
 
     @property
     def against(self) -> Against:
-        return _AGAINST[getattr(self, "by", "cross")]
+        return AGAINST[getattr(self, "by", "cross")]
 
     @property
     def batch_wide(self) -> bool:
         return False
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        """Return n x c weights, 0 at excluded entries, in the dtype of the views."""
-        raise TypeError(f"{type(self).__name__} computes nothing")
+        """Return n x c weights, 0 at excluded entries, in the dtype of the views.
 
-    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return sum_j W_ij x_j (n x d) and sum_j W_ij (n), without history.
-
-        Softmax, Energy and Hardest need no n x c matrix for it where the backend needs none.
+        Of ``Pushing`` pairs, no matrix but what it does (``isotrope.kernels.pushes.Acting``).
         """
-        weight = self(pairs)
-        return weight @ pairs.columns(self.against), weight.sum(dim=1)
+        raise TypeError(f"{type(self).__name__} computes nothing")
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,9 @@ class Softmax(Weight):
         return self.normaliser == "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, Pushing):
+            exponent = Exponent(temperature=float(self.temperature))
+            return pairs.shares(self.by, exponent, whole=self.batch_wide)
         similarity, negative = _compared(pairs, self.by)
         logits = (similarity / self.temperature).masked_fill(~negative, -torch.inf)
         top = logits.amax(dim=1, keepdim=True)
@@ -96,18 +96,6 @@ class Softmax(Weight):
         mass = (logits - top.masked_fill(top == -torch.inf, 0.0)).exp()
         total = mass.sum() if self.normaliser == "batch" else mass.sum(dim=1, keepdim=True)
         return mass / total.where(total != 0, 1.0)
-
-    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        if self.by == "both":
-            return super().push(pairs)
-        mean, level = _softmax_mean(pairs, self.by, self.temperature)
-        some = level != -torch.inf  # NaN stays
-        if self.normaliser == "row":
-            mass = some.to(level.dtype)
-        else:
-            whole = torch.logsumexp(level, dim=0)
-            mass = (level - whole.masked_fill(whole == -torch.inf, 0.0)).exp()
-        return mass[:, None] * mean, mass
 
 
 @dataclass(frozen=True)
@@ -129,11 +117,6 @@ class Energy(Weight):
         shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")(pairs)
         return 2 / self.temperature * shares  # unordered pairs are half of the ordered ones
 
-    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")
-        push, mass = shares.push(pairs)
-        return 2 / self.temperature * push, 2 / self.temperature * mass
-
 
 @dataclass(frozen=True)
 class Power(Weight):
@@ -143,9 +126,11 @@ class Power(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, Pushing):
+            return pairs.shares(self.by, Exponent(power=self.power))
         similarity, negative = _compared(pairs, self.by)
         # by logarithms: a high power of a small similarity leaves the range of the dtype
-        logits = self.power * similarity.clamp_min(1e-4).log()
+        logits = self.power * similarity.clamp_min(FLOOR).log()
         logits = logits.masked_fill(~negative, -torch.inf)
         some = negative.any(dim=1, keepdim=True)
         return logits.masked_fill(~some, 0.0).softmax(dim=1) * negative
@@ -158,6 +143,8 @@ class Uniform(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, Pushing):
+            return pairs.shares(self.by, Exponent(power=0.0))
         similarity, negative = _compared(pairs, self.by)
         mass = negative.to(similarity.dtype)
         return mass / mass.sum(dim=1, keepdim=True).clamp_min(1)
@@ -177,19 +164,36 @@ class Hardest(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, Pushing):
+            at, nearest = pairs.first(self.by)
+            return pairs.single(self.by, at, slope(nearest, self.metric))
         similarity, negative = _compared(pairs, self.by)
         top = similarity.masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
         steep = slope(similarity.gather(1, top), self.metric)
         return torch.zeros_like(similarity).scatter_(1, top, steep) * negative
 
-    def push(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        seen = _positives(pairs) if self.by == "positives" else pairs
-        (chosen,) = seen.nearest(1, self.against).unbind(dim=1)
-        none = chosen < 0
-        chosen = chosen.clamp_min(0)
-        similarity = (seen.views.anchors * seen.columns(self.against)[chosen]).sum(dim=1)
-        steep = slope(similarity, self.metric).masked_fill(none, 0.0)
-        return steep[:, None] * pairs.columns(self.against)[chosen], steep
+
+def nothing(pairs: Pairs) -> Tensor:
+    """Return weights of the other view that are all 0, where nothing pushes."""
+    views, none = pairs.views, torch.zeros_like(pairs.positive)
+    if isinstance(pairs, Pushing):
+        return pairs.single("cross", none.long(), none)
+    return none.new_zeros(len(none), len(views.positives))
+
+
+def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) -> Tensor:
+    """Return n x c weights rows_i.x_j, 0 for j = i: what second moments push by.
+
+    Args:
+        pairs: square, without further negatives.
+        rows: n x d.
+        compared: for each view among the columns the x, n x d.
+        against: which views the columns are.
+    """
+    if isinstance(pairs, Pushing) and len(rows) > rows.shape[1]:
+        return pairs.products(against, rows, *compared)
+    parts = [(rows @ x.T).fill_diagonal_(0) for x in compared]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
 def _positives(pairs: Pairs) -> Pairs:
@@ -205,31 +209,4 @@ def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
     """The similarities that a weight is a function of, and which of them are of negatives."""
     if by == "positives":
         pairs = _positives(pairs)
-    return pairs.similarity(_AGAINST[by]), pairs.negative(_AGAINST[by])
-
-
-def _softmax_mean(pairs: Pairs, by: By, temperature: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Return sum_j softmax_ij x_j (n x d) and the log-sum-exp (n) of each row.
-
-    The former is tau times the derivative of the latter by the anchor. Where the similarities are
-    of other vectors than the x_j (h'_i.h'_j), the x_j are appended to them and met by zeros, by
-    which the derivative is taken.
-    """
-    views = pairs.views
-    seen = _positives(pairs).views if by == "positives" else views
-    columns = seen.positives if by == "cross" else seen.anchors
-    rows, met, further = seen.anchors.detach().clone(), columns.detach(), views.negatives
-    if by == "positives":
-        rows, met = (torch.cat(x, dim=1) for x in ((rows, 0 * rows), (met, views.anchors)))
-        further = None if further is None else torch.cat([further, further], dim=1)
-    groups, offset = (views.groups, views.offset) if by == "cross" else (None, 0)
-    if by != "cross" and views.groups is not None:
-        groups = views.groups[views.rows]
-    with torch.enable_grad():
-        compared = Views(
-            rows.requires_grad_(), met, further, offset, groups=groups, in_batch=views.in_batch
-        )
-        level = pairs.of(compared).logsumexp(temperature)
-        (found,) = torch.autograd.grad(level.sum(), rows)
-    mean = temperature * found[:, -views.anchors.shape[1] :]
-    return mean.detach(), level.detach()
+    return pairs.similarity(AGAINST[by]), pairs.negative(AGAINST[by])
