@@ -64,18 +64,20 @@ class Acting:
     else is asked of them wants the matrix itself: ``Unfused``.
     """
 
-    def __init__(
-        self, push: Callable[[], Tensor], mass: Tensor, columns: int, factor: float | Tensor = 1.0
-    ) -> None:
+    def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
         self.shape = (len(mass), columns)
-        self._push, self._mass, self._factor = push, mass, factor
+        self._push, self._mass = push, mass
+        # of each row, rounded once at the end: an error in it is one of the whole batch
+        self._factor = mass.new_ones((len(mass), 1), dtype=torch.float64)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __mul__(self, factor: float | Tensor) -> "Acting":
         """Scaled by a number or by n x 1."""
-        return Acting(self._push, self._mass, self.shape[1], self._factor * factor)
+        found = Acting(self._push, self._mass, self.shape[1])
+        found._factor = self._factor * factor
+        return found
 
     __rmul__ = __mul__
 
@@ -83,10 +85,10 @@ class Acting:
         return self * (1 / divisor)
 
     def __matmul__(self, columns: Tensor) -> Tensor:
-        return self._push() * self._factor
+        return self._push() * self._factor.to(self._mass.dtype)
 
     def sum(self, dim: Literal[1]) -> Tensor:
-        return (self._mass[:, None] * self._factor).squeeze(1)
+        return (self._factor.squeeze(1) * self._mass).to(self._mass.dtype)
 
     def any(self) -> bool:
         return bool(self._mass.any()) or bool(self._push().any())
@@ -149,11 +151,11 @@ class Pushing(RowBlockPairs):
             whole: the weights of the whole batch have the sum 1.
         """
         top, mass, push = self._masses(by, exponent)
-        scale = torch.ones_like(top)
+        total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
         if whole:
             highest = top.amax()
-            scale = (top - highest.masked_fill(highest == -torch.inf, 0.0)).exp()
-        total = (scale * mass).sum() if whole else mass
+            scale = (top - highest.masked_fill(highest == -torch.inf, 0.0)).double().exp()
+            total = (scale * total).sum()
         scale = scale / total.where(total != 0, 1.0)
         return self._acting(AGAINST[by], lambda: push, mass) * scale[:, None]
 
@@ -268,7 +270,8 @@ class Pushing(RowBlockPairs):
         if self.views.in_batch:
             found += ["across"] * (by in ("cross", "both"))
             found += ["inside"] * (by != "cross")
-        return found if self.views.negatives is None else [*found, "further"]
+        more = self.views.negatives
+        return found if more is None or len(more) == 0 else [*found, "further"]
 
     def _found(self, what: str, part: _Part, *how: Any) -> list[Tensor]:  # noqa: ANN401
         """A statistic of the rows of both views."""
