@@ -106,13 +106,14 @@ class VICReg(
         """Nu1 v + nu2 c of one view."""
         x = h - h.mean(dim=0)
         c = gram(x) / (len(h) - 1)
-        covariances = (c.square().sum() - c.diagonal().square().sum()) / h.shape[1]
-        missing = (self.gamma - self._deviation(x)).clamp_min(0).mean()
+        variance = c.diagonal()
+        covariances = (c.square().sum() - variance.square().sum()) / h.shape[1]
+        missing = (self.gamma - self._deviation(variance)).clamp_min(0).mean()
         return self.cov_coeff * covariances + self.var_coeff * missing
 
-    def _deviation(self, x: Tensor) -> Tensor:
+    def _deviation(self, variance: Tensor) -> Tensor:
         """D standard deviations; at 0 without slope, where the root has none that is finite."""
-        variance = x.square().sum(dim=0) / (len(x) - 1) + self.epsilon
+        variance = variance + self.epsilon
         return variance.where(variance > 0, 1.0).sqrt() * (variance > 0)
 
     def components(self, pairs: Pairs) -> Terms:
@@ -122,10 +123,11 @@ class VICReg(
         x = views.anchors - views.anchors.mean(dim=0)
         factor = 4 * self.cov_coeff / (d * (n - 1) ** 2)
         radial = factor * x.square().sum(dim=1) + 2 * self.sim_coeff / n
-        sigma = self._deviation(x)
+        variance = x.square().sum(dim=0) / (n - 1)
+        sigma = self._deviation(variance)
         short = (sigma < self.gamma) & (sigma > 0)
         stretch = self.var_coeff * (short / sigma.where(sigma > 0, 1.0))
-        own = 4 * self.cov_coeff * x.square().sum(dim=0) / (n - 1)
+        own = 4 * self.cov_coeff * variance
         residual = radial[:, None] * views.anchors - (own + stretch) * x / (d * (n - 1))
         return Terms(
             dissipation=torch.ones_like(radial),
