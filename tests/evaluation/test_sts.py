@@ -6,7 +6,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from isotrope.core.errors import InputError
 from isotrope.data.sts_sets import TASKS, Subset, load_sts
-from isotrope.evaluation.sts import spearman, sts, sts_dev
+from isotrope.evaluation.sts import similarities, spearman, sts, sts_dev
 
 from .conftest import Table
 
@@ -206,3 +206,12 @@ def test_the_result_is_json(sets, table):
 def test_published_value_of_sts_b(minilm, shared_data):
     (test,) = (s for s in load_sts(shared_data / "sts", ["STS-B"])["STS-B"] if s.split == "test")
     assert sts_dev(minilm, test) == pytest.approx(82.03, abs=0.02)
+
+
+def test_pairs_of_twice_the_same_sentence_tie() -> None:
+    """By rounding alone their cosines would be several numbers around 1, and be ranked."""
+    rows = np.random.default_rng(0).normal(size=(200, 384)).astype(np.float32)
+    square = (rows.astype(np.float64) ** 2).sum(axis=1)
+    assert len(set(square / np.linalg.norm(rows.astype(np.float64), axis=1) ** 2)) > 1
+    assert set(similarities(rows, rows.copy())["cosine"]) == {1.0}
+    assert set(similarities(0 * rows, 0 * rows)["cosine"]) == {0.0}

@@ -154,11 +154,9 @@ def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTask
     """Make tasks of mteb of STS sets that lie on this machine.
 
     Their ``cosine_spearman``, times 100, is the number of ``isotrope.evaluate`` before its
-    rounding, but for pairs of equal cosine, which differ in their last bits and so in their ranks
-    (with all-MiniLM-L6-v2 by 0.001 on STS12, which holds pairs of twice the same sentence, by less
-    than 0.0001 on the others). The pairs of a year are one correlation, STS-B and SICK-R are their
-    test split, a file of one's own is all its pairs. mteb's results call them ``local-STS12`` and
-    so on.
+    rounding, but for the last bits of cosines that are nearly equal (less than 0.0001). The pairs
+    of a year are one correlation, STS-B and SICK-R are their test split, a file of one's own is
+    all its pairs. mteb's results call them ``local-STS12`` and so on.
 
     Args:
         data: the folder of the seven tasks, a file of scored pairs, or subsets by name of task,

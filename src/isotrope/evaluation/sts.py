@@ -181,13 +181,15 @@ def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         y: n x d.
 
     Returns:
-        ``cosine`` (0 where a row has no direction), ``dot``, ``euclidean`` and ``manhattan``
+        ``cosine`` (0 where a row has no direction, 1 of equal rows: pairs of twice the same
+        sentence tie, where rounding would rank them), ``dot``, ``euclidean`` and ``manhattan``
         (negative distances), each n, float64.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     dot = (x * y).sum(axis=1)
     with np.errstate(all="ignore"):
         cosine = dot / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
+    cosine = np.where((x == y).all(axis=1) & np.isfinite(cosine), 1.0, cosine)
     return {
         "cosine": np.where(np.isnan(cosine), 0.0, cosine),
         "dot": dot,
