@@ -54,9 +54,10 @@ fix: $(READY) ## repair what lint and formatting can repair
 docs: $(READY) ## write docs/objectives and README's table anew from the objectives
 	$(BIN)/python docs/build.py
 
-bench: $(READY) ## training throughput and the cost of every loss, beside the peers (half an hour)
-	$(BIN)/python benchmarks/throughput.py
+bench: $(READY) ## the cost of every loss, training and STS, beside the peers (an hour)
 	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/sts.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
 	rm -rf $(VENV) $(VENV)-lock demo demo-seeds build dist
