@@ -4,6 +4,9 @@
 
 has exactly the assembled components as its gradient (paper 000, eq. 5). Its value is not a
 distance to anything: watch the components, not the loss.
+
+The same components give matrices of weights where they are looked at, and only what the weights do
+where the loss of a large batch is computed (``isotrope.kernels.pushes``).
 """
 
 import contextlib
