@@ -148,26 +148,30 @@ def page(rows: list[dict[str, Any]]) -> str:
 def table(rows: list[dict[str, Any]], title: str) -> list[str]:
     """Return the lines of one table."""
     found = {(row["task"], row["fit"]): row for row in rows}
-    lines = [f"## {title}", "", "| task | batched | sequential | difference | errors | s | s |"]
-    lines[-1] = (
+    lines = [
+        f"## {title}",
+        "",
         "| task | batched | sequential | difference | errors, batched | errors, sequential "
-        "| s, batched | s, sequential |"
-    )
-    lines.append("|---|---|---|---|---|---|---|---|")
+        "| s, batched | s, sequential |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for task in TASKS:
         pair = [found.get((task, fit)) for fit in ("batched", "sequential")]
         if any(pair):
             lines.append("| " + " | ".join([task, *cells(pair)]) + " |")
-    means = [mean(found, fit) for fit in ("batched", "sequential")]
-    difference = "" if None in means else f"{means[0] - means[1]:+.2f}"
-    shown = ["" if value is None else f"{value:.2f}" for value in means]
-    return [*lines, f"| average | {shown[0]} | {shown[1]} | {difference} | | | | |", ""]
+    sums = [total(found, fit) for fit in ("batched", "sequential")]
+    return [*lines, "| average, sum | " + " | ".join(cells(sums)) + " |", ""]
 
 
-def mean(found: dict[tuple[str, str], dict[str, Any]], fit: str) -> float | None:
-    """Return the average of the seven tasks, None where one is not there."""
-    values = [float(found[task, fit]["accuracy"]) for task in TASKS if (task, fit) in found]
-    return float(np.mean(values)) if len(values) == len(TASKS) else None
+def total(found: dict[tuple[str, str], dict[str, Any]], fit: str) -> dict[str, Any] | None:
+    """Return average accuracy and summed errors and times, None unless all seven are there."""
+    rows = [found[task, fit] for task in TASKS if (task, fit) in found]
+    if len(rows) < len(TASKS):
+        return None
+    columns = ("errors", "seconds", "processor_seconds")
+    sums = {column: sum(float(row[column]) for row in rows) for column in columns}
+    accuracy = float(np.mean([float(row["accuracy"]) for row in rows]))
+    return {**sums, "errors": int(sums["errors"]), "accuracy": accuracy}
 
 
 def cells(pair: list[dict[str, Any] | None]) -> list[str]:

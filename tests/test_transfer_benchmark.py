@@ -50,7 +50,7 @@ def test_a_stopped_run_goes_on(script, tmp_path: Path, monkeypatch, capsys) -> N
         return capsys.readouterr().out
 
     assert run("--tasks", "TREC", "CR", "--fits", "batched").count("'fit': 'batched'") == 2
-    assert "| average |  |  |  |" in table.with_suffix(".md").read_text()
+    assert "| average, sum |  |  |  |" in table.with_suffix(".md").read_text()
     assert run().count("'fit'") == 12
     assert run() == ""
     assert script.Encoder.calls == 1
@@ -65,4 +65,7 @@ def test_a_stopped_run_goes_on(script, tmp_path: Path, monkeypatch, capsys) -> N
     (line,) = (line for line in page if line.startswith("| MR |"))
     accuracy = f"{float(row['accuracy']):.2f}"
     assert line.startswith(f"| MR | {accuracy} | {accuracy} | +0.00 | {row['errors']} |")
-    assert f"| average | {accuracy} | {accuracy} | +0.00 |" in "\n".join(page)
+    errors = 7 * int(row["errors"])
+    assert f"| average, sum | {accuracy} | {accuracy} | +0.00 | {errors} | {errors} |" in "\n".join(
+        page
+    )
