@@ -1,18 +1,21 @@
 """Pairs without embeddings answer as the whole matrix does, and say what they cannot answer."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 from isotrope.diagnostics import Angles, dissipation, gradient_norm, hardest_share, ratio
 from isotrope.diagnostics.angles import AnglePairs, RowPairs, known
 from isotrope.diagnostics.landscape import check
 from isotrope.kernels.eager import EagerPairs
-from isotrope.objectives import InfoNCE, NTXent, UniGrad
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives import InfoNCE, NTXent
 from isotrope.paradigm import registry
 from tests.paradigm.batches import batch
 
@@ -141,10 +144,17 @@ def test_every_objective_has_a_landscape_or_says_why_not(name: str, measure) -> 
         assert ((found.value >= 0) & (found.value <= 1)).all()
 
 
+class Placed(InfoNCE, register=False):
+    """Its last negatives push harder than its first."""
+
+    def components(self, pairs: Pairs) -> Terms:
+        terms = super().components(pairs)
+        return replace(terms, weight=terms.weight * torch.arange(terms.weight.shape[1]))
+
+
 def test_places_in_the_batch_are_refused() -> None:
-    """The columns of UniGrad's weights are the rows of a batch, its own among them."""
-    with pytest.raises(InputError, match="UniGrad looks at the places of its rows in the batch"):
-        dissipation([UniGrad()], Angles([0.4], [0.5], batches=2))
+    with pytest.raises(InputError, match="Placed looks at the places of its rows in the batch"):
+        dissipation([Placed()], Angles([0.4], [0.5], batches=2))
 
 
 @pytest.mark.parametrize("shapes", [((3, 1), (3, 2)), ((3,), (2, 2)), ((3,), (3,))], ids=str)
