@@ -118,11 +118,7 @@ class _Ready(torch.autograd.Function):
         if ctx.gradients is None:  # a second backward: the first one gave the gradients away
             _, ctx.gradients = ctx.run()
         gradients, ctx.gradients = ctx.gradients, None
+        if gradient.device.type != "cpu" or float(gradient) != 1:  # elsewhere looking means waiting
+            gradients = [None if g is None else g.mul_(gradient) for g in gradients]
         wanted = ctx.needs_input_grad[1:]
-        return (
-            None,
-            *(
-                g.mul_(gradient) if w and g is not None else None
-                for g, w in zip(gradients, wanted, strict=True)
-            ),
-        )
+        return None, *(g if w else None for g, w in zip(gradients, wanted, strict=True))

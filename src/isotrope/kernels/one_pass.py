@@ -70,7 +70,7 @@ class _OnePass:
         value, (by_positive, *by), last = job.evaluate(known, self.n)
         self.loss = value if self.loss is None else self.loss.double() + value
         self._by_temperature(last)
-        mine = by_positive[:, None] * p
+        mine = torch.mul(by_positive[:, None], p, out=self.gradients[0][rows])
         self.gradients[1][own].addcmul_(by_positive[:, None], a)
         for (kind, _), g in zip(values, by, strict=True):
             if found.first is not None and kind == "hardest":
@@ -81,7 +81,7 @@ class _OnePass:
                 self._by_similarity(pushed, a)
             else:
                 self._push(tile, a, found.over_mass(g)[:, None] / tau, mine)
-        self.gradients[0][rows] = self.anchors.by_raw(mine, rows)
+        self.anchors.project(mine, a, rows)
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
         """Find what the formula asks of a block of s / tau, which becomes its slopes."""

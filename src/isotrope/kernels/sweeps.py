@@ -82,18 +82,19 @@ class Job:
     def evaluate(self, known: Known, rows: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
         """Return value and derivatives by positive, by the statistics in order, by temperature."""
         leaves = [known.positive, *known.values.values()]
+        wanted = leaves if self.learnt is None else [*leaves, self.learnt]
         with torch.enable_grad():
             for leaf in leaves:
                 leaf.requires_grad_()
             values = self.formula(known)
-            value = values.sum() / rows if self.mean and values.ndim else values.sum()
-        wanted = leaves if self.learnt is None else [*leaves, self.learnt]
-        found = torch.autograd.grad(value, wanted, allow_unused=True)
+        shared = rows if self.mean and values.ndim else 1
+        each = torch.full_like(values, 1 / shared)
+        found = torch.autograd.grad(values, wanted, each, allow_unused=True)
         filled = [
             torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)
         ]
         last = None if self.learnt is None else filled.pop()
-        return value.detach(), filled, last
+        return values.detach().sum() / shared, filled, last
 
 
 class Vectors:
@@ -134,15 +135,15 @@ class Vectors:
         pushed: Tensor = tile @ self.data[start:]
         return pushed.to(self.raw.dtype)
 
-    def by_raw(self, gradient: Tensor, rows: slice | None = None) -> Tensor:
-        """Turn the gradient of (some of) the unit vectors, in place, into that of the raw ones."""
-        every = slice(0, len(self)) if rows is None else rows
-        for block in blocks(every.start, every.stop, CACHED):
-            part = gradient[block.start - every.start : block.stop - every.start]
-            unit = self.rows(block)
-            along = (part * unit).sum(dim=1, keepdim=True)
-            part.addcmul_(unit, along, value=-1).div_(self.norm[block])
-        return gradient
+    def by_raw(self, gradient: Tensor) -> None:
+        """Turn the gradient of the unit vectors, in place, into that of the raw ones."""
+        for rows in blocks(0, len(self), CACHED):
+            self.project(gradient[rows], self.rows(rows), rows)
+
+    def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
+        """The same of some unit vectors at hand: what lies along them goes, in place."""
+        along = (gradient * unit).sum(dim=1, keepdim=True)
+        gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 
 
 def _divisors(raw: Tensor) -> Tensor:
