@@ -68,8 +68,27 @@ def test_what_cannot_be_read_is_not_finished(tmp_path: Path) -> None:
         assert store.find(KEY) is None
     arrays.unlink()
     assert store.find(KEY) is None
-    record.write_text(json.dumps({**json.loads(record.read_text()), "provenance": {"key": {}}}))
-    assert store.find(KEY) is None
+    held = json.loads(record.read_text())
+    broken = ({"key": {}}, None, [], {"key": KEY, "items": 5})
+    for provenance in broken:
+        record.write_text(json.dumps({**held, "provenance": provenance}))
+        assert store.find(KEY) is None
+
+
+def test_arrays_that_are_not_those_of_the_record(tmp_path: Path) -> None:
+    """An archive has checksums of its arrays, but none of their names and of how they are kept."""
+    store = Store(tmp_path)
+    store.keep(KEY, result())
+    (arrays,) = tmp_path.glob("*.npz")
+    whole = arrays.read_bytes()
+    directory = whole.index(b"PK\x01\x02")
+    method = bytes([*whole[: directory + 10], 99, *whole[directory + 11 :]])
+    encrypted = bytes([*whole[: directory + 8], 1, *whole[directory + 9 :]])
+    for damage in (whole.replace(b"gold", b"cold"), method, encrypted):
+        arrays.write_bytes(damage)
+        assert store.find(KEY) is None
+    arrays.write_bytes(whole)
+    assert store.find(KEY) is not None
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

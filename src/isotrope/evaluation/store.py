@@ -65,8 +65,9 @@ class Store:
     def find(self, key: Mapping[str, Any]) -> Result | None:
         """Return the Result that was kept under ``key``; None if there is none that can be read."""
         try:
-            result = Result.load(self._path(key))
-            if result.provenance.get("key") != dict(key):
+            path = self._path(key)
+            result = Result.load(path)
+            if not isinstance(result.provenance, dict) or result.provenance.get("key") != dict(key):
                 return None
             items: dict[str, np.ndarray] = {}
             if name := result.provenance.get("items"):
@@ -76,8 +77,13 @@ class Store:
                     np.load(handle, allow_pickle=False) as arrays,
                 ):
                     items = {_plain(stored): arrays[stored] for stored in arrays.files}
+                if name != _archive(path, items):  # the names in an archive have no checksum
+                    return None
         # cut short, edited, or its arrays gone: as if it had not been finished
-        except (InputError, OSError, ValueError, EOFError, BadZipFile, zlib.error):
+        except (InputError, OSError, TypeError, ValueError, EOFError):
+            return None
+        # the last is how a damaged archive looks like one that is encrypted
+        except (BadZipFile, zlib.error, RuntimeError):
             return None
         return replace(result, items=items)
 
@@ -90,7 +96,7 @@ class Store:
         path = self._path(key)
         name = None
         if result.items:
-            name = f"{path.stem}-{fingerprint(result.items)}.npz"
+            name = _archive(path, result.items)
             arrays: dict[str, Any] = {_stored(k): values for k, values in result.items.items()}
             with replacing(self.folder / name) as temporary, temporary.open("wb") as handle:
                 np.savez_compressed(handle, **arrays)
@@ -100,6 +106,11 @@ class Store:
     def _path(self, key: Mapping[str, Any]) -> Path:
         task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
         return self.folder / f"{task[:60]}-{fingerprint(key)}.json"
+
+
+def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
+    """Return what the file of arrays beside the record ``path`` is called."""
+    return f"{path.stem}-{fingerprint(items)}.npz"
 
 
 def _stored(name: str) -> str:
