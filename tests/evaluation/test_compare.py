@@ -112,6 +112,15 @@ def test_the_seed_decides_and_columns_do_not_disturb_each_other() -> None:
     assert alone["STS13"]["models"] == first["STS13"]["models"]
 
 
+def test_many_comparisons_can_still_find_something() -> None:
+    """With 5,000 resamples the least p-value of 130 comparisons would be 0.052."""
+    result = compare([scored("a", 1, size=50), *(scored("b", 40, size=50) for _ in range(26))])
+    assert result.details["comparisons"] == 130
+    assert result.details["resamples"] == 13_000
+    for column in result.details["columns"].values():
+        assert {cell["verdict"] for cell in column["differences"]} == {"lower"}
+
+
 def test_measures_of_a_corpus_have_no_best() -> None:
     models = [scored("a", 1, corpus={"knn_top1": 1}), scored("b", 2, corpus={"knn_top1": 1})]
     columns = compare(models, resamples=50).details["columns"]
@@ -132,6 +141,8 @@ def test_what_cannot_be_compared() -> None:
     for what in ("data", "protocol"):
         with pytest.raises(InputError, match=f"b was scored on other {what} than a; evaluate both"):
             compare([first, scored("b", 1, **{what: {"STS12": "other"}})])
+    with pytest.raises(InputError, match="b was scored in another mode than a; evaluate both"):
+        compare([scored("a", 1, mode="full"), scored("b", 1, mode="prototyping")])
     for items in ({}, {"MR": np.ones(3)}):
         broken = scored("b", 1)
         broken.items.clear()

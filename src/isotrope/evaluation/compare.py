@@ -32,12 +32,12 @@ _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to numbers of all models (m x b)
 
 
-def compare(results: Sequence[Result], *, resamples: int = RESAMPLES, seed: int = 0) -> Result:
+def compare(results: Sequence[Result], *, resamples: int | None = None, seed: int = 0) -> Result:
     """Compare models with the first of them.
 
     Args:
         results: what ``isotrope.evaluate`` returned for each model on the same data.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap; None is 5,000, or 100 for each comparison where that is more.
         seed: of the bootstrap; a task's resamples depend on it and the task's name alone.
 
     Returns:
@@ -48,9 +48,10 @@ def compare(results: Sequence[Result], *, resamples: int = RESAMPLES, seed: int 
         whether the numbers are percents or shares of 1.
 
     Raises:
-        InputError: fewer than two models, other data or protocols, or Results without items.
+        InputError: fewer than two models; other data, protocols or modes; Results without items.
     """
     _check(results)
+    resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
     columns = {name: _column(name, rows, results) for name, rows in draws.items()}
     for name, column in columns.items():
@@ -143,6 +144,15 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
     return ordered | found
 
 
+def _enough(results: Sequence[Result]) -> int:
+    """Return how many resamples leave Holm's method something to find.
+
+    Of m comparisons and B resamples no corrected p-value is below 2 m/(B + 1).
+    """
+    columns = len(_statistics(results)) + sum(name in results[0].metrics for name in _AVERAGES)
+    return max(RESAMPLES, 100 * columns * (len(results) - 1))
+
+
 def _statistics(results: Sequence[Result]) -> dict[str, tuple[int, _Statistic]]:
     """Return for every column how many things were scored, and the number of a resample."""
     found: dict[str, tuple[int, _Statistic]] = {}
@@ -204,17 +214,20 @@ def _p(differences: np.ndarray) -> float:
     return min(1.0, 2 * float(beyond) / (1 + len(differences)))
 
 
+_SAME = {"data": "on other data", "protocol": "on other protocol", "mode": "in another mode"}
+
+
 def _check(results: Sequence[Result]) -> None:
     """Refuse what cannot be compared pair by pair."""
     if len(results) < 2:
         raise InputError(f"a comparison needs at least two models; found {len(results)}")
     first, *others = results
     for other in others:
-        for what in ("data", "protocol"):
+        for what, how in _SAME.items():
             if other.details.get(what) != first.details.get(what):
                 raise InputError(
-                    f"{other.name} was scored on other {what} than {first.name}; evaluate both on "
-                    "the same, with one version of isotrope"
+                    f"{other.name} was scored {how} than {first.name}; evaluate both on the same, "
+                    "with one version of isotrope"
                 )
         sizes = [{name: len(v) for name, v in r.items.items()} for r in (first, other)]
         if not sizes[0] or sizes[0] != sizes[1]:
