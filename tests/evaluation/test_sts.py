@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from isotrope.core.errors import InputError
 from isotrope.data.sts_sets import TASKS, Subset, load_sts
-from isotrope.evaluation.sts import similarities, spearman, sts, sts_dev
+from isotrope.evaluation.sts import score_task, similarities, spearman, sts, sts_dev
 
 from .conftest import Table
 
@@ -167,6 +168,16 @@ def test_spearman_with_ties_equals_scipy():
     rng = np.random.default_rng(2)
     x, y = rng.integers(0, 4, 50), rng.integers(0, 4, 50)
     assert spearman(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e308, 1.0, 5e-324])
+def test_scores_on_any_scale(unit):
+    """Their squares overflow, or are 0; Pearson's correlation is what it is of 1, 0 and -1."""
+    pairs = Subset("own.tsv", "own", "all", np.array([1, 0, -1]) * unit, list("abc"), list("def"))
+    vectors = {"a": [1, 0], "b": [1, 0], "c": [1, 0], "d": [1, 0], "e": [1, 1], "f": [0, 1]}
+    scores = score_task(Table(vectors), "own.tsv", [pairs]).details["tasks"]["own.tsv"]
+    cosines = [1, math.sqrt(0.5), 0]
+    assert scores["pearson"] == round(100 * np.corrcoef(cosines, [1, 0, -1])[0, 1], 2)
 
 
 def test_a_collapsed_encoder_ranks_nothing(sets):

@@ -202,8 +202,13 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
     """Return the correlation of two vectors; 0 where one of them is constant."""
     if x.min() == x.max() or y.min() == y.max():
         return 0.0
-    x, y = x - x.mean(), y - y.mean()
+    x, y = (part - part.mean() for part in (_scaled(x), _scaled(y)))
     return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
+
+
+def _scaled(x: np.ndarray) -> np.ndarray:
+    """Divide by a power of two, which rounds nothing, so that squares stay finite and above 0."""
+    return np.asarray(np.ldexp(x, -np.frexp(np.abs(x).max())[1]))
 
 
 def _texts(subsets: Sequence[Subset]) -> list[str]:
