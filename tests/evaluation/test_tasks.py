@@ -106,6 +106,10 @@ def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
     encoder = Failing({}, calls=0)
     with pytest.raises(InputError, match=r"pairs.tsv, line 2: an empty text in a pair; remove"):
         isotrope.evaluate(encoder, sts=own, corpus=pairs)
+    single = tmp_path / "single.txt"
+    single.write_text("one text\n")
+    with pytest.raises(InputError, match=r"single.txt: a corpus needs at least two records; found"):
+        isotrope.evaluate(encoder, sts=own, corpus=single)
     with pytest.raises(InputError, match=r"there is no mode 'quick'"):
         isotrope.evaluate(encoder, sts=own, transfer="a", mode="quick")
     with pytest.raises(InputError, match=r"pairs.tsv, line 2: no text; give one or remove"):

@@ -154,14 +154,18 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
     """Yield the records of a file or folder, single texts or pairs.
 
     Raises:
-        InputError: a file that cannot be read, or an empty text in a pair.
+        InputError: a file that cannot be read, fewer than two records, or an empty text in a pair.
     """
+    count = 0
     for record in read([path], columns=columns):
         if not all(record.texts[:2]):
             raise InputError(
                 f"{place(record.path, record.line)}: an empty text in a pair; remove the line"
             )
+        count += 1
         yield record.texts[:2]
+    if count < 2:
+        raise InputError(f"{place(path)}: a corpus needs at least two records; found {count}")
 
 
 def _seen(
