@@ -88,10 +88,11 @@ class TestVotes:
 
 class TestResult:
     def test_more_neighbours_than_rows(self):
-        found = knn(TRAIN, TEST, k=10_000)
-        assert found.metrics == knn(TRAIN, TEST, k=300).metrics
-        assert found.details["knn"]["k"] == 300
-        assert found.details["knn"]["k_asked"] == 10_000
+        for vectors in (TRAIN.vectors, iter([TRAIN.vectors])):
+            found = knn(Features(vectors, TRAIN.labels), TEST, k=10**12)
+            assert found.metrics == knn(TRAIN, TEST, k=300).metrics
+            assert found.details["knn"]["k"] == 300
+            assert found.details["knn"]["k_asked"] == 10**12
 
     def test_it_says_what_was_done(self):
         found = knn(TRAIN, TEST, name="clouds")

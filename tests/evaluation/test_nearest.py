@@ -78,6 +78,12 @@ class TestNearestRows:
         places, scores = nearest_rows(np.ones((4, 3)), rows, 5)
         assert places.shape == scores.shape == (4, 0)
 
+    def test_more_than_there_are(self):
+        """As much memory as there are rows, not as was asked for."""
+        places, scores = nearest_rows(np.eye(3), np.eye(3), 10**15)
+        assert places[:, 0].tolist() == [0, 1, 2]
+        assert scores.shape == (3, 3)
+
     def test_nobody_asks(self):
         assert nearest_rows(np.empty((0, 3)), np.ones((4, 3)), 2)[0].shape == (0, 2)
 

@@ -63,7 +63,7 @@ def knn(
     corpus = train.vectors
     if not isinstance(corpus, np.ndarray):
         corpus = _counted(corpus, len(classes.train), rows.shape[1])
-    places, cosines = nearest_rows(rows, corpus, k)
+    places, cosines = nearest_rows(rows, corpus, min(k, len(classes.train)))
     items = _votes(places, cosines, classes, temperature)
     values = {key: float(right.mean()) for key, right in items.items()}
     top5 = values["top5"] if len(classes.names) > 5 else None

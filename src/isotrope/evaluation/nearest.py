@@ -47,6 +47,7 @@ def nearest_rows(
         cosines the lower place first.
     """
     if isinstance(corpus, np.ndarray):
+        top = min(top, len(corpus))
         starts = range(0, max(1, len(queries)), _QUERIES)
         found = [_best(queries[i : i + _QUERIES], [corpus], top, tile) for i in starts]
         keys = np.concatenate(found)
