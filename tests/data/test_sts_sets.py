@@ -198,9 +198,11 @@ def test_own_files_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("1\ta\tb\n1\tc\td\n")
     with pytest.raises(InputError, match="2 pairs with 1 different scores; a rank correlation"):
         load_sts_file(tmp_path / "a.tsv")
-    (tmp_path / "a.jsonl").write_text('{"score": NaN, "sentence1": "a", "sentence2": "b"}\n')
-    with pytest.raises(InputError, match="line 1: score nan is not a finite number"):
-        load_sts_file(tmp_path / "a.jsonl")
+    for score, told in (("NaN", "nan"), ("1" + 400 * "0", "1000")):
+        row = f'{{"score": {score}, "sentence1": "a", "sentence2": "b"}}\n'
+        (tmp_path / "a.jsonl").write_text(row)
+        with pytest.raises(InputError, match=f"line 1: score {told}.* is not a finite number"):
+            load_sts_file(tmp_path / "a.jsonl")
     (tmp_path / "a.csv").write_text("score,sentence1,s2\n1,a,b\n")
     with pytest.raises(InputError, match=r"no column 'sentence2' \(did you mean 'sentence1'\?\)"):
         load_sts_file(tmp_path / "a.csv")

@@ -45,8 +45,9 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
         split: which file of the folder ``qrels/`` to take, if there is no ``qrels.tsv``.
 
     Raises:
-        InputError: a missing file, an unknown or repeated id, a score that is not a number, a
-            query without relevant documents (with ``qrels.tsv``, which must cover all queries).
+        InputError: a missing file, an unknown or repeated id, a score that is not a number, two
+            scores for one pair, a query without relevant documents (with ``qrels.tsv``, which
+            must cover all queries).
     """
     path = Path(path)
     if is_folder(path):
@@ -154,6 +155,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
+    known: dict[tuple[str, str], float] = {}
     for line, text in lines(path):
         if not text.strip():
             continue
@@ -173,5 +175,11 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
             raise InputError(
                 f"{place(path, line)}: score {shown(fields[2])} is not a finite number; "
                 "correct it or remove the line"
+            )
+        before = known.setdefault((fields[0], fields[1]), score)
+        if before != score:
+            raise InputError(
+                f"{place(path, line)}: {shown(fields[0])} and {shown(fields[1])} were judged "
+                f"{before:g} before, now {score:g}; keep one of the two lines"
             )
         yield line, fields[0], fields[1], score

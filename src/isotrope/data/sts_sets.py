@@ -303,7 +303,7 @@ def _sick_rows(path: Path) -> Rows:
 def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> float:
     try:
         score = float(value) if isinstance(value, str | int | float) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: an integer of JSON with 400 digits
         score = math.nan
     if not math.isfinite(score):
         raise InputError(
