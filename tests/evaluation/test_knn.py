@@ -169,6 +169,18 @@ def test_settings_out_of_range(options, message):
         knn(TRAIN, TEST, **options)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_not_finite(value):
+    """They would vote, and be voted on, with a cosine of 0."""
+    train, test = (part.vectors.copy() for part in (TRAIN, TEST))
+    train[-1, 0] = test[-1, 0] = value
+    for vectors in (train, iter([train])):
+        with pytest.raises(InputError, match="training features hold numbers that are not finite"):
+            knn(Features(vectors, TRAIN.labels), TEST)
+    with pytest.raises(InputError, match="test features hold numbers that are not finite"):
+        knn(TRAIN, Features(test, TEST.labels))
+
+
 class TestBadBlocks:
     def test_not_a_row_for_each_label(self):
         with pytest.raises(InputError, match="300 training labels for 420 rows of features"):

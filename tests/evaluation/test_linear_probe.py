@@ -212,6 +212,14 @@ def test_features_that_are_not_finite(value):
         linear_probe(Features(rows, TRAIN.labels), TEST)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_test_features_that_are_not_finite(value):
+    rows = TEST.vectors.astype(float)
+    rows[-1, 2] = value
+    with pytest.raises(InputError, match="test features hold numbers that are not finite"):
+        linear_probe(TRAIN, Features(rows, TEST.labels), Probe(epochs=1))
+
+
 def test_many_blocks_of_rows_are_one(monkeypatch):
     expected = linear_probe(TRAIN, TEST, Probe(solver="exact"))
     monkeypatch.setattr("isotrope.evaluation.linear_probe._ROWS", 7)

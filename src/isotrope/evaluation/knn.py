@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.labelled import Classes, classes_of, hits, text_features
+from isotrope.evaluation.labelled import Classes, check_finite, classes_of, hits, text_features
 from isotrope.evaluation.nearest import nearest_rows
 
 __all__ = ["knn", "knn_text"]
@@ -49,7 +49,8 @@ def knn(
         the same names, whether each row was right.
 
     Raises:
-        InputError: k or the temperature out of range, or labels and features that do not fit.
+        InputError: k or the temperature out of range, labels and features that do not fit, or
+            features that are not finite.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(
@@ -60,8 +61,11 @@ def knn(
     rows = test.vectors if isinstance(test.vectors, np.ndarray) else _joined(test.vectors)
     if len(rows) != len(classes.test):
         raise InputError(f"{len(classes.test)} test labels for {len(rows)} rows of features")
+    check_finite(rows, "test")
     corpus = train.vectors
-    if not isinstance(corpus, np.ndarray):
+    if isinstance(corpus, np.ndarray):
+        check_finite(corpus, "training")
+    else:
         corpus = _counted(corpus, len(classes.train), rows.shape[1])
     places, cosines = nearest_rows(rows, corpus, min(k, len(classes.train)))
     items = _votes(places, cosines, classes, temperature)
@@ -124,6 +128,7 @@ def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np
                 f"a block of training features has shape {block.shape}, but test features have "
                 f"{width} dimensions"
             )
+        check_finite(block, "training")
         seen += len(block)
         yield block
     if seen != rows:

@@ -8,7 +8,9 @@ from isotrope.core.errors import InputError
 from isotrope.data.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, embed
 
-__all__ = ["Classes", "classes_of", "hits", "text_features"]
+__all__ = ["Classes", "check_finite", "classes_of", "hits", "text_features"]
+
+_ROWS = 8192  # looked at together
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,20 @@ def _labels(part: Features, what: str) -> np.ndarray:
             f"array of shape {shape}"
         )
     return labels.astype(np.int64) if kind == "i" else labels
+
+
+def check_finite(rows: np.ndarray, what: str) -> None:
+    """Refuse features (n x d, may be a memory map) of which neighbours or logits mean nothing.
+
+    Raises:
+        InputError: NaN or infinite numbers among them.
+    """
+    for first in range(0, len(rows), _ROWS):
+        if not np.isfinite(rows[first : first + _ROWS]).all():
+            raise InputError(
+                f"the {what} features hold numbers that are not finite (NaN or infinite); take "
+                "those rows out, or encode anew"
+            )
 
 
 def hits(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:

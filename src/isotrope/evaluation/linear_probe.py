@@ -20,7 +20,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.labelled import Features, LabelledSplit
 from isotrope.encoders.sentence import find_device
 from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.labelled import classes_of, hits, text_features
+from isotrope.evaluation.labelled import check_finite, classes_of, hits, text_features
 
 __all__ = ["Probe", "linear_probe", "linear_text"]
 
@@ -141,6 +141,7 @@ def linear_probe(
     """
     probe = probe or Probe()
     classes = classes_of(train, test)
+    check_finite(_array(test), "test")
     shift, factor = _scale(_array(train), probe.scaling)
     learn, judge = (
         _Scaled(_array(part), shift, factor, probe.scaling == "unit") for part in (train, test)
