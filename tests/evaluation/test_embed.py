@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from isotrope.core.errors import InputError
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
@@ -36,6 +37,26 @@ def test_an_encoder_without_options_that_returns_lists_will_do():
 def test_something_that_is_no_encoder():
     with pytest.raises(InputError, match="dict is no encoder: it has no method encode"):
         embed({}, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (torch.ones(2, 3, requires_grad=True), "a Tensor of which numpy makes no array .*detach"),
+        ([[1.0], [1.0, 2.0]], "a list of which numpy makes no array .*inhomogeneous"),
+        ("ab", "a str of which numpy makes no array .*convert"),
+        (np.full((2, 3), 1e300), "numbers that are not finite"),
+    ],
+)
+def test_an_encoder_that_returns_no_array_of_numbers(found, message):
+    class Wrong:
+        name = "wrong"
+
+        def encode(self, texts):
+            return found
+
+    with pytest.raises(InputError, match=rf"wrong\.encode returned {message}"):
+        embed(Wrong(), ["a", "b"])
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 3)])

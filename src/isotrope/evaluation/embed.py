@@ -44,7 +44,16 @@ def embed(
     for name in ("progress", "show_progress_bar"):
         if name in taken:
             options[name] = progress
-    vectors = np.asarray(encoder.encode(distinct, **options), dtype=np.float32)
+    found = encoder.encode(distinct, **options)
+    try:
+        with np.errstate(over="ignore"):  # what overflows float32 is refused below
+            vectors = np.asarray(found, dtype=np.float32)
+    # tensors on a device or with a gradient, rows of several sizes, something else altogether
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{encoder_name(encoder)}.encode returned a {type(found).__name__} of which numpy "
+            f"makes no array ({str(error)[:150]})"
+        ) from error
     if vectors.ndim != 2 or len(vectors) != len(distinct):
         raise InputError(
             f"{encoder_name(encoder)}.encode must return one vector for each of {len(distinct)} "
