@@ -128,6 +128,16 @@ def test_measures_of_a_corpus_have_no_best() -> None:
     assert any(model["best"] for model in columns["MR"]["models"])
 
 
+def test_the_tasks_of_transfer_alone() -> None:
+    """What ``transfer`` returns calls the average of its accuracies ``average``, too."""
+    models = [scored("a", 1), scored("b", 2)]
+    for model in models:
+        for task in NAMES:
+            del model.items[f"{task}/cosine"], model.items[f"{task}/gold"]
+            del model.details["tasks"][task], model.metrics[task]
+    assert list(compare(models, resamples=50).details["columns"]) == ["MR", "knn_top1"]
+
+
 def test_holm() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]

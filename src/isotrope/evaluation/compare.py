@@ -139,7 +139,7 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
         tasks = results[0].details.get("tasks", {}).items()
         parts = {task: found.pop(task) for task, scores in tasks if score in scores}
         ordered |= parts
-        if average in results[0].metrics:
+        if parts and average in results[0].metrics:
             ordered[average] = np.mean(list(parts.values()), axis=0)
     return ordered | found
 
