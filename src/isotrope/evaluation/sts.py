@@ -117,9 +117,9 @@ def score_task(
             subset.name: _measure({"cosine": found[i]["cosine"]}, subset.scores, subset.name)
             for i, subset in enumerate(used)
         }
-        sizes = [len(subset) for subset in used]
-        scores["mean"] = _means(parts, [1] * len(used))
-        scores["weighted_mean"] = _means(parts, sizes)
+        each = [_correlations(found[i]["cosine"], subset.scores) for i, subset in enumerate(used)]
+        scores["mean"] = _means(each, [1] * len(used))
+        scores["weighted_mean"] = _means(each, [len(subset) for subset in used])
         scores["subsets"] = parts
     for i, subset in enumerate(dev, len(used)):
         scores["dev"] = _measure(found[i], subset.scores, f"{task} dev")
@@ -246,18 +246,21 @@ def _measure(found: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[
     """Return both correlations of every similarity; those of the cosine stand on top."""
     _check(gold, name)
     scores = {
-        kind: {
-            "spearman": _rounded(100 * spearman(values, gold)),
-            "pearson": _rounded(100 * _pearson(values, gold)),
-        }
+        kind: {name: _rounded(value) for name, value in _correlations(values, gold).items()}
         for kind, values in found.items()
     }
     return {**scores.pop("cosine"), "pairs": len(gold), **scores}
 
 
-def _means(parts: dict[str, dict[str, Any]], weights: list[int]) -> dict[str, float]:
+def _correlations(values: np.ndarray, gold: np.ndarray) -> dict[str, float]:
+    """Return 100 times both correlations, not rounded."""
+    return {"spearman": 100 * spearman(values, gold), "pearson": 100 * _pearson(values, gold)}
+
+
+def _means(each: Sequence[dict[str, float]], weights: Sequence[int]) -> dict[str, float]:
+    """Return the means over subsets; only they are rounded, as SentEval has it."""
     return {
-        kind: _rounded(float(np.average([part[kind] for part in parts.values()], weights=weights)))
+        kind: _rounded(float(np.average([part[kind] for part in each], weights=weights)))
         for kind in ("spearman", "pearson")
     }
 
