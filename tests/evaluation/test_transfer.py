@@ -208,6 +208,18 @@ def test_scores_put_together_later() -> None:
     assert result.items["CR"].tolist() == [1]
 
 
+def test_the_smallest_task() -> None:
+    """One example more in a fold and the last fit would have none to stop early by."""
+    small = task("MR", size=26)
+    scores = [
+        transfer_task(encoder_of(small), small, mode="prototyping", fit=fit)
+        for fit in ("batched", "sequential")
+    ]
+    assert scores[0].accuracy == scores[1].accuracy > 0
+    with pytest.raises(InputError, match="MR: 12 examples of its rarest class"):
+        transfer_task(Unused(), task("MR", size=25), mode="prototyping")
+
+
 class Unused:
     name = "unused"
 
@@ -227,7 +239,7 @@ def test_what_is_wrong_is_said_before_encoding(seven, tmp_path, monkeypatch) -> 
     with pytest.raises(InputError, match=r"no fit 'batch' .* choose one of batched, sequential"):
         transfer(Unused(), seven, mode="prototyping", fit="batch")
     few = {**seven, "TREC": task("TREC", size=29, classes=3)}
-    with pytest.raises(InputError, match=r"TREC: 9 examples of its rarest class; .* at least 10"):
+    with pytest.raises(InputError, match=r"TREC: 9 examples of its rarest class; .* at least 13"):
         transfer(Unused(), few, mode="prototyping")
     monkeypatch.setitem(sys.modules, "sklearn.model_selection", None)
     with pytest.raises(MissingExtra, match=r"'sklearn'.*pip install 'isotrope\[eval\]'"):
