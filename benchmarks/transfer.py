@@ -16,7 +16,6 @@ import csv
 import hashlib
 import os
 import platform
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -136,7 +135,8 @@ def page(rows: list[dict[str, Any]]) -> str:
     last = rows[-1]
     parts += [
         "Accuracy in percent; errors are test examples classified wrong; s are seconds of the "
-        "classifiers alone, without the embeddings, in brackets those of the processor.",
+        "classifiers alone, without the embeddings, in brackets those of the processor, which "
+        "other work on the machine disturbs less.",
         "",
         f"Written by `python benchmarks/transfer.py`: {last['machine']}, {last['threads']} "
         f"thread(s) of torch {last['torch']}, numpy {last['numpy']}, scikit-learn "
@@ -212,7 +212,7 @@ def main() -> None:
             row = measured(encoder, data[name], given.mode, fit)
             write(given.csv, [*rows, row])
             print({column: row.get(column) for column in ("task", "fit", *NUMBERS)}, flush=True)
-    sys.stderr.flush()
+    write(given.csv, read(given.csv))  # the page, if only its words have changed
 
 
 if __name__ == "__main__":
