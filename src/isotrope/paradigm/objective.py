@@ -16,7 +16,7 @@ from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, standard
 from isotrope.kernels.asked import Unfused
-from isotrope.kernels.choose import choose
+from isotrope.kernels.choose import SHARED_BYTES, choose
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
@@ -341,10 +341,9 @@ class Objective:
         return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
-        pairs = self.compare(views, backend)
-        if not self.two_directions:
-            return [pairs]
-        return [pairs, pairs.swapped()]
+        # a loss is quicker in blocks long before there is no room for the matrix
+        pairs = choose_pairs(self.compare(views, backend).views, backend, held=SHARED_BYTES)
+        return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 
 
 def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:

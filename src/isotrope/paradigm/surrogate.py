@@ -16,10 +16,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
-from isotrope.core.views import Views
 from isotrope.kernels.asked import Unfused
-from isotrope.kernels.choose import SHARED_BYTES
-from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.pushes import Pushing
 from isotrope.kernels.rowblock import RowBlockPairs
@@ -35,8 +32,6 @@ class _Given(Protocol):
 
     def components(self, pairs: Pairs) -> Terms: ...
 
-    def compare(self, views: Views, backend: str = "auto") -> Pairs: ...
-
 
 class Surrogate:
     """The formula of an objective that is defined by ``components`` alone.
@@ -50,11 +45,6 @@ class Surrogate:
     invariances: ClassVar[frozenset[str]] = frozenset(
         {"rotation", "permutation", "scale", "view swap"}
     )
-
-    def _directions(self: _Given, views: Views, backend: str) -> list[Pairs]:
-        prepared = self.compare(views, backend).views
-        pairs = choose_pairs(prepared, backend, held=SHARED_BYTES)
-        return [pairs, pairs.swapped()]
 
     def formula(self: _Given, pairs: Pairs) -> Tensor:
         pull, push = _moves(self, pairs)
