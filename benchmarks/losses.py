@@ -5,10 +5,10 @@ takes more than 20 s; the table says how many): CPU time of the process with one
 time. Between the calls stand bursts of float32 products of 1024 x 1024 matrices, whose median rate
 is the limit of the same run: machines are shared, and a slow moment then slows both. The share is
 flops / rate / seconds, with the flops of `loss_cases.FLOPS`. Peak memory is the largest resident
-set less what was resident when inputs, thread pool and one product existed and a call with 16
+set less what was resident when inputs, thread pool and one product existed and a call with 256
 rows had loaded the code; less the two gradients, which every loss has to return.
 
-    python benchmarks/losses.py [--minutes M] [--only WORD] [--again] [--huge] [--threads T]
+    python benchmarks/losses.py [--minutes M] [--only WORD] [--rows N ...] [--again] [--huge]
 
 Rows in the CSV are not measured again while the versions and the kernels are the same: a run that
 was stopped goes on. The cheapest come first.
@@ -132,7 +132,7 @@ def measure(place: int, n: int, d: int, device: str, threads: int, huge: bool) -
             x.grad = None
         return value.detach()
 
-    call(loss, views(16))
+    call(loss, views(min(n, 256)))  # as many as bring in what large batches use
     inputs = views(n)
     gradients = 2 * inputs[0].numel() * 4 / 2**20
     before = 0.0
@@ -241,7 +241,7 @@ def wanted(given: argparse.Namespace, table: Table) -> list[tuple[float, int, Ro
             print(f"{case.by} {case.name}: not installed, left out")
             continue
         widths = loss_cases.WIDTHS
-        places = [(n, d) for n in case.sizes for d in widths]
+        places = [(n, d) for n in case.sizes if n in (given.rows or [n]) for d in widths]
         if given.smoke:
             smoke = case.by in ("isotrope", "torch") and case.name in loss_cases.SMOKE
             places = [(32, 16)] if smoke and case.backend == "auto" else []
@@ -296,6 +296,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--minutes", type=float, help="start no row that would end later")
     parser.add_argument("--only", default="", metavar="WORD", help="cases with WORD in their name")
+    parser.add_argument("--rows", type=int, nargs="+", metavar="N", help="only batches of N rows")
     parser.add_argument("--again", action="store_true", help="measure what was measured already")
     parser.add_argument("--huge", action="store_true", help="InfoNCE with 262144 rows too")
     parser.add_argument("--threads", type=int, default=1)
