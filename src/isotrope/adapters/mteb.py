@@ -16,7 +16,6 @@ variable ``MTEB_CACHE`` names another), and sets the seed of the global random g
 does every task that is made.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.fingerprint import fingerprint
 from isotrope.data.sts_sets import Subset
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
@@ -75,7 +75,7 @@ class MTEBEncoder:
         self.mteb_model_meta = ModelMeta.create_empty(
             {
                 "name": name,
-                "revision": _fingerprint([probe]),
+                "revision": fingerprint(probe),
                 "embed_dim": probe.shape[1],
                 "similarity_fn_name": ScoringFunction.COSINE,
                 "use_instructions": False,
@@ -186,7 +186,7 @@ def _task(name: str, subsets: Sequence[Subset]) -> _LocalSTS:
     split = subsets[0].split
     # mteb takes a kept result for other data too, unless one of its subsets is missing there: so
     # the only subset is named after the data
-    revision = _fingerprint(columns.values())
+    revision = fingerprint(columns)
     metadata = TaskMetadata(
         name=f"local-{name}",  # mteb has tasks with the names of the seven
         description=f"{len(score)} scored pairs of sentences on this machine.",
@@ -205,14 +205,3 @@ def _task(name: str, subsets: Sequence[Subset]) -> _LocalSTS:
     }
     made: _LocalSTS = type("LocalSTS", (_LocalSTS,), about)()
     return made
-
-
-def _fingerprint(parts: Iterable[Any]) -> str:
-    """Return 16 hexadecimal digits of arrays and lists of texts."""
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(part.tobytes())
-        else:
-            digest.update("\0".join(part).encode())
-    return digest.hexdigest()
