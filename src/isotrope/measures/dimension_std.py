@@ -1,0 +1,33 @@
+"""Standard deviation over the dimensions of the sphere: the simplest sign of a collapse."""
+
+import torch
+from torch import Tensor
+
+from isotrope.core.views import unit
+
+__all__ = ["dimension_std"]
+
+
+def dimension_std(embeddings: Tensor) -> Tensor:
+    """Return the standard deviation of each dimension of the normalised rows, averaged.
+
+    0 where all rows point one way, at most 1/sqrt(d): what an even cloud around the origin has
+    (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
+
+    Args:
+        embeddings: n x d, any length.
+
+    Raises:
+        ValueError: no rows.
+
+    Example:
+        >>> import torch
+        >>> float(dimension_std(torch.tensor([[3.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -1.0]])))
+        0.7071067690849304
+        >>> float(dimension_std(torch.tensor([[3.0, 0.0], [1.0, 0.0]])))
+        0.0
+    """
+    if not len(embeddings):
+        raise ValueError("a standard deviation needs embeddings; found 0 rows")
+    h = unit(embeddings)
+    return torch.std(h, dim=0, correction=0).mean()

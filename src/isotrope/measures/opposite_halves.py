@@ -1,0 +1,51 @@
+"""Opposite halves: how often the two views of one thing lie on opposite sides of the sphere.
+
+There the gradient of the cosine shrinks as the loss grows (paper 003, Prop. 3.1): it is
+proportional to the sine of the angle.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from isotrope.core.views import unit
+
+__all__ = ["opposite_halves"]
+
+
+def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi / 2) -> Tensor:
+    """Return the share of pairs (h_i, h'_i) that are more than ``angle`` apart, in [0, 1].
+
+    Two independent directions in many dimensions are so at pi/2 half of the time, and at 7 pi/8
+    hardly ever (paper 003, table 2 and C.1). NaN where a row is not finite; a zero row has no
+    angle and counts as orthogonal.
+
+    Args:
+        anchors: n x d, any length, n >= 1.
+        positives: n x d, any length.
+        angle: in radians, between 0 and pi.
+
+    Returns:
+        A scalar, at least float32; it has no gradient.
+
+    Raises:
+        ValueError: no pairs, or an angle out of range.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+        >>> y = torch.tensor([[5.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [-2.0, 0.0]])
+        >>> float(opposite_halves(x, y)), float(opposite_halves(x, y, 7 * torch.pi / 8))
+        (0.5, 0.25)
+    """
+    if not len(anchors):
+        raise ValueError("opposite halves are a share of pairs; found none")
+    if not 0 <= angle <= math.pi:
+        raise ValueError(f"the angle must lie between 0 and pi; found {angle}")
+    dtype = torch.promote_types(anchors.dtype, torch.float32)
+    h, other = (unit(x.detach().to(dtype)) for x in (anchors, positives))
+    cosine = (h * other).sum(dim=1)
+    # rounded: cos(pi/2) is 6e-17 in floats, and orthogonal pairs are not beyond it
+    beyond = cosine < round(math.cos(angle), 15)
+    return beyond.to(dtype).masked_fill(cosine.isnan(), torch.nan).mean()
