@@ -1,0 +1,104 @@
+"""How good an image representation is: neighbours and a linear probe on frozen features.
+
+kNN as papers 003 and 004 have it: features of the backbone, without the heads of training,
+k = 200 neighbours, votes of exp(cosine/0.1).
+"""
+
+from typing import TYPE_CHECKING
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.image_features import both_features
+from isotrope.evaluation.knn import knn as nearest_neighbours
+from isotrope.evaluation.linear_probe import Probe, linear_probe
+
+if TYPE_CHECKING:
+    from isotrope.data.image_sets import ImageSet
+
+__all__ = ["image_scores", "knn_top1"]
+
+
+def image_scores(
+    encoder: Encoder,
+    image_set: "ImageSet",
+    *,
+    knn: bool = True,
+    linear: bool = False,
+    k: int = 200,
+    temperature: float = 0.1,
+    probe: Probe | None = None,
+    device: str = "cpu",
+    batch_size: int = 256,
+    progress: bool = False,
+) -> Result:
+    """Score an encoder on the labelled pictures of a set; each picture is encoded once.
+
+    Args:
+        encoder: see :func:`isotrope.evaluation.image_features.image_features`.
+        image_set: with labels and a test part.
+        knn: classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
+        linear: by a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
+        k: neighbours.
+        temperature: of their votes.
+        probe: how the linear probe is fitted.
+        device: where it is.
+        batch_size: pictures held and encoded at a time.
+        progress: show bars on stderr.
+
+    Returns:
+        A Result of kind ``knn``, ``linear`` or ``knn+linear``: metrics ``knn_top1``,
+        ``knn_top5``, ``knn_majority_top1``, ``linear_top1``, ``linear_top5`` in [0, 1], details of
+        each kind under its name, and whether each test picture was right in ``items``.
+
+    Raises:
+        InputError: neither is asked for, no labels, no test part, or features that are none.
+    """
+    if not knn and not linear:
+        raise InputError("nothing to score: ask for nearest neighbours, a linear probe, or both")
+    name = encoder_name(encoder)
+    train, test = both_features(encoder, image_set, batch_size=batch_size, progress=progress)
+    found = []
+    if knn:
+        found.append(nearest_neighbours(train, test, k=k, temperature=temperature, name=name))
+    if linear:
+        found.append(linear_probe(train, test, probe, device=device, name=name))
+    return Result(
+        kind="+".join(result.kind for result in found),
+        name=name,
+        metrics={key: value for result in found for key, value in result.metrics.items()},
+        details={key: value for result in found for key, value in result.details.items()},
+        provenance=provenance(data=image_set.fingerprint),
+        items={key: values for result in found for key, values in result.items.items()},
+    )
+
+
+def knn_top1(
+    encoder: Encoder,
+    image_set: "ImageSet",
+    *,
+    limit_train: int | None = None,
+    limit_test: int | None = None,
+    k: int = 200,
+    temperature: float = 0.1,
+    batch_size: int = 256,
+) -> float:
+    """Return the share of test pictures that their neighbours name right: kNN while training.
+
+    Args:
+        encoder: see :func:`isotrope.evaluation.image_features.image_features`.
+        image_set: with labels and a test part.
+        limit_train: only so many training pictures, evenly over the classes; None takes all.
+        limit_test: only so many test pictures.
+        k: neighbours; all training pictures if they are fewer.
+        temperature: of their votes.
+        batch_size: pictures held and encoded at a time.
+
+    Raises:
+        InputError: no labels, no test part, or features that are none.
+    """
+    train, test = both_features(
+        encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
+    )
+    found = nearest_neighbours(train, test, k=k, temperature=temperature)
+    return float(found.metrics["knn_top1"] or 0.0)

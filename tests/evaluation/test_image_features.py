@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.evaluation.image_features import (
+    RawPixels,
+    balanced,
+    both_features,
+    image_features,
+)
+
+from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 240, 1000])
+def test_blocks_change_nothing_but_what_is_held(batch_size):
+    part = blobs(240, 0)
+    found = image_features(Sums(), part, batch_size=batch_size)
+    np.testing.assert_array_equal(found.vectors, Sums().encode(part.images.pixels))
+    np.testing.assert_array_equal(found.labels, part.labels)
+    assert found.vectors.dtype == np.float32
+    assert max(part.images.reads) == min(batch_size, 240)
+    assert sum(part.images.reads) == 240
+
+
+def test_a_limit_takes_as_many_of_each_class_and_reads_no_others():
+    part = blobs(240, 0)
+    found = image_features(Sums(), part, limit=20, batch_size=6)
+    assert np.bincount(found.labels).tolist() == [4, 4, 3, 3, 3, 3]
+    first = [int(np.flatnonzero(part.labels == c)[0]) for c in range(6)]
+    expected = Sums().encode(part.images.pixels)
+    for label, place in enumerate(first):
+        own = found.vectors[found.labels == label]
+        np.testing.assert_array_equal(own[0], expected[place])
+    assert sum(part.images.reads) == 20
+
+
+class TestBalanced:
+    def test_interleaved_classes_give_a_prefix(self):
+        labels = np.arange(100) % 10
+        assert balanced(labels, 30).tolist() == list(range(30))
+
+    def test_a_rare_class_gives_what_it_has(self):
+        labels = np.array([0] * 50 + [7] * 2 + [9] * 50)
+        assert np.unique(labels[balanced(labels, 20)], return_counts=True)[1].tolist() == [9, 2, 9]
+
+    @pytest.mark.parametrize("limit", [None, 4, 5, 100])
+    def test_all_where_there_are_no_more(self, limit):
+        assert balanced(np.array([3, 3, 1, 1]), limit).tolist() == [0, 1, 2, 3]
+
+    def test_no_picture_is_too_few(self):
+        with pytest.raises(InputError, match="at least 1 picture is needed; found a limit of 0"):
+            balanced(np.array([1, 2]), 0)
+
+
+def test_both_parts_and_their_bars(capsys):
+    data = picture_set()
+    train, test = both_features(Sums(), data, limit_train=60, limit_test=30, progress=True)
+    assert (len(train.vectors), len(test.vectors)) == (60, 30)
+    said = capsys.readouterr().err
+    assert "training pictures: 100%" in said
+    assert "test pictures: 100%" in said
+
+
+def test_what_cannot_be_scored():
+    data = picture_set()
+    with pytest.raises(InputError, match="blobs has no test part to score on: hold some of its"):
+        both_features(Sums(), PictureSet(data.train, None))
+    with pytest.raises(InputError, match="the test pictures have no labels"):
+        both_features(Sums(), PictureSet(data.train, Part(data.test.images, None)))
+
+
+class Odd:
+    """Returns what it is told to."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def encode(self, images):
+        return self.function(len(images))
+
+
+@pytest.mark.parametrize(
+    ("returned", "shape"),
+    [
+        (lambda n: np.zeros((n + 1, 3)), r"\(9, 3\)"),
+        (lambda n: np.zeros(n), r"\(8,\)"),
+        (lambda n: np.zeros((n, 3, 2)), r"\(8, 3, 2\)"),
+        (lambda n: np.zeros((n, n)), r"\(2, 2\)"),  # another size in the last block
+    ],
+)
+def test_an_encoder_that_returns_something_else(returned, shape):
+    with pytest.raises(InputError, match=f"one vector for each of .* array of shape {shape}"):
+        image_features(Odd(returned), blobs(10, 0), batch_size=8)
+
+
+class TestRawPixels:
+    def test_every_channel_is_standardised_over_the_set(self):
+        part = blobs(50, 0)
+        rows = RawPixels(part, batch_size=7).encode(part.images.pixels)
+        assert rows.shape == (50, 3 * 4 * 4)
+        channels = rows.reshape(50, 3, -1).astype(np.float64)
+        np.testing.assert_allclose(channels.mean(axis=(0, 2)), 0, atol=1e-6)
+        np.testing.assert_allclose(channels.std(axis=(0, 2)), 1, atol=1e-6)
+        # pixel for pixel in the order of the picture
+        pixels = part.images.pixels[:, 1].astype(np.float64)
+        expected = (pixels - pixels.mean()) / pixels.std()
+        np.testing.assert_allclose(channels[:, 1], expected.reshape(50, -1), atol=1e-6)
+
+    def test_one_grey_throughout(self):
+        grey = Part(Pictures(np.full((3, 3, 2, 2), 77, dtype=np.uint8)), np.arange(3))
+        rows = RawPixels(grey).encode(grey.images.pixels)
+        assert not rows.any()

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.labelled import Features
+from isotrope.evaluation.image_features import RawPixels
+from isotrope.evaluation.image_scores import image_scores, knn_top1
+from isotrope.evaluation.knn import knn
+from isotrope.evaluation.linear_probe import Probe, linear_probe
+
+from .pictures import Sums, picture_set
+
+
+def features(data):
+    return [
+        Features(Sums().encode(part.images.pixels), part.labels) for part in (data.train, data.test)
+    ]
+
+
+def test_the_scores_are_those_of_the_features():
+    data, encoder, quick = picture_set(), Sums(), Probe(epochs=5)
+    found = image_scores(encoder, data, linear=True, probe=quick, batch_size=50)
+    parts = [knn(*features(data), name="sums"), linear_probe(*features(data), quick, name="sums")]
+    assert (found.kind, found.name) == ("knn+linear", "sums")
+    assert found.metrics == parts[0].metrics | parts[1].metrics
+    assert found.details == parts[0].details | parts[1].details
+    assert found.items.keys() == parts[0].items.keys() | parts[1].items.keys()
+    assert found.provenance["data"] == data.fingerprint
+    assert 0.4 < found.metrics["knn_top1"] < 1
+    # both from one pass over the pictures
+    assert encoder.seen == sum(data.train.images.reads + data.test.images.reads) == 240 + 90
+
+
+def test_either_alone():
+    data = picture_set()
+    assert image_scores(Sums(), data).kind == "knn"
+    alone = image_scores(Sums(), data, knn=False, linear=True, probe=Probe(solver="exact"))
+    assert alone.kind == "linear"
+    assert alone.metrics["linear_top1"] > 0.5
+    with pytest.raises(InputError, match="nothing to score: ask for nearest neighbours"):
+        image_scores(Sums(), data, knn=False)
+
+
+def test_the_options_of_the_vote():
+    data = picture_set()
+    found = image_scores(Sums(), data, k=3, temperature=0.7)
+    assert found.metrics == knn(*features(data), k=3, temperature=0.7).metrics
+    assert found.metrics != image_scores(Sums(), data).metrics
+    assert found.details["knn"]["k"] == 3
+
+
+def test_knn_on_the_way():
+    data = picture_set()
+    assert knn_top1(Sums(), data) == image_scores(Sums(), data).metrics["knn_top1"]
+    part = knn_top1(Sums(), data, limit_train=60, limit_test=30, k=5)
+    limited = picture_set()
+    for side, limit in ((limited.train, 60), (limited.test, 30)):
+        ranks = [np.flatnonzero(side.labels == c)[: limit // 6] for c in range(6)]
+        places = np.sort(np.concatenate(ranks))
+        side.images.pixels, side.labels = side.images.pixels[places], side.labels[places]
+    assert part == knn(*features(limited), k=5).metrics["knn_top1"]
+
+
+def test_noise_scores_chance():
+    data = picture_set()
+    rng = np.random.default_rng(0)
+    for part in (data.train, data.test):
+        part.images.pixels = rng.integers(0, 256, size=part.images.pixels.shape, dtype=np.uint8)
+    assert knn_top1(RawPixels(data.train), data, k=50) == pytest.approx(1 / 6, abs=0.12)
