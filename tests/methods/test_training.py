@@ -207,7 +207,7 @@ def test_an_sts_file_with_a_bad_line_is_not_taken_for_pairs(quick: dict, tmp_pat
 
 def test_output_in_the_corpus_is_refused(quick: dict, corpus: Path) -> None:
     inside = {**quick, "files": [str(corpus.parent)], "output": str(corpus.parent / "a" / "run")}
-    with pytest.raises(InputError, match="which is read as text: the run would train on its own"):
+    with pytest.raises(InputError, match="which is read as data: the run would train on its own"):
         fit(**inside)
 
 

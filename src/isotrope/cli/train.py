@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help=_described("files"))
-    add_fields(parser, TrainSettings.model_fields, skip={"files", "objective_settings"})
+    add_fields(parser, TrainSettings.ordered(), skip={"files", "objective_settings"})
     parser.add_argument(
         "--resume",
         action="store_true",

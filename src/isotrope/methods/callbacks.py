@@ -5,10 +5,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, cast
 
 import lightning as L
 import torch
@@ -18,21 +18,46 @@ from tqdm import tqdm
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
-from isotrope.methods.simcse import SimCSE
 
-__all__ = ["COLUMNS", "MEASURED", "AtOnce", "Bar", "Checkpoints", "Dev", "Metrics", "Stop", "Timer"]
+__all__ = [
+    "COLUMNS",
+    "MEASURED",
+    "AtOnce",
+    "Bar",
+    "Checkpoints",
+    "Dev",
+    "Measuring",
+    "Metrics",
+    "Stop",
+    "Timer",
+    "columns",
+]
 
 MEASURED = ("dissipation", "dead", "hardest_share", "ratio", "alignment", "uniformity", "norm")
-COLUMNS = (
-    "step",
-    "epoch",
-    "loss",
-    "learning_rate",
-    "gradient_norm",
-    *MEASURED,
-    "dev",
-    "sentences_per_second",
-)
+
+
+def columns(*further: str) -> tuple[str, ...]:
+    """Return the columns of metrics.csv: those of every run, then ``further``."""
+    return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
+
+
+COLUMNS = columns("dev", "sentences_per_second")
+
+
+class Measuring(Protocol):
+    """What the log reads of a training module.
+
+    Attributes:
+        measured: numbers of the last step, if it was a logged one, else empty.
+        gradient_norm: of the last step, before clipping.
+    """
+
+    measured: dict[str, float | None]
+    gradient_norm: torch.Tensor | None
+
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        ...
 
 
 class Timer(L.Callback):
@@ -84,9 +109,16 @@ class Metrics(L.Callback):
     """metrics.csv and TensorBoard: one row a logged step, what was not measured left empty."""
 
     def __init__(
-        self, folder: Path, *, batch_size: int, steps_per_epoch: int, timer: Timer
+        self,
+        folder: Path,
+        *,
+        batch_size: int,
+        steps_per_epoch: int,
+        timer: Timer,
+        columns: Sequence[str] = COLUMNS,
     ) -> None:
         self.path = folder / "metrics.csv"
+        self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
         self.board = TensorBoardLogger(str(folder), name="tensorboard", version="")
         self.rows: dict[int, dict[str, float | None]] = {}
@@ -99,12 +131,14 @@ class Metrics(L.Callback):
             with self.path.open(newline="", encoding="utf-8") as handle:
                 for row in csv.DictReader(handle):
                     if (at := int(row["step"])) < step:
-                        self.rows[at] = {k: float(row[k]) if row[k] else None for k in COLUMNS[1:]}
+                        self.rows[at] = {
+                            k: float(row[k]) if row[k] else None for k in self.columns[1:]
+                        }
             kept = "".join(self._line(at) for at in sorted(self.rows) if at < step)
             if self._pending is not None and self._pending < step:
                 self._pending = None  # it is among the rows just kept
         with replacing(self.path) as temporary:
-            temporary.write_text(",".join(COLUMNS) + "\n" + kept, encoding="utf-8")
+            temporary.write_text(",".join(self.columns) + "\n" + kept, encoding="utf-8")
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Begin or complete the row of ``step``; it is written when the next one begins."""
@@ -141,7 +175,7 @@ class Metrics(L.Callback):
 
     def _line(self, step: int) -> str:
         row = {"step": step, **self.rows[step]}
-        cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in COLUMNS)
+        cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in self.columns)
         return ",".join(cells) + "\n"
 
     def on_train_batch_end(
@@ -153,24 +187,29 @@ class Metrics(L.Callback):
         batch_idx: int,
     ) -> None:
         """Add a row if the step was measured."""
-        assert isinstance(pl_module, SimCSE)
-        if not pl_module.measured:
+        module = cast("Measuring", pl_module)
+        if not module.measured:
             return
         step = trainer.global_step - 1  # the step that has just ended, counted from 0
-        norm = pl_module.gradient_norm
+        norm = module.gradient_norm
         self.add(
             step,
             {
-                **pl_module.measured,
+                **module.measured,
                 "epoch": step / self.steps_per_epoch,
-                "learning_rate": pl_module.learning_rate * (1 - step / pl_module.steps),
+                "learning_rate": module.learning_rate_at(step),
                 "gradient_norm": None if norm is None else float(norm),
-                "sentences_per_second": self.timer.steps
+                self.columns[-1]: self.timer.steps
                 * self.batch_size
                 / max(self.timer.seconds, 1e-9),
             },
         )
-        pl_module.measured = {}
+        module.measured = {}
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.flush()
+        self.board.finalize("success")
 
 
 class Dev(L.Callback):
@@ -187,9 +226,11 @@ class Dev(L.Callback):
         timer: Timer,
         tell: Callable[[str], None],
         name: str,
+        column: str = "dev",
     ) -> None:
         self.score, self.every, self.last, self.keep = score, every, last, keep
         self.metrics, self.timer, self.tell, self.name = metrics, timer, tell, name
+        self.column = column
         self.scores: dict[int, float] = {}
 
     @property
@@ -209,7 +250,7 @@ class Dev(L.Callback):
         self.scores[step] = value
         best = self.best
         assert best is not None
-        self.metrics.add(step, {"dev": value})
+        self.metrics.add(step, {self.column: value})
         if best[0] == step:
             self.keep(step, value)
         first = self.scores[min(self.scores)]
@@ -232,7 +273,7 @@ class Dev(L.Callback):
     ) -> None:
         """Score every k steps and after the last."""
         step = trainer.global_step
-        if step % self.every == 0 or step == self.last:
+        if step == self.last or (self.every and step % self.every == 0):
             self.evaluate(step)
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,8 +7,12 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError, LostProcess
+
+if TYPE_CHECKING:
+    from isotrope.methods.run import Outcome
 
 __all__ = ["main"]
 
@@ -30,13 +34,27 @@ def main(folder: Path) -> int:
         return _report(folder, "bug", traceback.format_exc())
 
 
-def _train(folder: Path) -> int:
+def _text(settings: dict[str, Any], *, resume: bool) -> "Outcome":
     from isotrope.methods.settings import TrainSettings
     from isotrope.methods.training import train
 
+    return train(TrainSettings.read(settings), resume=resume)
+
+
+def _images(settings: dict[str, Any], *, resume: bool) -> "Outcome":
+    from isotrope.methods.image_settings import ImageSettings
+    from isotrope.methods.image_training import train
+
+    return train(ImageSettings.read(settings), resume=resume)
+
+
+_TRAIN = {"text": _text, "images": _images}
+
+
+def _train(folder: Path) -> int:
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     sys.argv = run["command"]  # what the provenance of the run shall say
-    outcome = train(TrainSettings.read(run["settings"]), resume=run["resume"])
+    outcome = _TRAIN[run["kind"]](run["settings"], resume=run["resume"])
     if os.environ["RANK"] == "0":
         outcome.result.save(folder / "result.json")
     return outcome.exit_code

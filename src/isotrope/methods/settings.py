@@ -2,42 +2,44 @@
 
 A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
 (``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
-``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). Defaults are
-SimCSE's (Gao et al., 2021) where it has one.
+``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). ``RunSettings`` is
+what text and images share; ``image_settings`` has those of images. Defaults of text are SimCSE's
+(Gao et al., 2021) where it has one.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
 
-__all__ = ["TrainSettings"]
-
-OBJECTIVE = "objective."
+__all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
 
-class TrainSettings(BaseModel):
-    """Settings of one training run; every field has its help, default and bounds here."""
+class RunSettings(BaseModel):
+    """What every training run can be told, of text or of images.
+
+    Attributes:
+        kind: of the run: which module trains it (``isotrope.methods.run``).
+        dotted: prefixes of settings that belong to something chosen by name; ``objective.x`` is
+            kept in the field ``objective_settings``.
+        free: what may differ between a run and its continuation: nothing of it changes what a step
+            learns from which batch (another number of devices draws other dropout masks).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    kind: ClassVar[str]
+    dotted: ClassVar[tuple[str, ...]] = ("objective",)
+    free: ClassVar[frozenset[str]] = frozenset(
+        {"output", "checkpoint_every", "progress", "device", "devices"}
+    )
 
-    files: list[str] = Field(
-        min_length=1,
-        description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
-        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), or folders of these",
-    )
     output: str = Field(description="run folder; must be new or empty unless --resume")
-    encoder: str = Field(
-        "all-MiniLM-L6-v2",
-        description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
-        "'scratch': a small one built here with a tokenizer trained on the text",
-    )
-    objective: str = Field("infonce", description="name, see `isotrope objectives`")
     objective_settings: dict[str, float | str] = Field(
         default_factory=dict,
         description="hyperparameters (--objective.temperature 0.05) and exchanged components "
@@ -46,6 +48,168 @@ class TrainSettings(BaseModel):
     plugin: list[str] = Field(
         default_factory=list, description="Python file with an objective of your own"
     )
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="inputs that go through the encoder at a time: its memory grows with this "
+        "number, and the gradient is still that of the whole batch; takes one more forward pass",
+    )
+    cut: float = Field(
+        1.0,
+        gt=0,
+        description="cut-initialization: divide the initial weights by this number (paper 003: 3 "
+        "for contrastive methods, 9 for others); pretrained weights stay as they are",
+    )
+    cut_what: Literal["weights", "all"] = Field(
+        "weights", description="weights, as in the paper, or all parameters, as in its code"
+    )
+    max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
+    precision: Literal["32", "bf16", "16"] = Field("32", description="of the encoder's arithmetic")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to train")
+    devices: int = Field(
+        1,
+        ge=1,
+        description="processes that share every batch, each on a GPU of its own or on its share of "
+        "the CPU; the gradient is that of one (torchrun for several machines)",
+    )
+    seed: int = Field(42, ge=0, lt=2**32, description="decides all that is random")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
+    progress: bool = Field(True, description="show a progress bar")
+
+    # the names of subclasses' fields too
+    @field_validator("files", "columns", "plugin", mode="before", check_fields=False)
+    @classmethod
+    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+        """One path stands for a list of one."""
+        if isinstance(value, (str, Path)):
+            return [str(value)]
+        return [str(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    @field_validator("output", "dev", "encoder", "data", mode="before", check_fields=False)
+    @classmethod
+    def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+        return str(value) if isinstance(value, Path) else value
+
+    @field_validator(
+        "files", "plugin", "output", "dev", "encoder", "data", mode="after", check_fields=False
+    )
+    @classmethod
+    def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
+        """Names go into config.yaml, result.json and the system's calls."""
+        for name in value if isinstance(value, list) else [value or "-"]:
+            if not name or {"\0", "\n", "\r"} & set(name) or name != _in_utf8(name):
+                raise ValueError("a name must be one line of UTF-8 text")
+        return value
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _bits(cls, value: Any) -> Any:  # noqa: ANN401 - YAML reads 32 as a number
+        return str(value) if isinstance(value, int) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_dotted(cls, values: Any) -> Any:  # noqa: ANN401 - before validation
+        """Collect the keys ``objective.*``, and others of that kind, in a field each."""
+        if not isinstance(values, Mapping):
+            return values
+        plain = {k: v for k, v in values.items() if not dotted_key(cls, str(k))}
+        for prefix in cls.dotted:
+            inner = {
+                str(k)[len(prefix) + 1 :]: v
+                for k, v in values.items()
+                if str(k).startswith(prefix + ".")
+            }
+            given = plain.get(f"{prefix}_settings", {})
+            if isinstance(given, Mapping):
+                plain[f"{prefix}_settings"] = {k: _number(v) for k, v in {**given, **inner}.items()}
+        return plain
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files and folders that are trained on."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """How many examples make a batch, of all devices."""
+        raise NotImplementedError
+
+    @classmethod
+    def collected(cls) -> list[str]:
+        """Return the fields that hold what ``dotted`` settings say."""
+        return [f"{prefix}_settings" for prefix in cls.dotted]
+
+    @classmethod
+    def ordered(cls) -> dict[str, FieldInfo]:
+        """Return the fields as a user reads them: what is special first, what all share last."""
+        shared = RunSettings.model_fields
+        return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
+            k: v for k, v in cls.model_fields.items() if k in shared
+        }
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
+        """Return checked settings.
+
+        Args:
+            values: by field name, with hyphens or underscores.
+            source: where they come from, for the message.
+
+        Raises:
+            InputError: an unknown key, or a value of the wrong type or out of its bounds.
+        """
+        where = f"{source}: " if source else ""
+        plain = {
+            k if dotted_key(cls, str(k)) else str(k).replace("-", "_"): v for k, v in values.items()
+        }
+        for key in plain:
+            if not dotted_key(cls, key) and key not in cls.model_fields:
+                names = [flag(n) for n in cls.model_fields]
+                raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = flag(str(first["loc"][0])) if first["loc"] else "settings"
+            if first["type"] == "missing":
+                shown = {"files": "FILE", "data": "DATA"}.get(name, f"--{name}")
+                raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
+            raise InputError(
+                f"{where}--{name}: {first['msg'].lower()}; found {first['input']!r}"
+            ) from None
+
+    def to_yaml(self) -> str:
+        """Return the settings as the YAML that ``--config`` reads."""
+        values = self.model_dump()
+        own = [name for name in self.ordered() if name not in self.collected()]
+        listed = {flag(name): values[name] for name in own if values[name] not in (None, [])}
+        for prefix, name in zip(self.dotted, self.collected(), strict=True):
+            listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
+        return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
+
+    def save(self, path: Path) -> None:
+        """Write :meth:`to_yaml` to ``path``."""
+        with replacing(path) as temporary:
+            temporary.write_text(self.to_yaml(), encoding="utf-8")
+
+
+class TrainSettings(RunSettings):
+    """Settings of a training on text; every field has its help, default and bounds here."""
+
+    kind = "text"
+
+    files: list[str] = Field(
+        min_length=1,
+        description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
+        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), or folders of these",
+    )
+    encoder: str = Field(
+        "all-MiniLM-L6-v2",
+        description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
+        "'scratch': a small one built here with a tokenizer trained on the text",
+    )
+    objective: str = Field("infonce", description="name, see `isotrope objectives`")
     columns: list[str] = Field(
         default_factory=list,
         description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
@@ -69,13 +233,6 @@ class TrainSettings(BaseModel):
         0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
-    micro_batch: int | None = Field(
-        None,
-        ge=1,
-        description="texts that go through the encoder at a time: its memory grows with this "
-        "number, and the gradient is still that of the whole batch; takes one more forward pass",
-    )
-    max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
     learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
@@ -90,26 +247,6 @@ class TrainSettings(BaseModel):
     dropout: float | None = Field(
         None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
     )
-    precision: Literal["32", "bf16", "16"] = Field("32", description="of the encoder's arithmetic")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to train")
-    devices: int = Field(
-        1,
-        ge=1,
-        description="processes that share every batch, each on a GPU of its own or on its share of "
-        "the CPU; the gradient is that of one (torchrun for several machines)",
-    )
-    seed: int = Field(42, ge=0, lt=2**32, description="decides data order, dropout, head, holdout")
-    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
-    log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    progress: bool = Field(True, description="show a progress bar")
-
-    @field_validator("files", "columns", "plugin", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
-        """One path stands for a list of one."""
-        if isinstance(value, (str, Path)):
-            return [str(value)]
-        return [str(v) for v in value] if isinstance(value, (list, tuple)) else value
 
     @field_validator("columns", mode="after")
     @classmethod
@@ -117,86 +254,25 @@ class TrainSettings(BaseModel):
         """``anchor,positive`` stands for two columns."""
         return [name.strip() for given in value for name in given.split(",") if name.strip()]
 
-    @field_validator("output", "dev", "encoder", mode="before")
-    @classmethod
-    def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
-        return str(value) if isinstance(value, Path) else value
-
-    @field_validator("files", "plugin", "output", "dev", "encoder", mode="after")
-    @classmethod
-    def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
-        """Names go into config.yaml, result.json and the system's calls."""
-        for name in value if isinstance(value, list) else [value or "-"]:
-            if not name or {"\0", "\n", "\r"} & set(name) or name != _in_utf8(name):
-                raise ValueError("a name must be one line of UTF-8 text")
-        return value
-
-    @field_validator("precision", mode="before")
-    @classmethod
-    def _bits(cls, value: Any) -> Any:  # noqa: ANN401 - YAML reads 32 as a number
-        return str(value) if isinstance(value, int) else value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_objective(cls, values: Any) -> Any:  # noqa: ANN401 - before validation
-        """Collect the ``objective.*`` keys."""
-        if not isinstance(values, Mapping):
-            return values
-        plain = {k: v for k, v in values.items() if not str(k).startswith(OBJECTIVE)}
-        inner = {k[len(OBJECTIVE) :]: v for k, v in values.items() if str(k).startswith(OBJECTIVE)}
-        given = plain.get("objective_settings", {})
-        if isinstance(given, Mapping):
-            plain["objective_settings"] = {k: _number(v) for k, v in {**given, **inner}.items()}
-        return plain
-
     @property
     def held_out(self) -> float:
         """The share of held-out text: ``--dev auto`` needs some."""
         return 0.1 if self.dev == "auto" and self.holdout == 0 else self.holdout
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any], *, source: str = "") -> "TrainSettings":
-        """Return checked settings.
+    @property
+    def inputs(self) -> list[str]:
+        """The files and folders that are trained on."""
+        return self.files
 
-        Args:
-            values: by field name, with hyphens or underscores.
-            source: where they come from, for the message.
+    @property
+    def rows(self) -> int:
+        """How many examples make a batch, of all devices."""
+        return self.batch_size
 
-        Raises:
-            InputError: an unknown key, or a value of the wrong type or out of its bounds.
-        """
-        where = f"{source}: " if source else ""
-        plain = {
-            k if str(k).startswith(OBJECTIVE) else str(k).replace("-", "_"): v
-            for k, v in values.items()
-        }
-        for key in plain:
-            if not key.startswith(OBJECTIVE) and key not in cls.model_fields:
-                names = [flag(n) for n in cls.model_fields]
-                raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
-        try:
-            return cls.model_validate(plain)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = flag(str(first["loc"][0])) if first["loc"] else "settings"
-            if first["type"] == "missing":
-                shown = "FILE" if name == "files" else f"--{name}"
-                raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
-            raise InputError(
-                f"{where}--{name}: {first['msg'].lower()}; found {first['input']!r}"
-            ) from None
 
-    def to_yaml(self) -> str:
-        """Return the settings as the YAML that ``--config`` reads."""
-        values = self.model_dump(exclude={"objective_settings"})
-        listed = {flag(k): v for k, v in values.items() if v not in (None, [])}
-        listed |= {OBJECTIVE + k: v for k, v in self.objective_settings.items()}
-        return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
-
-    def save(self, path: Path) -> None:
-        """Write :meth:`to_yaml` to ``path``."""
-        with replacing(path) as temporary:
-            temporary.write_text(self.to_yaml(), encoding="utf-8")
+def dotted_key(cls: type[RunSettings], key: str) -> bool:
+    """Tell whether a key is one of those with a dot, as ``objective.temperature``."""
+    return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective

@@ -165,6 +165,10 @@ class SimCSE(L.LightningModule):
             f"--learning-rate (it is {self.learning_rate:g}) or look at that batch of the data"
         )
 
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return self.learning_rate * max(0.0, 1 - step / self.steps)
+
     def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
         """AdamW (fused), learning rate falling linearly to 0, no warm-up."""
         parameters = [p for p in self.parameters() if p.requires_grad]
@@ -176,7 +180,7 @@ class SimCSE(L.LightningModule):
             fused=not self.scaled,
         )
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: max(0.0, 1 - step / self.steps)
+            optimizer, lambda step: self.learning_rate_at(step) / self.learning_rate
         )
         return {
             "optimizer": optimizer,

@@ -6,39 +6,31 @@ found good; what fails while the data is read leaves no folder behind.
 
 import math
 import shutil
-import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import lightning as L
 import torch
-from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from isotrope.core.errors import InputError, LostProcess, NoTerms
-from isotrope.core.gather import agreed, joined, lost, rank, rows_of, started, wait, world_size
+from isotrope.core.errors import InputError
+from isotrope.core.gather import rank, rows_of, wait
 from isotrope.core.result import Result, provenance
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
-from isotrope.methods.callbacks import MEASURED, AtOnce, Bar, Checkpoints, Dev, Metrics, Stop, Timer
+from isotrope.methods.callbacks import MEASURED, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
-from isotrope.methods.launch import REQUEUE, launch
-from isotrope.methods.settings import TrainSettings, read_yaml
+from isotrope.methods.run import Outcome, checkpoint, make_steps, nothing, run, try_objective
+from isotrope.methods.settings import TrainSettings
 from isotrope.methods.simcse import SimCSE, Steps
 from isotrope.methods.watch import Watch, watch_file, watch_held_out
 from isotrope.paradigm import registry
@@ -46,31 +38,8 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["Outcome", "fit", "summary", "train"]
 
-# what may differ between a run and its continuation: nothing of it changes what a step learns from
-# which batch (another number of devices draws other dropout masks)
-_FREE = {"checkpoint_every", "progress", "device", "devices"}
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a training came to.
-
-    Attributes:
-        result: numbers and provenance; of an interrupted run, the state so far.
-        output: the run folder.
-        exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
-            is the best step. None if the run had been finished before, or was other processes'.
-        first: whether this is the first of several processes, which knows the numbers and tells.
-    """
-
-    result: Result
-    output: Path
-    exit_code: int = 0
-    encoder: SentenceEncoder | None = None
-    first: bool = True
 
 
 def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
@@ -92,91 +61,22 @@ def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noq
 
 
 def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
-    """Train as the settings say and write the run folder.
-
-    With ``devices`` above 1 the processes are started here; those that torchrun has started are
-    joined.
+    """Train as the settings say and write the run folder; see :func:`isotrope.methods.run.run`.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
-    output = Path(settings.output)
-    device = _check_devices(settings)
-    try:
-        if settings.devices > 1 and started()[0] == 1:
-            return _launch(settings, output, resume=resume)
-        with joined(device):
-            return _train(settings, output, resume=resume)
-    except Exception as error:
-        if not isinstance(error, LostProcess) and not lost(error):
-            raise
-        what = error if isinstance(error, LostProcess) else "another process of this run has gone"
-        saved = (output / "checkpoints" / "last.ckpt").is_file()
-        then = "go on from the last checkpoint" if saved else "start again: there is no checkpoint"
-        raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
+    return run(settings, _train, resume=resume)
 
 
-def _launch(settings: TrainSettings, output: Path, *, resume: bool) -> Outcome:
-    """Train in processes of our own."""
-    finished = _check_output(output, settings, resume=resume)
-    if finished is not None:
-        return finished
-    run = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
-    code, result = launch(settings.devices, run)
-    return Outcome(result or _nothing(output), output, exit_code=code)
-
-
-def _train(settings: TrainSettings, output: Path, *, resume: bool) -> Outcome:
-    """Train in this process, which may be one of several; the first checks and writes."""
-    finished = _check_output(output, settings, resume=resume) if rank() == 0 else None
-    if agreed(finished is not None):
-        return finished or Outcome(_nothing(output), output, first=False)
-    with _terminable():
-        try:
-            if rank() > 0:
-                wait()  # until the first has read the data
-            prepared = _prepare(settings, output)
-            if rank() == 0:
-                wait()
-            return _run(settings, *prepared)
-        except _Terminated:
-            # no step has been made yet: the same command starts again
-            return Outcome(_nothing(output), output, exit_code=REQUEUE)
-
-
-def _nothing(output: Path) -> Result:
-    return Result(kind="train", name=output.name, metrics={"steps": 0})
-
-
-def _check_devices(settings: TrainSettings) -> str:
-    """Return the kind of device to train on; there must be one for each process.
-
-    Raises:
-        InputError: too few GPUs, too small a batch, or another number than torchrun started.
-    """
-    kind = find_device(settings.device).type
-    total, here = started()
-    if total == 1:
-        total = here = settings.devices
-    elif settings.devices not in (1, here):
-        raise InputError(
-            f"torchrun has started {here} processes on this machine, and --devices says "
-            f"{settings.devices}; leave --devices out"
-        )
-    if total > 1 and kind == "mps":
-        raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
-    if kind == "cuda" and here > (found := torch.cuda.device_count()):
-        raise InputError(
-            f"--devices {here}: this machine has {found} GPU{'s' * (found > 1)}; "
-            f"use --devices {found}, or --device cpu"
-        )
-    if settings.batch_size < total:
-        raise InputError(
-            f"--batch-size {settings.batch_size} leaves some of {total} processes without a row; "
-            f"use a batch size of at least {total}"
-        )
-    return kind
+def _train(settings: TrainSettings) -> Outcome:
+    if rank() > 0:
+        wait()  # until the first has read the data
+    prepared = _prepare(settings, Path(settings.output))
+    if rank() == 0:
+        wait()
+    return _run(settings, *prepared)
 
 
 def _prepare(
@@ -186,7 +86,7 @@ def _prepare(
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
-    _try(objective, negatives=objective.takes_negatives)
+    try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
     encoder = _encoder(settings)
@@ -206,7 +106,7 @@ def _prepare(
                 f"objective {settings.objective} takes no hard negatives, but the file has a third "
                 "column: remove it, or choose infonce"
             )
-        _try(objective, negatives=store.columns == 3)
+        try_objective(objective, negatives=store.columns == 3)
     except BaseException:
         if ours:
             shutil.rmtree(made[-1] if made else output, ignore_errors=True)
@@ -214,75 +114,6 @@ def _prepare(
             output.mkdir(exist_ok=True)  # the empty folder that we were given
         raise
     return encoder, objective, store, batches, watch
-
-
-def _try(objective: Objective, *, negatives: bool) -> None:
-    """Compute the loss once, on noise: what it refuses shows before any work is done."""
-    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
-    try:
-        objective(noise[0], noise[1], noise[2] if negatives else None)
-    except (ValueError, NoTerms) as error:
-        raise InputError(f"objective {objective.name}: {error}") from error
-
-
-class _Terminated(BaseException):
-    """SIGTERM before the first step."""
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM raise while the data is read; later the Stop callback handles it."""
-
-    def asked(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, asked)
-    except ValueError:  # not the main thread: whoever runs us handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _check_output(output: Path, settings: TrainSettings, *, resume: bool) -> Outcome | None:
-    """Return the outcome of a run that is already finished, or None to go on.
-
-    Raises:
-        InputError: the folder is in use, is a file, or belongs to another run.
-    """
-    if output.exists() and not output.is_dir():
-        raise InputError(f"output {output} is a file; give a folder")
-    for folder in map(Path, settings.files):
-        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
-            raise InputError(
-                f"output {output} lies in {folder}, which is read as text: the run would train on "
-                "its own files; choose an output folder elsewhere"
-            )
-    if not output.exists() or not any(output.iterdir()):
-        return None
-    if not resume:
-        raise InputError(
-            f"output folder {output} is not empty; choose another, or add --resume to continue "
-            "the run in it"
-        )
-    config = output / "config.yaml"
-    if not config.is_file():
-        raise InputError(f"{output} holds no run (no config.yaml); choose another output folder")
-    before = TrainSettings.read(read_yaml(config), source=str(config))
-    for name in TrainSettings.model_fields:
-        old, new = getattr(before, name), getattr(settings, name)
-        if name not in _FREE | {"output"} and old != new:
-            shown = name.replace("_", "-")
-            raise InputError(
-                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
-                "command, or choose another output folder"
-            )
-    if (output / "result.json").is_file():
-        return Outcome(Result.load(output / "result.json"), output)
-    return None
 
 
 def _encoder(settings: TrainSettings) -> SentenceEncoder:
@@ -429,7 +260,7 @@ def _run(
         name="dev" if watch is None else watch.name,
     )
     _introduce(settings, encoder, store, steps, bar.tell)
-    resumed, start = _checkpoint(output / "checkpoints", bar.tell)
+    resumed, start = checkpoint(output / "checkpoints", bar.tell)
     pad = encoder.tokenizer.pad_token_id or 0
     overhead = CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH
 
@@ -444,47 +275,23 @@ def _run(
             part=rows_of(len(indices)),
         )
 
-    together = world_size() > 1
-    here = started()[1] if together else 1
-    with _quiet():
-        trainer = L.Trainer(
-            accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
-            devices=here,
-            num_nodes=world_size() // here,
-            # buffers are the same everywhere: no step needs them sent around
-            strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
-            plugins=[TorchElasticEnvironment()] if together else None,
-            sync_batchnorm=together,
-            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
-            max_steps=steps,
-            max_epochs=-1,
-            gradient_clip_val=settings.clip,
-            # the first process alone tells, scores and writes
-            callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), checkpoints, stop],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-        )
-        loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
-        began = time.perf_counter()
-        try:
-            trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
-        except AtOnce:
-            raise KeyboardInterrupt from None
-        finally:
-            stop.restore()
-            bar.close()
-            metrics.flush()
-            metrics.board.finalize("success")
-    if stop.signal is not None and trainer.global_step < steps:
-        result = _result(settings, objective, store, dev, metrics, timer, trainer.global_step)
-        code = 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
+    loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
+    began = time.perf_counter()
+    code = make_steps(
+        settings,
+        module,
+        loader,
+        steps=steps,
+        resumed=resumed,
+        # the first process alone tells, scores and writes
+        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), checkpoints, stop],
+        clip=settings.clip,
+    )
+    if code:
+        result = _result(settings, objective, store, dev, metrics, timer, module.global_step)
         return Outcome(result, output, code, encoder, first=rank() == 0)
     if rank() > 0:
-        return Outcome(_nothing(output), output, encoder=encoder, first=False)
+        return Outcome(nothing(output), output, encoder=encoder, first=False)
     if watch is None:
         keep(steps, None)
     result = _result(settings, objective, store, dev, metrics, timer, steps)
@@ -492,52 +299,6 @@ def _run(
     result.save(output / "result.json")
     shutil.rmtree(output / "tokens", ignore_errors=True)
     return Outcome(result, output, encoder=encoder)
-
-
-_PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}
-
-
-def _checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
-    """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
-
-    Raises:
-        InputError: there are checkpoints, but none can be read.
-    """
-    damaged = []
-    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
-        if not path.is_file():
-            continue
-        try:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-            if missing := _PARTS - set(found):
-                raise ValueError(f"no {sorted(missing)[0]} in it")
-        # whatever a damaged archive makes torch raise
-        except Exception as error:
-            damaged.append(f"{path} ({type(error).__name__})")
-            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
-            continue
-        return path, int(found["global_step"])
-    if damaged:
-        raise InputError(
-            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
-        )
-    return None, 0
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Lightning's advertising and its advice about our own loader off the screen."""
-    import logging
-
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="lightning.*")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 def _introduce(

@@ -1,0 +1,317 @@
+"""One run, of text or of images: its folder, its processes, its steps, its checkpoints, its end.
+
+What is trained comes as a function (``Work``) that checks, prepares and trains; this file gives it
+a folder that is its own, the processes it was asked for, and Lightning's loop with our callbacks.
+"""
+
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import lightning as L
+import torch
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.pytorch.strategies import DDPStrategy
+from torch.utils.data import DataLoader
+
+from isotrope.core.errors import InputError, LostProcess, NoTerms
+from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
+from isotrope.core.result import Result
+from isotrope.encoders.sentence import find_device
+from isotrope.methods.callbacks import AtOnce, Bar, Metrics, Stop
+from isotrope.methods.launch import REQUEUE, launch
+from isotrope.methods.settings import RunSettings, read_yaml
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Outcome", "checkpoint", "make_steps", "nothing", "run", "try_objective"]
+
+Settings = TypeVar("Settings", bound=RunSettings)
+Work = Callable[[Settings], "Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to.
+
+    Attributes:
+        result: numbers and provenance; of an interrupted run, the state so far.
+        output: the run folder.
+        exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
+        encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
+            may be an earlier, better step. None if the run had been finished before, or was other
+            processes'.
+        first: whether this is the first of several processes, which knows the numbers and tells.
+    """
+
+    result: Result
+    output: Path
+    exit_code: int = 0
+    encoder: Any = None
+    first: bool = True
+
+
+def nothing(output: Path) -> Result:
+    """Return the result of a run of which this process knows no numbers."""
+    return Result(kind="train", name=output.name, metrics={"steps": 0})
+
+
+def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
+    """Train as the settings say, and write the run folder.
+
+    With ``devices`` above 1 the processes are started here; those that torchrun has started are
+    joined.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        LostProcess: one of several processes has gone.
+    """
+    output = Path(settings.output)
+    device = _check_devices(settings)
+    try:
+        if settings.devices > 1 and started()[0] == 1:
+            return _launch(settings, output, resume=resume)
+        with joined(device):
+            return _here(settings, work, output, resume=resume)
+    except Exception as error:
+        if not isinstance(error, LostProcess) and not lost(error):
+            raise
+        what = error if isinstance(error, LostProcess) else "another process of this run has gone"
+        saved = (output / "checkpoints" / "last.ckpt").is_file()
+        then = "go on from the last checkpoint" if saved else "start again: there is no checkpoint"
+        raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
+
+
+def _launch(settings: RunSettings, output: Path, *, resume: bool) -> Outcome:
+    """Train in processes of our own."""
+    finished = _check_output(output, settings, resume=resume)
+    if finished is not None:
+        return finished
+    orders = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
+    code, result = launch(settings.devices, {"kind": settings.kind, **orders})
+    return Outcome(result or nothing(output), output, exit_code=code)
+
+
+def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
+    """Train in this process, which may be one of several; the first checks and writes."""
+    finished = _check_output(output, settings, resume=resume) if rank() == 0 else None
+    if agreed(finished is not None):
+        return finished or Outcome(nothing(output), output, first=False)
+    with _terminable():
+        try:
+            return work(settings)
+        except _Terminated:
+            # no step has been made yet: the same command starts again
+            return Outcome(nothing(output), output, exit_code=REQUEUE)
+
+
+def _check_devices(settings: RunSettings) -> str:
+    """Return the kind of device to train on; there must be one for each process.
+
+    Raises:
+        InputError: too few GPUs, too small a batch, or another number than torchrun started.
+    """
+    kind = find_device(settings.device).type
+    total, here = started()
+    if total == 1:
+        total = here = settings.devices
+    elif settings.devices not in (1, here):
+        raise InputError(
+            f"torchrun has started {here} processes on this machine, and --devices says "
+            f"{settings.devices}; leave --devices out"
+        )
+    if total > 1 and kind == "mps":
+        raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
+    if kind == "cuda" and here > (found := torch.cuda.device_count()):
+        raise InputError(
+            f"--devices {here}: this machine has {found} GPU{'s' * (found > 1)}; "
+            f"use --devices {found}, or --device cpu"
+        )
+    if settings.rows < total:
+        raise InputError(
+            f"--batch-size {settings.rows} leaves some of {total} processes without a row; "
+            f"use a batch size of at least {total}"
+        )
+    return kind
+
+
+class _Terminated(BaseException):
+    """SIGTERM before the first step."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise while the data is read; later the Stop callback handles it."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, asked)
+    except ValueError:  # not the main thread: whoever runs us handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
+    """Return the outcome of a run that is already finished, or None to go on.
+
+    Raises:
+        InputError: the folder is in use, is a file, or belongs to another run.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError(f"output {output} is a file; give a folder")
+    for folder in map(Path, settings.inputs):
+        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"output {output} lies in {folder}, which is read as data: the run would train on "
+                "its own files; choose an output folder elsewhere"
+            )
+    if not output.exists() or not any(output.iterdir()):
+        return None
+    if not resume:
+        raise InputError(
+            f"output folder {output} is not empty; choose another, or add --resume to continue "
+            "the run in it"
+        )
+    config = output / "config.yaml"
+    if not config.is_file():
+        raise InputError(f"{output} holds no run (no config.yaml); choose another output folder")
+    before = type(settings).read(read_yaml(config), source=str(config))
+    for name in type(settings).model_fields:
+        old, new = getattr(before, name), getattr(settings, name)
+        if name not in settings.free and old != new:
+            shown = name.replace("_", "-")
+            raise InputError(
+                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
+                "command, or choose another output folder"
+            )
+    if (output / "result.json").is_file():
+        return Outcome(Result.load(output / "result.json"), output)
+    return None
+
+
+def try_objective(objective: Objective, *, negatives: bool) -> None:
+    """Compute the loss once, on noise: what it refuses shows before any work is done.
+
+    Raises:
+        InputError: the objective cannot be trained with as it is.
+    """
+    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
+    try:
+        objective(noise[0], noise[1], noise[2] if negatives else None)
+    except (ValueError, NoTerms) as error:
+        raise InputError(f"objective {objective.name}: {error}") from error
+
+
+_PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}
+
+
+def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
+    """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
+
+    Raises:
+        InputError: there are checkpoints, but none can be read.
+    """
+    damaged = []
+    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
+        if not path.is_file():
+            continue
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+            if missing := _PARTS - set(found):
+                raise ValueError(f"no {sorted(missing)[0]} in it")
+        # whatever a damaged archive makes torch raise
+        except Exception as error:
+            damaged.append(f"{path} ({type(error).__name__})")
+            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
+            continue
+        return path, int(found["global_step"])
+    if damaged:
+        raise InputError(
+            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
+        )
+    return None, 0
+
+
+def make_steps(
+    settings: RunSettings,
+    module: L.LightningModule,
+    loader: DataLoader[Any],
+    *,
+    steps: int,
+    resumed: Path | None,
+    callbacks: Sequence[L.Callback],
+    clip: float | None,
+) -> int:
+    """Train to the last step or to a request to stop; return the exit code.
+
+    Args:
+        settings: of the run.
+        module: whose ``global_step`` says afterwards how far it came.
+        loader: gives the batch of each step that is left.
+        steps: of the whole run.
+        resumed: checkpoint to go on from.
+        callbacks: a ``Stop`` among them; in the first process a ``Bar`` and ``Metrics``, too.
+        clip: largest norm of the gradient, or None.
+    """
+    together = world_size() > 1
+    here = started()[1] if together else 1
+    (stop,) = (c for c in callbacks if isinstance(c, Stop))
+    with _quiet():
+        trainer = L.Trainer(
+            accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
+            devices=here,
+            num_nodes=world_size() // here,
+            # buffers are the same everywhere: no step needs them sent around
+            strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
+            plugins=[TorchElasticEnvironment()] if together else None,
+            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
+            max_steps=steps,
+            max_epochs=-1,
+            gradient_clip_val=clip,
+            callbacks=list(callbacks),
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+        try:
+            trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
+        except AtOnce:
+            raise KeyboardInterrupt from None
+        finally:
+            stop.restore()
+            for callback in callbacks:
+                if isinstance(callback, (Bar, Metrics)):
+                    callback.close()
+    if stop.signal is not None and trainer.global_step < steps:
+        return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
+    return 0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning's advertising and its advice about our own loader off the screen."""
+    import logging
+
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="lightning.*")
+            yield
+    finally:
+        logger.setLevel(level)
