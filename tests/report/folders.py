@@ -73,3 +73,57 @@ def write_run(
         }  # fmt: skip
         (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
     return folder
+
+
+IMAGE_COLUMNS = (
+    "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
+    "alignment,uniformity,norm,norm_backbone,opposite_halves,far_opposite,std,effective_rank,"
+    "knn,images_per_second"
+)
+
+
+def write_image_run(
+    folder: Path,
+    *,
+    method: str = "simclr",
+    cut: float = 1.0,
+    knn: tuple[float, ...] = (24.9, 36.2, 35.8),
+    finished: bool = True,
+    data: str = "def456",
+) -> Path:
+    """Write a run on images of 40 steps, logged every 2, with ``knn`` spread over its length."""
+    folder.mkdir(parents=True)
+    at = {round(40 * i / max(len(knn) - 1, 1)): score for i, score in enumerate(knn)}
+    rows = []
+    for step in range(0, 41, 2):
+        decay = math.exp(-step / 20)
+        measured = [
+            step / 40, 3 + decay, 0.06, 1 + decay, 0.5, 0.0, 0.2, 1.0, 0.4, -2.5,
+            4 + decay, 9 - decay, 0.2 * decay, 0.01 * decay, 0.08, 50 - decay,
+        ]  # fmt: skip
+        cells = [step, *(measured if step else [None] * 16), at.get(step), 900 if step else None]
+        rows.append(",".join("" if cell is None else f"{cell:.6g}" for cell in cells))
+    (folder / "metrics.csv").write_text("\n".join([IMAGE_COLUMNS, *rows]) + "\n")
+    (folder / "config.yaml").write_text(f"data: pictures\nmethod: {method}\ncut: {cut}\n")
+    if finished:
+        best = max(at, key=lambda step: at[step]) if at else None
+        result = {
+            "kind": "train-images",
+            "name": folder.name,
+            "metrics": {
+                "knn_start": at.get(0), "knn_best": None if best is None else at[best],
+                "knn_best_step": best, "knn_final": at.get(40), "linear": 41.25, "steps": 40,
+                "seconds": 5.5, "images_per_second": 931.0, "loss": 3.1, "norm": 4.1,
+                "opposite_halves": 0.03, "alignment": 0.4, "uniformity": -2.5,
+            },
+            "details": {
+                "method": {"name": method, "options": {}},
+                "objective": {"name": "ntxent", "parameters": {"temperature": 0.1}},
+                "cut": {"c": cut, "what": "weights"},
+                "data": {"path": "pictures", "images": 200},
+                "verdict": None,
+            },
+            "provenance": {"seed": 1, "data": data},
+        }  # fmt: skip
+        (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    return folder

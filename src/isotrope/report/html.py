@@ -15,30 +15,26 @@ from markupsafe import Markup
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
+from isotrope.report.comparison import (
+    Cell,
+    cells,
+    columns,
+    digits_of,
+    headline,
+    number,
+    verdict,
+)
 from isotrope.report.plots import INK, panels, styles
 from isotrope.report.runs import Run, read_run
 
 __all__ = ["Example", "Table", "write_report"]
 
-_COLUMNS = (
-    ("dev_start", "Dev start", "score of the model before training (step 0)"),
-    ("dev_best", "Dev best", "highest score of the run, step 0 included"),
-    ("dev_best_step", "At step", "where the best score was measured"),
-    ("dev_final", "Dev final", "score after the last step"),
-    ("alignment", "Align\u00adment", "mean squared distance of the two views; lower is closer"),
-    ("uniformity", "Unifor\u00admity", "log mean exp(-2 d\u00b2); lower is more spread out"),
-    ("dissipation", "GD", "mean gradient dissipation"),
-    ("hardest_share", "Hardest share", "share of the weight W on the hardest negative"),
-    ("ratio", "Ratio", "pull towards the positive per push from the negatives"),
-    ("sentences_per_second", "Sent. /\u202fs", "sentences per second of training"),
-    ("seconds", "Sec\u00adonds", "duration of training"),
-)
-
-_FIXED_DIGITS = {"dev_best_step": 0, "sentences_per_second": 0, "seconds": 1}
-
 _GLOSSARY = (
     ("Dev score", "", "The score on held-out data during training; step 0 is the untrained model, "
      "and the step with the highest score is the model that was saved."),
+    ("kNN accuracy", "", "The share of test images whose class their nearest training images "
+     "name, by the features that are kept; step 0 is the untrained encoder, and the last step is "
+     "the model that was saved: choosing a step by the test images would flatter it."),
     ("Gradient dissipation", "GD", "The factor, averaged over anchors, that scales an anchor's "
      "whole gradient: near 0 the anchor already tells its positive from its negatives, and teaches "
      "no more."),
@@ -46,15 +42,21 @@ _GLOSSARY = (
      "negative is 1 if that one alone is pushed away, 1/(N \u2212 1) if all N \u2212 1 are alike."),
     ("Ratio", "R", "How strongly an anchor is pulled to its positive for each unit of push from "
      "its negatives; above 1 the pull dominates."),
-    ("Alignment", "", "Mean squared distance between the two views of one text on the unit sphere: "
-     "0 if they coincide, 2 if they are unrelated; lower is closer."),
-    ("Uniformity", "", "Logarithm of the mean of exp(\u22122 d\u00b2) over pairs of texts: "
-     "0 if all texts share one point, about \u22124 if they spread evenly; lower is wider."),
+    ("Alignment", "", "Mean squared distance between the two views of one text or image on the "
+     "unit sphere: 0 if they coincide, 2 if they are unrelated; lower is closer."),
+    ("Uniformity", "", "Logarithm of the mean of exp(\u22122 d\u00b2) over pairs of texts or "
+     "images: 0 if all share one point, about \u22124 if they spread evenly; lower is wider."),
     ("Embedding norm", "", "Mean length of embeddings before they are normalised; gradients shrink "
      "in proportion to it, so a growing norm slows training down."),
+    ("Opposite halves", "", "The share of pairs whose two views lie more than a right angle apart; "
+     "the further apart they are, the weaker the cosine pulls them together."),
+    ("Effective rank", "", "Over how many directions the embeddings spread: 1 on a line, the "
+     "number of dimensions in a round cloud."),
     ("Gradient norm", "", "Length of the gradient of all parameters at a step; spikes are what "
      "gradient clipping is for."),
 )  # fmt: skip
+_OF_TEXT = {"Dev score"}
+_OF_IMAGES = {"kNN accuracy", "Opposite halves", "Effective rank"}
 
 
 @dataclass(frozen=True)
@@ -77,15 +79,6 @@ class Example:
     answer: str | None = None
 
 
-@dataclass(frozen=True)
-class _Cell:
-    text: str
-    title: str = ""
-    number: bool = True
-    gain: str = ""
-    best: bool = False
-
-
 def write_report(
     runs: Sequence[Path],
     output: Path,
@@ -97,7 +90,7 @@ def write_report(
     """Compare run folders in one self-contained HTML file.
 
     Args:
-        runs: output folders of ``isotrope train``, finished or in progress.
+        runs: output folders of trainings on text or images, finished or in progress.
         output: the HTML file to write; replaced as a whole.
         title: the page's title.
         tables: further tables, shown after the comparison.
@@ -132,23 +125,30 @@ def _page(
     )
     return environment.get_template("template.html").render(
         title=title,
-        headline=_headline(runs),
+        headline=headline(runs),
         runs=[
-            {"run": run, "style": style, "verdict": _verdict(run), "origin": _origin(run)}
+            {"run": run, "style": style, "verdict": verdict(run), "origin": _origin(run)}
             for run, style in zip(runs, styles(len(runs)), strict=True)
         ],
-        columns=_COLUMNS,
-        comparison=_comparison(runs),
+        columns=columns(runs),
+        comparison=cells(runs),
         tables=[(table, _cells(table)) for table in tables],
         panels=[
             {"panel": panel, "svg": _ink(panel.svg), "wide": _ink(panel.wide)}
             for panel in panels(runs)
         ],
         examples=examples,
-        glossary=_GLOSSARY,
+        glossary=_glossary(runs),
         data=_data(runs),
         parameters=_parameters,
     )
+
+
+def _glossary(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
+    """Return what is explained: only what some of the runs have."""
+    kinds = {run.of_images for run in runs}
+    unfit = (set() if False in kinds else _OF_TEXT) | (set() if True in kinds else _OF_IMAGES)
+    return [entry for entry in _GLOSSARY if entry[0] not in unfit]
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
@@ -179,6 +179,7 @@ def _data(runs: Sequence[Run]) -> Markup:
     records = [
         {
             "name": run.name,
+            "method": run.method,
             "objective": run.objective,
             "parameters": run.parameters,
             "settings": run.settings,
@@ -200,22 +201,6 @@ def _short(values: np.ndarray[Any, Any]) -> list[float | None]:
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
-def _digits(values: Sequence[float]) -> int:
-    """Return how many decimals a column of numbers needs."""
-    largest = max((abs(value) for value in values), default=0.0)
-    if all(isinstance(value, int) for value in values) or largest >= 1000:
-        return 0
-    return 2 if largest >= 10 else 3 if largest >= 0.01 else 5
-
-
-def _number(value: float, digits: int) -> str:
-    return f"{value:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{'+' if value >= 0 else ''}{_number(value, digits)}"
-
-
 def _parameters(parameters: Mapping[str, Any]) -> str:
     """Return ``temperature 0.05, dissipation margin:0.3``."""
     return ", ".join(
@@ -224,99 +209,7 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _dev_digits(runs: Sequence[Run]) -> int:
-    """Return the decimals of dev scores: percentages get two, fractions four."""
-    scores = [value for run in runs if (value := run.metric("dev_best")) is not None]
-    return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
-
-
-def _headline(runs: Sequence[Run]) -> str:
-    """Return the one sentence that answers which run to use."""
-    scored = [(best, run) for run in runs if (best := run.metric("dev_best")) is not None]
-    if not scored:
-        return "No dev score was measured, so no run can be called the best."
-    if len({run.dev_data for _, run in scored if run.finished}) > 1:
-        return "The runs were scored on different dev data, so their scores cannot be compared."
-    best, run = max(scored, key=lambda pair: pair[0])
-    start, step, digits = run.metric("dev_start"), run.metric("dev_best_step"), _dev_digits(runs)
-    if not step:
-        final = run.metric("dev_final")
-        lead = "Training made it worse" if final is not None and final < best else "No gain"
-        return f"{lead}: the best model is the one before training, step 0."
-    where = f"{run.dev_name or 'dev score'} {_number(best, digits)} at step {step:,.0f}"
-    gain = (
-        f", {_signed(best - start, digits)} over the model before training"
-        if start is not None
-        else ""
-    )
-    lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} is best: "
-    return f"{lead}{where}{gain}."
-
-
-def _verdict(run: Run) -> str:
-    """Return one sentence on a run: its own, or what can be said while it is in progress."""
-    own = run.result.details.get("verdict") if run.result else None
-    if own:
-        return _sentence(str(own))
-    best, step = run.metric("dev_best"), run.metric("dev_best_step")
-    start, digits = run.metric("dev_start"), _dev_digits([run])
-    lead = (
-        ""
-        if run.finished
-        else f"In progress (or stopped) at step {run.steps.max(initial=0.0):,.0f}: "
-    )
-    if best is None:
-        text = "no dev score was measured."
-    elif not step:
-        text = f"no step has beaten step 0 ({_number(best, digits)})."
-    else:
-        gain = f" ({_signed(best - start, digits)})" if start is not None else ""
-        text = f"best dev score {_number(best, digits)}{gain} at step {step:,.0f}."
-    return _sentence(lead + text)
-
-
-def _sentence(text: str) -> str:
-    """Return the text with a capital letter and a full stop."""
-    text = text.strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _why_missing(run: Run, key: str) -> str:
-    """Return why a run has no such number."""
-    if not run.finished:
-        return "not measured yet: the run has not written its result"
-    if key.startswith("dev_"):
-        return "not measured: the run had no --dev data"
-    if key == "ratio":
-        return "not defined: the pull of this objective is a matrix, or no negative had a weight"
-    if key == "hardest_share":
-        return "not defined: no anchor was active at the last measurement"
-    return "not measured in this run"
-
-
-def _comparison(runs: Sequence[Run]) -> list[list[_Cell]]:
-    """Return the cells of the comparison, one row per run, without the run's own column."""
-    rows: list[list[_Cell]] = [[] for _ in runs]
-    bests = [run.metric("dev_best") for run in runs]
-    top = max((best for best in bests if best is not None), default=math.nan)
-    comparable = len(runs) > 1 and len({run.dev_data for run in runs if run.finished}) <= 1
-    for key, _, _ in _COLUMNS:
-        values = [run.metric(key) for run in runs]
-        known = [value for value in values if value is not None]
-        digits = _dev_digits(runs) if key.startswith("dev_") else _digits(known)
-        digits = _FIXED_DIGITS.get(key, digits)
-        for row, run, value in zip(rows, runs, values, strict=True):
-            if value is None:
-                row.append(_Cell("\N{EN DASH}", _why_missing(run, key)))
-                continue
-            start = run.metric("dev_start")
-            gain = "" if key != "dev_best" or start is None else _signed(value - start, digits)
-            best = key == "dev_best" and comparable and value == top
-            row.append(_Cell(_number(value, digits), gain=gain, best=best))
-    return rows
-
-
-def _cells(table: Table) -> list[list[_Cell]]:
+def _cells(table: Table) -> list[list[Cell]]:
     """Return the cells of an extra table.
 
     Raises:
@@ -332,14 +225,14 @@ def _cells(table: Table) -> list[list[_Cell]]:
         [v for v in column if isinstance(v, (int, float)) and math.isfinite(v)]
         for column in columns
     ]
-    digits = [_digits(column) for column in numbers]
+    digits = [digits_of(column) for column in numbers]
     return [
         [
-            _Cell("\N{EN DASH}", "not measured", bool(numbers[i]))
+            Cell("\N{EN DASH}", "not measured", bool(numbers[i]))
             if value is None or (isinstance(value, float) and not math.isfinite(value))
-            else _Cell(value, number=False)
+            else Cell(value, number=False)
             if isinstance(value, str)
-            else _Cell(_number(value, digits[i]))
+            else Cell(number(value, digits[i]))
             for i, value in enumerate(row)
         ]
         for row in table.rows
@@ -358,7 +251,8 @@ def _origin(run: Run) -> list[tuple[str, str]]:
         if origin.get(key) is not None:
             facts.append((label, str(origin[key])))
     if isinstance(data := details.get("data"), Mapping):
-        facts.append(("Text", _parameters({k.replace("_", " "): v for k, v in data.items()})))
+        kind = "Images" if run.of_images else "Text"
+        facts.append((kind, _parameters({k.replace("_", " "): v for k, v in data.items()})))
     if isinstance(versions := origin.get("versions"), Mapping):
         facts.append(("Versions", _parameters(versions)))
     machine = [str(origin[key]) for key in ("python", "platform") if origin.get(key)]

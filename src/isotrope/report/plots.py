@@ -43,6 +43,19 @@ _CURVES = (
     ("norm", "Embedding norm", "Mean length before normalisation."),
     ("gradient_norm", "Gradient norm", "Length of the gradient of all parameters."),
 )
+_OF_IMAGES = (
+    ("norm_backbone", "Backbone norm", "Mean length of the features that are kept."),
+    (
+        "opposite_halves",
+        "Opposite halves",
+        "Share of pairs that are more than a right angle apart.",
+    ),
+    ("effective_rank", "Effective rank", "Over how many directions the embeddings spread."),
+)
+_SCORES = {
+    "dev": "Dashed: before training. Dot: the best step, which is the model that was saved.",
+    "knn": "Dashed: before training. Dot: the last step, which is the model that was saved.",
+}
 
 
 @dataclass(frozen=True)
@@ -71,20 +84,36 @@ def styles(count: int) -> list[Style]:
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
-    """Draw the eight pictures that compare runs, the dev score first (also in a wide form)."""
-    unit = next((run.dev_name for run in runs if run.dev_name), "")
-    dev = Panel(
-        "dev",
-        f"{unit[:1].upper()}{unit[1:]}" or "Dev score",
-        "Dashed: before training. Dot: the best step, which is the model that was saved.",
-        _picture("dev", runs, _WIDTH),
-        _picture("dev", runs, _WIDE).replace("series-dev-", "series-dev-wide-"),
-    )
-    curves = [Panel(key, title, note, _picture(key, runs, _WIDTH)) for key, title, note in _CURVES]
+    """Draw the pictures that compare runs, the score first (also in a wide form).
+
+    Runs on text and on images have a picture of their scores each: they share no unit.
+    """
+    images = [run.of_images for run in runs]
+    wanted = _CURVES + (_OF_IMAGES if any(images) else ())
+    curves = [Panel(key, title, note, _picture(key, runs, _WIDTH)) for key, title, note in wanted]
     if _scaled(runs):
         note = "Each run in its own range: losses share no unit."
         curves[0] = Panel("loss", "Loss, scaled to 0-1", note, curves[0].svg)
-    return [dev, *curves]
+    first, *more = [
+        _scores(key, runs) for key, kind in (("dev", False), ("knn", True)) if kind in images
+    ]
+    return [first, curves[0], *more, *curves[1:]]
+
+
+def _scores(key: str, runs: Sequence[Run]) -> Panel:
+    """Draw the scores of the runs on text (``dev``) or on images (``knn``)."""
+    unit = next((run.dev_name for run in runs if run.dev_name and _score_of(run) == key), "")
+    return Panel(
+        key,
+        unit if key == "knn" else f"{unit[:1].upper()}{unit[1:]}" or "Dev score",
+        _SCORES[key],
+        _picture(key, runs, _WIDTH),
+        _picture(key, runs, _WIDE).replace(f"series-{key}-", f"series-{key}-wide-"),
+    )
+
+
+def _score_of(run: Run) -> str:
+    return "knn" if run.of_images else "dev"
 
 
 def _scaled(runs: Sequence[Run]) -> bool:
@@ -117,7 +146,7 @@ def _picture(key: str, runs: Sequence[Run], width: int) -> str:
         if _draw(axes, key, runs):
             _finish(axes, key, max(run.steps.max(initial=0.0) for run in runs))
             if labelled:
-                labels = _label_ends(axes, runs)
+                labels = _label_ends(axes, key, runs)
         else:
             axes.set_axis_off()
             axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
@@ -146,8 +175,8 @@ def _draw(axes: Axes, key: str, runs: Sequence[Run]) -> bool:
             x, y = _smooth(x), _smooth(y)
             axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
             axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
-    if key == "dev" and drawn:
-        _mark_dev(axes, runs)
+    if key in _SCORES and drawn:
+        _mark_scores(axes, key, runs)
     return drawn
 
 
@@ -156,6 +185,8 @@ def _points(run: Run, key: str) -> tuple[NDArray[np.float64], NDArray[np.float64
     empty = np.full_like(run.steps, np.nan)
     if key == "trajectory":
         x, y = run.series.get("alignment", empty), run.series.get("uniformity", empty)
+    elif key in _SCORES:
+        x, y = run.steps, run.scores if _score_of(run) == key else empty
     else:
         x, y = run.steps, run.series.get(key, empty)
     measured = np.isfinite(x) & np.isfinite(y)
@@ -181,7 +212,7 @@ def _line(
     faint: bool,
 ) -> None:
     """Draw one series; a long one as its running mean, with the raw values faintly behind."""
-    if len(y) >= _SMOOTH_FROM and not gid.startswith("series-dev"):
+    if len(y) >= _SMOOTH_FROM and not gid.startswith(("series-dev", "series-knn")):
         if faint:
             axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
         steps = _smooth(x) if gid.startswith("series-trajectory") else x
@@ -193,17 +224,22 @@ def _line(
     line.set_gid(gid)
 
 
-def _mark_dev(axes: Axes, runs: Sequence[Run]) -> None:
-    """Draw where each run started (one grey line if they agree) and its best step."""
-    starts = [run.metric("dev_start") for run in runs]
+def _mark_scores(axes: Axes, key: str, runs: Sequence[Run]) -> None:
+    """Draw where each run started (one grey line if they agree) and the step that was saved."""
+    styled = [
+        (run, style)
+        for run, style in zip(runs, styles(len(runs)), strict=True)
+        if _score_of(run) == key
+    ]
+    starts = [run.metric("dev_start") for run, _ in styled]
     common = len({round(start, 6) for start in starts if start is not None}) == 1
-    for run, start, style in zip(runs, starts, styles(len(runs)), strict=True):
+    for (run, style), start in zip(styled, starts, strict=True):
         if start is not None:
             colour = INK if common else style.colour
             axes.axhline(start, color=colour, lw=1.0, dashes=(4, 3), zorder=1)
-        step, best = run.metric("dev_best_step"), run.metric("dev_best")
-        if step is not None and best is not None:
-            axes.plot(step, best, "o", color=style.colour, ms=6.5, zorder=4)
+        step, score = run.saved_step, run.metric(run.saved)
+        if step is not None and score is not None:
+            axes.plot(step, score, "o", color=style.colour, ms=6.5, zorder=4)
 
 
 def _finish(axes: Axes, key: str, last_step: float) -> None:
@@ -237,14 +273,14 @@ def _tick(value: float) -> str:
     return short.replace("-", "\N{MINUS SIGN}")
 
 
-def _label_ends(axes: Axes, runs: Sequence[Run]) -> dict[str, str]:
+def _label_ends(axes: Axes, key: str, runs: Sequence[Run]) -> dict[str, str]:
     """Write each run's name at the end of its line, pushed apart; return placeholder -> text.
 
     The names are put into the finished SVG: fonts and math markup of matplotlib never see them.
     """
     ends = []
     for index, run in enumerate(runs):
-        x, y = _points(run, "dev")
+        x, y = _points(run, key)
         if len(y):
             pixel = axes.transData.transform((x[-1], y[-1]))[1]
             ends.append((float(pixel), index))

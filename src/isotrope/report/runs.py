@@ -18,6 +18,9 @@ __all__ = ["Run", "read_run"]
 
 Series = NDArray[np.float64]
 
+IMAGES = "train-images"
+"""Kind of the result of a training on images; on text it is ``train``."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -45,6 +48,24 @@ class Run:
         return self.result is not None
 
     @property
+    def of_images(self) -> bool:
+        """Whether images were trained on, not text."""
+        if self.result is not None:
+            return self.result.kind == IMAGES
+        return "data" in self.settings and "files" not in self.settings
+
+    @property
+    def method(self) -> str:
+        """Name of the method of a run on images, and by what its weights were divided."""
+        details = self.result.details if self.result else {}
+        told = details.get("method", self.settings.get("method", ""))
+        name = str(told.get("name", "?") if isinstance(told, Mapping) else told)
+        cut = details.get("cut", self.settings.get("cut"))
+        c = cut.get("c") if isinstance(cut, Mapping) else cut
+        shown = f"cut {c:g}" if isinstance(c, (int, float)) and c != 1 else ""
+        return ", ".join(part for part in (name, shown) if part)
+
+    @property
     def objective(self) -> str:
         """Registered name of the objective, ``"?"`` if no file names it."""
         return str(self._objective().get("name", "?"))
@@ -58,6 +79,8 @@ class Run:
     @property
     def dev_name(self) -> str:
         """What the dev score is, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
+        if self.of_images:
+            return "kNN accuracy"
         dev = self.result.details.get("dev") if self.result else None
         return str(dev.get("name") or "") if isinstance(dev, Mapping) else ""
 
@@ -65,16 +88,42 @@ class Run:
     def dev_data(self) -> str:
         """What must agree for two dev scores to be comparable; ``""`` if unknown.
 
-        A label-free score (``--dev auto``) is on the run's own text, so that must agree too.
+        A label-free score (``--dev auto``) is on the run's own text, and nearest neighbours are
+        its own images, so those must agree too.
         """
-        own = self.result is not None and self.settings.get("dev") == "auto"
+        own = self.result is not None and (self.of_images or self.settings.get("dev") == "auto")
         text = self.result.provenance.get("data") if self.result is not None and own else ""
         return f"{self.dev_name} {text}".strip()
 
+    @property
+    def scores(self) -> Series:
+        """The dev score, or of images the kNN accuracy, at each step; NaN where not measured."""
+        return self.series.get("knn" if self.of_images else "dev", np.full_like(self.steps, np.nan))
+
+    @property
+    def saved(self) -> str:
+        """The number that scores the model that was saved: the best step's, of images the last's.
+
+        Images are scored on the test part, by which no step may be chosen.
+        """
+        return "dev_final" if self.of_images else "dev_best"
+
+    @property
+    def saved_step(self) -> float | None:
+        """The step of the model that was saved; None if none was scored."""
+        if not self.of_images:
+            return self.metric("dev_best_step")
+        measured = self.steps[np.isfinite(self.scores)]
+        return float(measured[-1]) if len(measured) else None
+
     def metric(self, name: str) -> float | None:
-        """Return a final number: from the result, else from the metrics so far; None if missing."""
+        """Return a final number: from the result, else from the metrics so far; None if missing.
+
+        ``dev_best`` and its like are ``knn_best`` of a run on images.
+        """
         if self.result is not None:
-            value = self.result.metrics.get(name)
+            own = name.replace("dev_", "knn_", 1) if self.of_images else name
+            value = self.result.metrics.get(own)
             number = isinstance(value, (int, float)) and math.isfinite(value)
             return value if number and isinstance(value, (int, float)) else None
         return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
@@ -87,7 +136,7 @@ class Run:
 
     def _so_far(self) -> dict[str, float]:
         """Return the dev numbers of a run that has not written its result."""
-        dev = self.series.get("dev", np.full_like(self.steps, np.nan))
+        dev = self.scores
         measured = np.flatnonzero(np.isfinite(dev))
         if not len(measured):
             return {}
@@ -135,7 +184,7 @@ def read_run(folder: Path) -> Run:
         isinstance(result.metrics, dict) and isinstance(result.details, dict)
     ):
         raise InputError(f"{result_file}: metrics and details must be objects; was it edited?")
-    if result is not None and result.kind != "train":
+    if result is not None and result.kind not in ("train", IMAGES):
         raise InputError(
             f"{result_file} holds a result of kind {result.kind!r}, not of training; "
             "give the --output folder of `isotrope train`"
