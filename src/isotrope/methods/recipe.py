@@ -1,0 +1,97 @@
+"""Recipe and Plan: with what a published method is trained, and what one run makes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Optimizer", "Plan", "Recipe"]
+
+Optimizer = Literal["sgd", "lars", "adamw"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What the optimiser of one run does, in steps.
+
+    Attributes:
+        steps: of the whole run; the learning rate reaches ``last_learning_rate`` there.
+        steps_per_epoch: of the data.
+        learning_rate: at the peak, as the optimiser uses it (scaled already).
+        weight_decay: at the first step.
+        optimizer: ``sgd`` (with ``momentum``), ``lars`` (likewise) or ``adamw``.
+        momentum: of SGD and LARS.
+        warmup_steps: over which the learning rate rises linearly.
+        last_learning_rate: at the end of the cosine.
+        last_weight_decay: the weight decay goes there along a cosine; None leaves it as it is.
+        decay_all: weight decay (and LARS's trust ratio) also for biases and norms.
+    """
+
+    steps: int
+    steps_per_epoch: int
+    learning_rate: float
+    weight_decay: float
+    optimizer: Optimizer = "sgd"
+    momentum: float = 0.9
+    warmup_steps: int = 0
+    last_learning_rate: float = 0.0
+    last_weight_decay: float | None = None
+    decay_all: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a method is trained unless its user says otherwise.
+
+    Attributes:
+        objective: its registered name.
+        objective_settings: by objective: hyperparameters that are not the objective's own default
+            (an objective of other settings is one that the method can be trained with, too).
+        augment: name in ``data.augment.RECIPES``.
+        source: where the numbers come from.
+        learning_rate: peak, at ``batch_size``; a batch of B takes it times B / batch_size, unless
+            ``scaled`` is False.
+        optimizer: see :class:`Plan`, as the next ones.
+        weight_decay: at the first step.
+        last_weight_decay: at the last one, or None: as at the first.
+        decay_all: weight decay also for biases and norms.
+        momentum: of SGD and LARS.
+        last_learning_rate: at the end of the cosine.
+        batch_size: images a step.
+        epochs: passes over the data.
+        warmup_epochs: of these, at their beginning; a shorter run warms up for the same share.
+        clip: largest norm of the gradient, or None.
+        scaled: the learning rate grows with the batch.
+    """
+
+    objective: str
+    augment: str
+    source: str
+    objective_settings: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    learning_rate: float = 0.06
+    optimizer: Optimizer = "sgd"
+    weight_decay: float = 5e-4
+    last_weight_decay: float | None = None
+    decay_all: bool = True
+    momentum: float = 0.9
+    last_learning_rate: float = 0.0
+    batch_size: int = 128
+    epochs: int = 200
+    warmup_epochs: float = 0.0
+    clip: float | None = None
+    scaled: bool = True
+
+    def plan(self, *, steps: int, steps_per_epoch: int, batch_size: int) -> Plan:
+        """Return the plan of a run of ``steps``; ``dataclasses.replace`` changes single entries."""
+        rate = self.learning_rate * (batch_size / self.batch_size if self.scaled else 1)
+        return Plan(
+            steps=steps,
+            steps_per_epoch=steps_per_epoch,
+            learning_rate=rate,
+            weight_decay=self.weight_decay,
+            optimizer=self.optimizer,
+            momentum=self.momentum,
+            warmup_steps=round(steps * self.warmup_epochs / self.epochs),
+            last_learning_rate=min(self.last_learning_rate, rate),
+            last_weight_decay=self.last_weight_decay,
+            decay_all=self.decay_all,
+        )
