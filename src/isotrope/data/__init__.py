@@ -1,1 +1,1 @@
-"""Text in: readers of corpora and test sets, the memory-mapped token store, and batches of it."""
+"""Text and images in: readers, the memory-mapped token store, and batches."""

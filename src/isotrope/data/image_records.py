@@ -1,0 +1,119 @@
+"""Records of image sets: pictures that are read by number, parts with labels, a whole set."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Found", "FoundPart", "ImagePart", "ImageSet", "Images", "Pictures"]
+
+
+class Images(Protocol):
+    """Pictures that are read by number; those of a folder are decoded when they are read."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return pictures as RGB, n x 3 x side x side."""
+        ...
+
+
+class Pictures(Images, Protocol):
+    """What a loader returns: pictures of any size, which can be chosen from and fitted."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Width and height of each (n x 2), or of all (1 x 2) where they are alike."""
+        ...
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Names of pictures that turned out to be damaged when they were decoded."""
+        ...
+
+    def taken(self, places: NDArray[np.int64]) -> Self:
+        """Return only the pictures at these places, in this order."""
+        ...
+
+    def fitted(self, side: int) -> Self:
+        """Return the same pictures, read as side x side."""
+        ...
+
+    def in_memory(self) -> bool:
+        """Return whether reading is a copy of memory, without any decoding or resizing."""
+        ...
+
+    def facts(self) -> Iterator[Any]:
+        """Yield what the fingerprint of the set is taken of."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ImagePart:
+    """The pictures of one split.
+
+    Attributes:
+        images: n pictures, RGB, all of one size.
+        labels: int64 (n), or None where nothing says what they show.
+    """
+
+    images: Images
+    labels: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Pictures to train on, and to score on.
+
+    Attributes:
+        name: for tables: the folder's, the file's, or that of a known data set.
+        side: pixels of a side of every picture.
+        train: the training part, at least two pictures.
+        test: the test part, or None.
+        class_names: names by label, or None.
+        fingerprint: of parts and side. Pictures from arrays enter with their pixels; files with
+            name, length in bytes, width and height, so that no folder is decoded for it.
+        in_memory: reading is a copy of memory: worker processes would only cost.
+        skipped: names of files that are no readable pictures and were left out.
+    """
+
+    name: str
+    side: int
+    train: ImagePart
+    test: ImagePart | None
+    class_names: tuple[str, ...] | None
+    fingerprint: str
+    in_memory: bool
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Names of pictures that broke only when decoded, so far; others stand in for them."""
+        parts = [self.train] if self.test is None else [self.train, self.test]
+        return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
+
+
+@dataclass(frozen=True, eq=False)
+class FoundPart:
+    """A split as it was found: any sizes, labels as they are stored."""
+
+    images: Pictures
+    labels: NDArray[np.int64] | None
+
+    def taken(self, places: NDArray[np.int64]) -> "FoundPart":
+        """Return only the rows at these places, in this order."""
+        labels = None if self.labels is None else self.labels[places]
+        return FoundPart(self.images.taken(places), labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A data set as it was found, before anything is held out, limited or resized."""
+
+    name: str
+    train: FoundPart
+    test: FoundPart | None = None
+    class_names: tuple[str, ...] | None = None
+    skipped: tuple[str, ...] = ()

@@ -1,0 +1,96 @@
+"""Which pictures go where: a balanced prefix, a held-out part, a long-tailed training part.
+
+All are functions of the labels (and a seed), and return places in ascending order.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+
+__all__ = ["balanced_prefix", "held_out", "long_tailed"]
+
+
+def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
+    """Return the places of the first ``n`` pictures when the classes take turns.
+
+    In every class the pictures stand as they are stored. Without labels: the first ``n``.
+
+    Args:
+        labels: int64 (total), or None.
+        n: how many; more than there are means all.
+        total: number of pictures.
+    """
+    if labels is None:
+        return np.arange(min(n, total))
+    return np.sort(np.lexsort((np.arange(total), _ranks(labels)))[:n])
+
+
+def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many of the same label stand before each."""
+    order = np.argsort(labels, kind="stable")
+    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    ranks = np.empty(len(labels), np.int64)
+    ranks[order] = np.arange(len(labels)) - np.repeat(starts, counts)
+    return ranks
+
+
+def held_out(
+    labels: NDArray[np.int64], share: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the places that stay, and those held out: of every class the same share, rounded.
+
+    Every class keeps at least one picture to train on.
+
+    Args:
+        labels: int64 (n).
+        share: between 0 and 1.
+        seed: of the draw.
+
+    Raises:
+        InputError: no such share, or nothing would be held out.
+    """
+    if not 0 < share < 1:
+        raise InputError(f"the held-out share must lie between 0 and 1; found {share}")
+    order = np.random.default_rng(seed).permutation(len(labels))
+    out = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        rows = order[labels[order] == label]
+        out[rows[: min(int(share * len(rows) + 0.5), len(rows) - 1)]] = True
+    if not out.any():
+        raise InputError(
+            f"a held-out share of {share} of {len(labels)} pictures in "
+            f"{len(np.unique(labels))} classes leaves none to score on; raise it"
+        )
+    return np.flatnonzero(~out), np.flatnonzero(out)
+
+
+def long_tailed(
+    labels: NDArray[np.int64], smallest: int, largest: int, seed: int
+) -> NDArray[np.int64]:
+    """Return the places of a long-tailed part: classes of ``smallest`` to ``largest`` pictures.
+
+    Classes with fewer are left out, of those with more ``largest`` are drawn.
+
+    Args:
+        labels: int64 (n).
+        smallest: pictures that a class must have.
+        largest: pictures that a class may have.
+        seed: of the draw.
+
+    Raises:
+        InputError: no such bounds, or no class has enough.
+    """
+    if not 1 <= smallest <= largest:
+        raise InputError(
+            f"a class must have at least 1 picture, and no fewer than the least; found "
+            f"{smallest} to {largest}"
+        )
+    names, counts = np.unique(labels, return_counts=True)
+    if counts.max() < smallest:
+        raise InputError(
+            f"no class has {smallest} pictures (the largest has {counts.max()}); ask for fewer"
+        )
+    order = np.random.default_rng(seed).permutation(len(labels))
+    rows = [order[labels[order] == name] for name in names[counts >= smallest]]
+    return np.sort(np.concatenate([places[:largest] for places in rows]))
