@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Dense, Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 from isotrope.core.errors import InputError
-from isotrope.encoders.sentence import POOLINGS, SentenceEncoder, load
+from isotrope.encoders.sentence import POOLINGS, SentenceEncoder
 
 from .conftest import TEXTS
 
@@ -187,7 +187,7 @@ class TestForward:
 class TestPooling:
     @pytest.mark.parametrize("name", POOLINGS)
     def test_each_name(self, folder, name):
-        encoder = load(folder, pooling=name)
+        encoder = SentenceEncoder.load(folder, pooling=name)
         assert encoder.pooling == POOLINGS[name]
         batch = encoder.pad(encoder.tokenize(TEXTS, 32)[0])
         with torch.no_grad():
@@ -212,7 +212,7 @@ class TestPooling:
             InputError,
             match=r"no pooling 'maen' \(did you mean 'mean'\?\); choose one of mean, avg",
         ):
-            load(folder, pooling="maen")
+            SentenceEncoder.load(folder, pooling="maen")
 
     def test_several_poolings_joined(self, tiny, tmp_path):
         model = SentenceTransformer(
@@ -223,15 +223,15 @@ class TestPooling:
         assert_same(encoder.encode(TEXTS), model.encode(TEXTS))
         encoder.save(tmp_path / "both")
         with pytest.raises(InputError, match="joins several poolings; 'mean' alone does not fit"):
-            load(tmp_path / "both", pooling="mean")
+            SentenceEncoder.load(tmp_path / "both", pooling="mean")
 
     def test_no_pooling_at_all(self, tiny, tmp_path):
         model = SentenceTransformer(modules=[tiny.model[0]], device="cpu")
         model.save_pretrained(str(tmp_path / "none"), create_model_card=False)
         with pytest.raises(InputError, match="has no pooling: it gives one vector per token"):
-            load(tmp_path / "none")
+            SentenceEncoder.load(tmp_path / "none")
         with pytest.raises(InputError, match="has no pooling that could be changed to 'cls'"):
-            load(tmp_path / "none", pooling="cls")
+            SentenceEncoder.load(tmp_path / "none", pooling="cls")
 
 
 class TestSave:

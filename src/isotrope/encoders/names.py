@@ -82,7 +82,8 @@ def model_folder(path: Path) -> Path:
         raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
     for part in parts:
         _check_weights(part, needed=part == parts[0])
-    if not any(next(parts[0].glob(pattern), None) for pattern in _TOKENIZERS):
+    tokenizers = (next(parts[0].glob(pattern), None) for pattern in _TOKENIZERS)
+    if not any(tokenizers) and not _is_image(path):
         raise InputError(
             f"{parts[0]} has no tokenizer ({', '.join(_TOKENIZERS)}); save it beside the weights "
             "with tokenizer.save_pretrained"
@@ -92,6 +93,12 @@ def model_folder(path: Path) -> Path:
 
 def _is_model(path: Path) -> bool:
     return (path / "modules.json").is_file() or (path / "config.json").is_file()
+
+
+def _is_image(path: Path) -> bool:
+    from isotrope.encoders.image_folder import is_image
+
+    return is_image(path)
 
 
 def _check_json(file: Path) -> None:

@@ -15,7 +15,6 @@ explicit form was faster throughout (docs/LOG.md), and it never stores the weigh
 
 import itertools
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +27,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
 from isotrope.core.fingerprint import fingerprint
 from isotrope.encoders.names import resolve
+from isotrope.encoders.progress import bar
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["POOLINGS", "SentenceEncoder", "find_device", "load"]
+__all__ = ["POOLINGS", "SentenceEncoder", "find_device"]
 
 POOLINGS = {
     "mean": "mean",
@@ -326,7 +326,7 @@ class SentenceEncoder(nn.Module):
         order = np.argsort(-lengths, kind="stable")
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
-        bar = _bar(len(order), show=progress)
+        shown = bar(len(order), "texts", show=progress)
         try:
             with torch.inference_mode():
                 for first in range(0, len(order), batch_size):
@@ -341,9 +341,9 @@ class SentenceEncoder(nn.Module):
                             f"{self.name} gives embeddings that are not finite (NaN or infinite): "
                             "its weights are broken; train it again with a lower --learning-rate"
                         )
-                    bar.update(len(batch))
+                    shown.update(len(batch))
         finally:
-            bar.close()
+            shown.close()
             for module, mode in modes:
                 module.training = mode
         return out if len(places) == len(texts) else out[where]
@@ -416,10 +416,6 @@ class SentenceEncoder(nn.Module):
             'model = SentenceTransformer("path/to/this/folder")\n'
             'embeddings = model.encode(["a text", "another text"])\n```\n'
         )
-
-
-load = SentenceEncoder.load
-"""The same as :meth:`SentenceEncoder.load`."""
 
 
 def _checked(texts: Sequence[str]) -> list[str]:
@@ -547,21 +543,3 @@ def _positions(config: Any, model: nn.Module) -> int:  # noqa: ANN401 - any tran
         if isinstance(table, nn.Embedding) and isinstance(offset, int):
             return int(known) - offset - 1
     return int(known)
-
-
-class _NoBar:
-    """A progress bar that shows nothing."""
-
-    def update(self, count: int) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-def _bar(total: int, *, show: bool) -> Any:  # noqa: ANN401 - a tqdm bar or nothing like it
-    if not show:
-        return _NoBar()
-    from tqdm import tqdm
-
-    return tqdm(total=total, desc="encode", unit=" texts", file=sys.stderr, dynamic_ncols=True)

@@ -1,0 +1,53 @@
+"""Cut-initialization: training starts from small weights, hence from small embeddings."""
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from isotrope.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["cut_initialize"]
+
+
+def cut_initialize(
+    module: "nn.Module", c: float, *, what: Literal["weights", "all"] = "weights"
+) -> int:
+    """Divide the initial weights of ``module`` by ``c``, in place.
+
+    The gradient of a cosine shrinks as embeddings grow, and training makes them grow; small
+    weights start them where gradients are large. In a layer that a normalisation follows only
+    the effective learning rate changes; the norm of the embeddings shrinks through the others.
+
+    Args:
+        module: encoder or heads, of text or images; do it before making a momentum copy.
+        c: the cut-constant, above 0. The paper takes 3 for contrastive and 9 for
+            non-contrastive methods; below 1 makes the weights larger, 1 changes nothing.
+        what: ``weights`` divides each layer's weights, as the paper says: the matrices and kernels
+            of linear, convolutional and embedding layers. ``all`` divides every parameter, as its
+            authors' released code does: biases, the scale and shift of norms, tokens and
+            positions too. Buffers are left alone.
+
+    Returns:
+        How many tensors were divided; one that several layers share counts, and is divided, once.
+
+    Raises:
+        InputError: a constant that is not a finite number above 0, or another ``what``.
+
+    Reference:
+        The cosine-similarity pitfalls paper (003), section 4; c per method: table 3.
+    """
+    if not (math.isfinite(c) and c > 0):
+        raise InputError(f"the cut-constant must be a finite number above 0; found {c}")
+    if what not in ("weights", "all"):
+        raise InputError(f"a cut is of 'weights' or of 'all'; found {what!r}")
+    # named_parameters() gives a shared tensor once
+    chosen = [
+        parameter
+        for name, parameter in module.named_parameters()
+        if what == "all" or (name.rpartition(".")[2].endswith("weight") and parameter.ndim > 1)
+    ]
+    for parameter in chosen:
+        parameter.data.div_(c)
+    return len(chosen)

@@ -1,0 +1,329 @@
+"""The image encoder: pictures in, embeddings out, around a network of transformers or one's own.
+
+Three jobs, as the sentence encoder's:
+
+- training calls :meth:`ImageEncoder.forward` on batches of crops;
+- evaluation and users call :meth:`ImageEncoder.encode` on pictures of any kind and size;
+- :meth:`ImageEncoder.save` writes a folder that :meth:`ImageEncoder.load` reads, and
+  ``transformers.AutoModel`` and ``AutoImageProcessor`` too, unless the stem is CIFAR's, which
+  transformers does not know: it refuses such a folder by its ``model_type``.
+
+The features are those before any head: of a ResNet the mean over the last map, of a vision
+transformer the class token after the last layer norm.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
+from isotrope.core.fingerprint import fingerprint
+from isotrope.encoders import image_folder
+from isotrope.encoders.image_nets import READERS, Reader, build_net
+from isotrope.encoders.names import resolve
+from isotrope.encoders.pictures import Picture, square
+from isotrope.encoders.progress import bar
+from isotrope.encoders.sentence import find_device
+
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageEncoder"]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+"""Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
+
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Standard deviation of the same."""
+
+
+class ImageEncoder(nn.Module):
+    """Pictures in, embeddings out.
+
+    Use :meth:`build`, :meth:`load` or :meth:`wrap`.
+
+    Args:
+        model: the network.
+        read: how its features are had, of the model and n x 3 x h x w normalised pixels.
+        name: what the user called it.
+        image_size: side S of the pictures that :meth:`encode` prepares.
+        mean: of red, green and blue, subtracted from pixels in [0, 1].
+        std: of the same, which they are then divided by.
+
+    Attributes:
+        name: what the user asked for.
+        model: the network; its weights are all the state there is.
+        dimension: d, of the embeddings.
+        image_size: S.
+
+    Raises:
+        InputError: mean or standard deviation that are not three finite numbers.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        read: Reader,
+        *,
+        name: str,
+        dimension: int,
+        image_size: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+    ) -> None:
+        super().__init__()
+        for what, values in (("mean", mean), ("standard deviation", std)):
+            if len(values) != 3 or not np.isfinite(values).all():
+                raise InputError(f"the {what} must be 3 finite numbers; found {list(values)}")
+        if min(std) <= 0:
+            raise InputError(f"the standard deviation must be above 0; found {list(std)}")
+        self.model = model
+        self.name = name
+        self.dimension = dimension
+        self.image_size = image_size
+        self._read = read
+        # settings rather than state: they go where the weights go, but are not among them
+        device = _device(model)
+        for what, values in (("mean", mean), ("std", std)):
+            buffer = torch.tensor(values, dtype=torch.float32, device=device).view(3, 1, 1)
+            self.register_buffer(what, buffer, persistent=False)
+
+    @classmethod
+    def build(
+        cls,
+        name: str = "resnet18",
+        *,
+        width: int | None = None,
+        stem: str = "auto",
+        image_size: int = 32,
+        patch: int | None = None,
+        heads: int | None = None,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+        seed: int | None = None,
+    ) -> "ImageEncoder":
+        """Build an untrained encoder.
+
+        Args:
+            name: ``resnet9`` (one block a stage), ``resnet18``, ``resnet34``, ``resnet50``,
+                ``vit-tiny``, ``vit-small`` or ``vit-base``.
+            width: channels of a ResNet's first stage, 64 in the papers; dimension of a vision
+                transformer's tokens, 192, 384 and 768.
+            stem: of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1), ``imagenet`` (7 x 7 of
+                stride 2, then max-pooling), or ``auto``: CIFAR's up to 32 pixels.
+            image_size: side of the pictures. ResNets take crops of any other size too, and vision
+                transformers with interpolated positions.
+            patch: side of a vision transformer's patches; None is 4 up to 64 pixels, else 16.
+            heads: of a vision transformer; None is one for every 64 dimensions of the usual width
+                (DeiT, DINO). MoCo v3 takes 12 in ``vit-small``.
+            mean: of red, green and blue, of pixels in [0, 1].
+            std: of the same.
+            seed: of the initial weights; None takes torch's global generator.
+
+        Raises:
+            InputError: an unknown name, or sizes that do not fit each other.
+        """
+        model: Any = build_net(
+            name,
+            width=width,
+            stem=stem,
+            image_size=image_size,
+            patch=patch,
+            heads=heads,
+            seed=seed,
+        )
+        return cls._around(model, name, image_size, mean, std)
+
+    @classmethod
+    def load(cls, name: str | Path, *, device: str = "auto") -> "ImageEncoder":
+        """Load an encoder, in float32 and evaluation mode. No code of the folder is run.
+
+        Args:
+            name: a folder that :meth:`save` wrote, a run folder of ours, a folder of transformers
+                (ResNet, ViT, DINOv2 or ConvNeXt), or an id of the Hugging Face hub.
+            device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
+
+        Raises:
+            InputError: no such model, a broken one or one of another kind, or no such device.
+        """
+        where = find_device(device)
+        found = image_folder.read(resolve(name))
+        encoder = cls._around(found.model, str(name), found.image_size, found.mean, found.std)
+        return encoder.to(where).eval()
+
+    @classmethod
+    def wrap(
+        cls,
+        module: nn.Module,
+        *,
+        dimension: int,
+        image_size: int,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+    ) -> "ImageEncoder":
+        """Make an encoder of a module that maps n x 3 x h x w normalised pixels to n x d.
+
+        Args:
+            module: any; what is saved of it are its weights.
+            dimension: d.
+            image_size: side of the pictures that :meth:`encode` prepares.
+            mean: of red, green and blue, of pixels in [0, 1].
+            std: of the same.
+
+        Raises:
+            InputError: mean or standard deviation that are not three finite numbers.
+        """
+        return cls(
+            module,
+            _output,
+            name=type(module).__name__,
+            dimension=dimension,
+            image_size=image_size,
+            mean=mean,
+            std=std,
+        )
+
+    @classmethod
+    def _around(
+        cls,
+        model: Any,  # noqa: ANN401 - a model of transformers
+        name: str,
+        image_size: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+    ) -> "ImageEncoder":
+        config = model.config
+        sizes = getattr(config, "hidden_sizes", None)
+        return cls(
+            model,
+            READERS[config.model_type],
+            name=name,
+            dimension=int(sizes[-1] if sizes else config.hidden_size),
+            image_size=image_size,
+            mean=mean,
+            std=std,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.mean.device
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the n x d embeddings of n x 3 x h x w pixels in [0, 1]."""
+        return self._read(self.model, (x - self.mean) / self.std)
+
+    def encode(
+        self,
+        images: Sequence[Picture] | NDArray[np.uint8] | Tensor,
+        *,
+        batch_size: int = 256,
+        progress: bool = False,
+        normalize: bool = False,
+    ) -> NDArray[np.float32]:
+        """Embed pictures, in evaluation mode; the modes of all modules are as before after.
+
+        Args:
+            images: n paths, PIL images or arrays of uint8 pixels, of any sizes, mixed at will; or
+                one array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter side is
+                resized to :attr:`image_size` and the centre cut out.
+            batch_size: pictures a batch.
+            progress: show a bar on stderr.
+            normalize: give unit vectors.
+
+        Returns:
+            n x d.
+
+        Raises:
+            InputError: something that is no picture, a batch size below 1, or embeddings that are
+                not finite.
+        """
+        if batch_size < 1:
+            raise InputError(f"the batch size must be at least 1; found {batch_size}")
+        if isinstance(images, str | Path):
+            raise InputError(f"expected a list of pictures; found the single path {images!s:.60}")
+        images = images.cpu() if isinstance(images, Tensor) else images
+        out = np.empty((len(images), self.dimension), dtype=np.float32)
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        shown = bar(len(images), "images", show=progress)
+        try:
+            with torch.inference_mode():
+                for first in range(0, len(images), batch_size):
+                    rows = slice(first, first + batch_size)
+                    pixels = [square(picture, self.image_size) for picture in images[rows]]
+                    x = torch.from_numpy(np.stack(pixels)).to(self.device)
+                    h = self(x.float() / 255)
+                    h = nn.functional.normalize(h, dim=-1) if normalize else h
+                    out[rows] = h.float().cpu().numpy()
+                    shown.update(len(pixels))
+        finally:
+            shown.close()
+            for module, mode in modes:
+                module.training = mode
+        if not np.isfinite(out).all():
+            raise InputError(
+                f"{self.name} gives embeddings that are not finite (NaN or infinite): its weights "
+                "are broken; train it again with a lower --learning-rate"
+            )
+        return out
+
+    def fingerprint(self) -> str:
+        """Return 16 hexadecimal digits of all that decides the embeddings.
+
+        These are the weights, the network, and how pictures are prepared; the name is not.
+        """
+        weights = {
+            name: (str(tensor.dtype), tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy())
+            for name, tensor in self.model.state_dict().items()
+        }
+        return fingerprint(repr(self.model), weights, self.image_size, *self._colours())
+
+    def save(self, folder: Path, card: str | None = None) -> None:
+        """Write a folder that :meth:`load` reads back, whole or not at all.
+
+        Of a wrapped module it holds the weights only.
+
+        Args:
+            folder: replaced if it exists.
+            card: the model card (README.md); None writes a minimal one.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        mean, std = self._colours()
+        found = image_folder.Stored(self.model, self.image_size, mean, std)
+        image_folder.write(found, Path(folder), self._card() if card is None else card)
+
+    def _colours(self) -> tuple[list[float], list[float]]:
+        mean, std = (
+            [round(value, 7) for value in buffer.flatten().tolist()]
+            for buffer in (self.mean, self.std)
+        )
+        return mean, std
+
+    def _card(self) -> str:
+        return (
+            "---\nlibrary_name: transformers\npipeline_tag: image-feature-extraction\n"
+            "tags:\n- isotrope\n---\n\n"
+            f"# Image encoder\n\nMaps an image ({self.image_size} x {self.image_size}) to "
+            f"{self.dimension} numbers. Compare images by the cosine of their embeddings.\n\n"
+            "```python\nimport isotrope\n\n"
+            'encoder = isotrope.load("path/to/this/folder")\n'
+            'embeddings = encoder.encode(["a.jpg", "b.png"])\n```\n'
+        )
+
+
+def _output(model: nn.Module, x: Tensor) -> Tensor:
+    """What a user's module gives."""
+    return model(x)  # type: ignore[no-any-return]
+
+
+def _device(model: nn.Module) -> torch.device:
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device

@@ -1,0 +1,211 @@
+"""The folder of an image encoder: weights, network and preparation of pictures, no code.
+
+``model.safetensors`` and ``config.json`` are those of transformers, ``preprocessor_config.json``
+that of its CLIP processor, which resizes the shorter side and cuts out the centre as we do.
+Two kinds of folder transformers must not read as if nothing were different, so they have a
+``model_type`` of their own: ResNets with CIFAR's stem, and the weights of a user's own module.
+"""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
+from isotrope.encoders.quiet import quiet_loading
+
+__all__ = ["CIFAR", "MODULE", "Stored", "is_image", "read", "write"]
+
+CIFAR = "isotrope-resnet-cifar"
+"""The model_type of a ResNet with CIFAR's stem."""
+
+MODULE = "isotrope-module"
+"""The model_type of a user's own module."""
+
+
+class Stored(NamedTuple):
+    """What a folder holds.
+
+    Attributes:
+        model: of transformers, or any module when writing.
+        image_size: side of the prepared pictures.
+        mean: of red, green and blue.
+        std: of the same.
+    """
+
+    model: nn.Module
+    image_size: int
+    mean: list[float]
+    std: list[float]
+
+
+def is_image(folder: Path) -> bool:
+    """Return whether a model folder says that it takes images and no text."""
+    config = _json(folder / "config.json")
+    kind = config.get("model_type")
+    known = kind in READERS or kind in (CIFAR, MODULE)
+    return known or ((folder / "preprocessor_config.json").exists() and "vocab_size" not in config)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    """Return what a file that was checked to be JSON holds; nothing where there is none."""
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def read(folder: Path) -> Stored:
+    """Read a folder that holds an image encoder.
+
+    Raises:
+        InputError: another kind of model, weights that are missing or of other shapes, or a
+            preparation of pictures that cannot be understood.
+    """
+    config = _json(folder / "config.json")
+    kind = config.get("model_type")
+    if kind == MODULE:
+        raise InputError(
+            f"{folder} holds the weights of a module of your own ({config.get('module')}): build "
+            "that module, fill it with safetensors.torch.load_model, and give it to "
+            "ImageEncoder.wrap"
+        )
+    if kind != CIFAR and kind not in READERS:
+        raise InputError(
+            f"{folder} holds a model of the type {kind!r}; image encoders that can be read are "
+            f"{', '.join(READERS)} and those saved here"
+        )
+    try:
+        with quiet_loading() as report:
+            model = _cifar(folder, config) if kind == CIFAR else _transformers(folder, str(kind))
+    # transformers, huggingface_hub and safetensors raise nothing narrower than Exception
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        what = lines[0][:300] if lines else type(error).__name__
+        raise InputError(f"{folder} is no model that can be loaded: {what}") from error
+    if report.missing:
+        raise InputError(
+            f"{folder} does not hold all weights of its own config.json: "
+            f"{', '.join(report.missing[:3])} and {max(0, len(report.missing) - 3)} more groups "
+            "are missing"
+        )
+    return Stored(model, *_preparation(folder, config))
+
+
+def _cifar(folder: Path, config: dict[str, Any]) -> nn.Module:
+    from safetensors.torch import load_file
+    from transformers import ResNetConfig
+
+    model = cifar_resnet(ResNetConfig.from_dict({**config, "model_type": "resnet"}))
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    return channels_last(model)
+
+
+def _transformers(folder: Path, kind: str) -> nn.Module:
+    from transformers import AutoModel
+
+    more = {"add_pooling_layer": False} if kind == "vit" else {}
+    model = AutoModel.from_pretrained(
+        folder,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        dtype=torch.float32,
+        **more,
+    )
+    return channels_last(model) if kind in ("resnet", "convnext") else model
+
+
+def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, list[float], list[float]]:
+    """Return the side, mean and standard deviation that a folder asks for."""
+    from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD
+
+    processor = _json(folder / "preprocessor_config.json")
+    size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
+    if isinstance(size, dict):
+        size = size.get("shortest_edge") or size.get("height")
+    if not isinstance(size, int) or size < 1:
+        raise InputError(f"{folder / 'preprocessor_config.json'} names no size of images: {size!r}")
+    mean = processor.get("image_mean") or IMAGENET_MEAN
+    std = processor.get("image_std") or IMAGENET_STD
+    return size, list(mean), list(std)
+
+
+def write(stored: Stored, folder: Path, card: str) -> None:
+    """Write a folder, whole or not at all.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    from safetensors import SafetensorError
+
+    with replacing(folder) as temporary, quiet_loading():
+        temporary.mkdir()
+        try:
+            _write_model(stored.model, temporary)
+        except SafetensorError as error:  # how its writer reports a full disk
+            raise OSError(str(error)) from error
+        for weights in temporary.glob("*.safetensors"):
+            weights.chmod(0o644)  # its writer makes them readable for their owner only
+        _write_json(temporary / "preprocessor_config.json", _processor(stored))
+        (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def _write_model(model: nn.Module, folder: Path) -> None:
+    """Write weights and configuration."""
+    config = getattr(model, "config", None)
+    kind = getattr(config, "model_type", None)
+    if kind not in READERS:
+        from safetensors.torch import save_model
+
+        save_model(model, str(folder / "model.safetensors"), {"format": "pt"})
+        _write_json(folder / "config.json", {"model_type": MODULE, "module": type(model).__name__})
+        return
+    net: Any = _with_pooler(model) if kind == "vit" else model
+    net.save_pretrained(folder)
+    if kind == "resnet" and isinstance(net.embedder.pooler, nn.Identity):
+        written = _json(folder / "config.json")
+        written |= {"model_type": CIFAR, "architectures": ["IsotropeCifarResNet"]}
+        _write_json(folder / "config.json", written)
+
+
+def _with_pooler(model: Any) -> nn.Module:  # noqa: ANN401 - a ViTModel
+    """Return a copy that ends in a pooler which changes nothing.
+
+    transformers adds a pooler to every ViT it loads, of random weights where the folder has none:
+    with this one ``pooler_output`` is the class token too.
+    """
+    from transformers.models.vit.modeling_vit import ViTPooler
+
+    model = copy.deepcopy(model)
+    model.config.pooler_output_size = model.config.hidden_size
+    model.config.pooler_act = "linear"
+    model.pooler = ViTPooler(model.config)
+    nn.init.eye_(model.pooler.dense.weight)
+    nn.init.zeros_(model.pooler.dense.bias)
+    return model  # type: ignore[no-any-return]
+
+
+def _processor(stored: Stored) -> dict[str, Any]:
+    """How transformers shall prepare pictures, so that they are as ours."""
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"shortest_edge": stored.image_size},
+        "resample": 2,  # Pillow's number for bilinear
+        "do_center_crop": True,
+        "crop_size": {"height": stored.image_size, "width": stored.image_size},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": stored.mean,
+        "image_std": stored.std,
+    }
+
+
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

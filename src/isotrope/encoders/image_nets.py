@@ -1,0 +1,199 @@
+"""The networks of the image encoder, built by transformers: ResNets and vision transformers.
+
+Weights start as their papers' do: in ResNets convolutions are normal with He's variance by fan-out
+and batch norms are the identity, as in torchvision; in vision transformers matrices, tokens and
+positions are N(0, 0.02), biases zero, as in DeiT and DINO.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.encoders.quiet import quiet_loading
+
+if TYPE_CHECKING:
+    from transformers import ResNetConfig
+
+__all__ = [
+    "ARCHITECTURES",
+    "READERS",
+    "Reader",
+    "build_net",
+    "channels_last",
+    "cifar_resnet",
+    "freeze_patches",
+]
+
+Reader: TypeAlias = Callable[[Any, Tensor], Tensor]
+
+
+class _ResNet(NamedTuple):
+    blocks: tuple[int, int, int, int]
+    layer: str
+
+
+class _ViT(NamedTuple):
+    width: int
+    heads: int
+
+
+# resnet9: one block a stage, as in the papers on small images
+_RESNETS = {
+    "resnet9": _ResNet((1, 1, 1, 1), "basic"),
+    "resnet18": _ResNet((2, 2, 2, 2), "basic"),
+    "resnet34": _ResNet((3, 4, 6, 3), "basic"),
+    "resnet50": _ResNet((3, 4, 6, 3), "bottleneck"),
+}
+# Touvron et al. 2021, table 1: 12 layers, heads of width 64
+_VITS = {"vit-tiny": _ViT(192, 3), "vit-small": _ViT(384, 6), "vit-base": _ViT(768, 12)}
+
+ARCHITECTURES = (*_RESNETS, *_VITS)
+"""The networks that :func:`build_net` knows."""
+
+
+def build_net(
+    name: str,
+    *,
+    width: int | None,
+    stem: str,
+    image_size: int,
+    patch: int | None,
+    heads: int | None,
+    seed: int | None,
+) -> nn.Module:
+    """Return an untrained network of transformers; see ``ImageEncoder.build``.
+
+    Raises:
+        InputError: an unknown name, or sizes that do not fit each other.
+    """
+    if name not in ARCHITECTURES:
+        raise InputError(
+            f"there is no image encoder {name!r}{nearest(name, ARCHITECTURES)}; "
+            f"choose one of {', '.join(ARCHITECTURES)}"
+        )
+    if image_size < 1 or (width is not None and width < 1):
+        raise InputError(f"sizes must be at least 1; found image {image_size}, width {width}")
+    if seed is None:
+        seed = int(torch.randint(2**62, ()))
+    with quiet_loading():
+        # the random state around it is restored by quiet_loading
+        torch.manual_seed(seed)
+        if name in _RESNETS:
+            if patch is not None or heads is not None:
+                raise InputError(f"{name} has neither patches nor heads; leave both out")
+            return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
+        if stem != "auto":
+            raise InputError(f"{name} has no stem to choose; leave it 'auto'")
+        size = _VITS[name]
+        return _vit(_ViT(width or size.width, heads or size.heads), image_size, patch)
+
+
+def _stem(stem: str, image_size: int) -> str:
+    if stem not in ("auto", "cifar", "imagenet"):
+        raise InputError(f"a stem is 'auto', 'cifar' or 'imagenet'; found {stem!r}")
+    return ("cifar" if image_size <= 32 else "imagenet") if stem == "auto" else stem
+
+
+def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
+    from transformers import ResNetConfig, ResNetModel
+
+    expansion = 4 if size.layer == "bottleneck" else 1
+    config = ResNetConfig(
+        embedding_size=width,
+        hidden_sizes=[expansion * width * 2**stage for stage in range(4)],
+        depths=list(size.blocks),
+        layer_type=size.layer,
+    )
+    return channels_last(cifar_resnet(config) if stem == "cifar" else ResNetModel(config))
+
+
+def channels_last(net: Any) -> nn.Module:  # noqa: ANN401 - torch's types know of tensors only
+    """Lay out the kernels of ``net`` as fast convolutions want them, in place."""
+    return cast("nn.Module", net.to(memory_format=torch.channels_last))
+
+
+def cifar_resnet(config: "ResNetConfig") -> nn.Module:
+    """Return a ResNet whose stem is one 3 x 3 convolution of stride 1, without max-pooling."""
+    from transformers import ResNetModel
+
+    net: Any = ResNetModel(config)
+    convolution = nn.Conv2d(config.num_channels, config.embedding_size, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    net.embedder.embedder.convolution = convolution
+    net.embedder.pooler = nn.Identity()
+    return cast("nn.Module", net)
+
+
+def _vit(size: _ViT, image_size: int, patch: int | None) -> nn.Module:
+    from transformers import ViTConfig, ViTModel
+
+    patch = patch or (4 if image_size <= 64 else 16)
+    if image_size % patch:
+        raise InputError(f"an image of {image_size} pixels cannot be cut into patches of {patch}")
+    if size.width % size.heads:
+        raise InputError(f"width must be a multiple of heads; found {size.width} and {size.heads}")
+    config = ViTConfig(
+        hidden_size=size.width,
+        num_hidden_layers=12,
+        num_attention_heads=size.heads,
+        intermediate_size=4 * size.width,
+        layer_norm_eps=1e-6,
+        image_size=image_size,
+        patch_size=patch,
+    )
+    return ViTModel(config, add_pooling_layer=False)
+
+
+def freeze_patches(module: nn.Module) -> None:
+    """Keep the patch projections in ``module`` as they are: MoCo v3's remedy for instability.
+
+    Raises:
+        InputError: there is none.
+
+    Reference:
+        Chen, Xie, He 2021 (MoCo v3), section 4.3.
+    """
+    projections = [
+        child
+        for name, child in module.named_modules()
+        if name.endswith("patch_embeddings.projection")
+    ]
+    if not projections:
+        raise InputError("only a vision transformer has a patch projection that could be frozen")
+    for projection in projections:
+        projection.requires_grad_(False)
+
+
+def _pooled(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+    """The mean over the last map (ResNet), or its layer norm (ConvNeXt)."""
+    x = x.contiguous(memory_format=torch.channels_last)
+    return cast("Tensor", net(pixel_values=x).pooler_output.flatten(1))
+
+
+def _first_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+    """The class token after the last layer norm; pretrained heads on it are not used."""
+    return cast("Tensor", net(pixel_values=x).last_hidden_state[:, 0])
+
+
+def _vit_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+    """The same; positions are interpolated for crops of another size, as DINO's local ones."""
+    patch = net.config.patch_size
+    if x.shape[-2] % patch or x.shape[-1] % patch:
+        raise InputError(
+            f"images of {x.shape[-2]} x {x.shape[-1]} cannot be cut into patches of {patch}"
+        )
+    other = x.shape[-2:] != (net.config.image_size,) * 2
+    output = net(pixel_values=x, interpolate_pos_encoding=other)
+    return cast("Tensor", output.last_hidden_state[:, 0])
+
+
+READERS: dict[str, Reader] = {
+    "resnet": _pooled,
+    "convnext": _pooled,
+    "vit": _vit_token,
+    "dinov2": _first_token,
+}
+"""How the features of n images are read off a model of transformers, by its model_type."""

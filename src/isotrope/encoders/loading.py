@@ -1,0 +1,46 @@
+"""Loading an encoder of whatever a folder holds: of text or of images."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isotrope.core.errors import InputError
+from isotrope.encoders.image_folder import is_image
+from isotrope.encoders.names import resolve
+
+if TYPE_CHECKING:
+    from isotrope.encoders.image import ImageEncoder
+    from isotrope.encoders.sentence import SentenceEncoder
+
+__all__ = ["load_encoder"]
+
+
+def load_encoder(
+    name: str | Path,
+    *,
+    pooling: str | None = None,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+) -> "SentenceEncoder | ImageEncoder":
+    """Load an encoder, in float32 and evaluation mode.
+
+    Args:
+        name: as for :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
+        pooling: of text only: replaces the model's own.
+        device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
+        trust_remote_code: of text only: run code that comes with the model.
+
+    Raises:
+        InputError: no such model, a broken one, or a pooling or device that does not exist.
+    """
+    folder = resolve(name)
+    if not is_image(folder):
+        from isotrope.encoders.sentence import SentenceEncoder
+
+        return SentenceEncoder.load(
+            name, pooling=pooling, device=device, trust_remote_code=trust_remote_code
+        )
+    if pooling is not None:
+        raise InputError(f"{name} takes images, whose pooling is fixed; leave out {pooling!r}")
+    from isotrope.encoders.image import ImageEncoder
+
+    return ImageEncoder.load(name, device=device)

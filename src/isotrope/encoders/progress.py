@@ -1,0 +1,25 @@
+"""A progress bar on stderr, or none."""
+
+import sys
+from typing import Any
+
+__all__ = ["bar"]
+
+
+class _NoBar:
+    """A progress bar that shows nothing."""
+
+    def update(self, count: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def bar(total: int, unit: str, *, show: bool) -> Any:  # noqa: ANN401 - a tqdm bar or nothing like it
+    """Return a bar that counts to ``total``, with ``update(count)`` and ``close()``."""
+    if not show:
+        return _NoBar()
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc="encode", unit=f" {unit}", file=sys.stderr, dynamic_ncols=True)

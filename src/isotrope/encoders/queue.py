@@ -1,0 +1,55 @@
+"""The queue of MoCo: the embeddings of earlier batches, which serve as negatives."""
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
+
+__all__ = ["Queue"]
+
+
+class Queue(nn.Module):
+    """The last ``size`` embeddings that were pushed, as float32 unit vectors.
+
+    It starts full of random directions, as in MoCo (He et al. 2020), and they are a function of
+    the seed. Rows and place are in the ``state_dict``.
+
+    Args:
+        size: rows.
+        dimension: d, of the embeddings.
+        seed: of the rows it starts with.
+
+    Attributes:
+        rows: size x d, in no particular order. Pushing writes into this very tensor, so a loss
+            that used it must have gone backward before.
+
+    Raises:
+        InputError: a size below 1.
+    """
+
+    rows: Tensor
+    place: Tensor
+
+    def __init__(self, size: int, dimension: int, seed: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise InputError(f"a queue holds at least 1 row; found {size}")
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randn(size, dimension, generator=generator)
+        self.register_buffer("rows", nn.functional.normalize(rows, dim=1))
+        self.register_buffer("place", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def push(self, rows: Tensor) -> None:
+        """Put embeddings in the places of the oldest ones.
+
+        Args:
+            rows: n x d, any n; normalised here. Of more than ``size`` rows the last ones stay.
+        """
+        size = len(self.rows)
+        end = self.place + len(rows)
+        kept = nn.functional.normalize(rows[-size:].float(), dim=1)
+        # where they would stand had they come one by one
+        places = torch.arange(-len(kept), 0, device=self.rows.device) + end
+        self.rows[places % size] = kept
+        self.place.copy_(end % size)

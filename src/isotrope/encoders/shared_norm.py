@@ -1,0 +1,138 @@
+"""Batch norms whose statistics are those of the rows of all processes, on any device.
+
+``torch.nn.SyncBatchNorm`` refuses tensors on the CPU; this one computes the same through whatever
+backend the processes use. They may hold different numbers of rows.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from isotrope.core.gather import summed, world_size
+
+__all__ = ["SharedBatchNorm", "share_statistics"]
+
+
+def share_statistics(module: nn.Module) -> nn.Module:
+    """Return ``module`` with every batch norm replaced by a :class:`SharedBatchNorm`.
+
+    Parameters and buffers are the same tensors under the same names. The replacement is in place,
+    except that a module which is itself a batch norm cannot be. Call it in all processes or in
+    none, and let all of them go through the same layers in the same order.
+    """
+    if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
+        return SharedBatchNorm(module)
+    for name, child in module.named_children():
+        shared = share_statistics(child)
+        if shared is not child:
+            setattr(module, name, shared)
+    return module
+
+
+class SharedBatchNorm(_BatchNorm):
+    """A batch norm over the rows of all processes, for inputs of any number of dimensions above 1.
+
+    With one process, and in evaluation mode, it is the batch norm it was made from.
+
+    Args:
+        norm: whose parameters, buffers, settings and mode it takes over.
+    """
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__(
+            norm.num_features,
+            eps=norm.eps,
+            momentum=norm.momentum,
+            affine=False,
+            track_running_stats=False,
+        )
+        self.affine, self.track_running_stats = norm.affine, norm.track_running_stats
+        self._parameters.update(norm._parameters)
+        self._buffers.update(norm._buffers)
+        self.train(norm.training)
+
+    def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002 - torch's name
+        if input.ndim < 2:
+            raise ValueError(f"a batch norm needs n x d or n x d x ...; found {tuple(input.shape)}")
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        """Return ``input`` (n x d or n x d x ...) with every feature shifted and scaled."""
+        alone = world_size() == 1
+        if alone or not (self.training or self.running_mean is None):
+            return super().forward(input)
+        self._check_input_dim(input)
+        output, mean, variance, count = _Norm.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
+        if self.training and self.running_mean is not None and self.running_var is not None:
+            self._remember(mean, variance * (count / (count - 1)))
+        return output  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics as torch does."""
+        assert self.num_batches_tracked is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+
+
+class _Norm(torch.autograd.Function):
+    """Normalise with the mean and variance of all processes; both directions sum over them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        dims = [0, *range(2, x.ndim)]
+        shape = [1, -1, *[1] * (x.ndim - 2)]
+        wide = x if x.dtype.itemsize >= 4 else x.float()
+        rows = wide.new_tensor([x.numel() / x.shape[1]])
+        sums = summed(torch.cat([wide.sum(dims), rows]))
+        count = sums[-1]
+        if count < 2:
+            raise ValueError(f"a batch norm learns from at least 2 values; found {tuple(x.shape)}")
+        mean = sums[:-1] / count
+        # a second sum, of squares about the mean: the difference of two large sums would cancel
+        variance = summed((wide - mean.view(shape)).square_().sum(dims)) / count
+        scale = (variance + eps).rsqrt()
+        ctx.save_for_backward(x, weight, mean, scale, count)
+        ctx.has_bias = bias is not None
+        ctx.mark_non_differentiable(mean, variance, count)
+        slope = scale if weight is None else scale * weight
+        output = (wide - mean.view(shape)).mul_(slope.view(shape))
+        if bias is not None:
+            output += bias.view(shape)
+        return output.to(x.dtype), mean, variance, count
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(
+        ctx: Any,  # noqa: ANN401
+        gradient: Tensor,
+        *_: Tensor,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, None]:
+        x, weight, mean, scale, count = ctx.saved_tensors
+        dims = [0, *range(2, x.ndim)]
+        shape = [1, -1, *[1] * (x.ndim - 2)]
+        wide = gradient.to(mean.dtype)
+        unit = (x.to(mean.dtype) - mean.view(shape)).mul_(scale.view(shape))
+        # of this process's rows: DDP averages the parameters' gradients over the processes
+        d_bias, d_weight = wide.sum(dims), (wide * unit).sum(dims)
+        both = summed(torch.cat([d_bias, d_weight])) / count
+        about_mean, about_scale = (part.view(shape) for part in both.chunk(2))
+        slope = scale if weight is None else scale * weight
+        d_x = (wide - about_mean - unit.mul_(about_scale)).mul_(slope.view(shape))
+        return (
+            d_x.to(x.dtype),
+            None if weight is None else d_weight.to(weight.dtype),
+            d_bias if ctx.has_bias else None,
+            None,
+        )
