@@ -1,7 +1,7 @@
 """DINO: a student learns the sharpened, centred output of a teacher, its own moving average."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +10,13 @@ from isotrope.core.errors import InputError
 from isotrope.core.gather import summed
 from isotrope.core.hyper import Hyper
 from isotrope.core.views import Views
+from isotrope.data.augment import Augment
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import DINOHead
 from isotrope.methods.image_method import ImageMethod, Options, Recipe
 from isotrope.methods.optimisers import cosine
 from isotrope.objectives import dino
 from isotrope.paradigm.objective import Objective, Paper
-
-if TYPE_CHECKING:
-    from isotrope.data.augment import Augment
 
 __all__ = ["DINO", "DINOOptions"]
 
@@ -122,7 +120,7 @@ class DINO(ImageMethod):
     @classmethod
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
-    ) -> "tuple[Augment, ...]":
+    ) -> tuple[Augment, ...]:
         """Return two large crops and as many small ones as the options say."""
         assert isinstance(options, DINOOptions)
         views = super().augments_of(size, options, name)
@@ -152,12 +150,12 @@ class DINO(ImageMethod):
         n = len(crops[0])
         large, small = crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]
-        student = self.head(torch.cat([self.features(x) for x in together])).split(n)
+        student = torch.split(self.head(torch.cat([self.features(x) for x in together])), n)
         self._outputs = self.targets(self.teacher, together[0])
         scale = self.objective.teacher_temperature / self.temperature_at(self.step)
-        teacher = ((self._outputs - self.middle) * scale).split(n)
+        teacher = torch.split((self._outputs - self.middle) * scale, n)
         return [
-            Views(student[v], teacher[u])
+            Views(student[v].to(teacher[u].dtype), teacher[u])
             for u in range(len(large))
             for v in range(len(crops))
             if u != v

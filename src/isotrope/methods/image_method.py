@@ -10,7 +10,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import lightning as L
 import torch
@@ -20,6 +20,9 @@ from isotrope.core.errors import InputError
 from isotrope.core.gather import Whole, gathered, rank, rows_of, summed, world_size
 from isotrope.core.hyper import check
 from isotrope.core.views import Views
+from isotrope.data.augment import Augment, two_views
+from isotrope.data.image_batches import ImageBatch
+from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.alignment import alignment
 from isotrope.measures.dimension_std import dimension_std
@@ -34,11 +37,6 @@ from isotrope.methods.shares import shared_loss
 from isotrope.methods.simcse import step_seed
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective, Paper
-
-if TYPE_CHECKING:
-    from isotrope.data.augment import Augment
-    from isotrope.data.image_batches import ImageBatch
-    from isotrope.encoders.image import ImageEncoder
 
 __all__ = ["MEASURED", "ImageMethod", "Options", "Plan", "Recipe", "measure"]
 
@@ -101,11 +99,11 @@ class ImageMethod(L.LightningModule):
     def __init__(
         self,
         *,
-        encoder: "ImageEncoder",
+        encoder: ImageEncoder,
         objective: Objective,
         plan: Plan,
         options: Options | None = None,
-        augments: "Sequence[Augment] | None" = None,
+        augments: Sequence[Augment] | None = None,
         seed: int = 0,
         log_every: int = 10,
         caching: int | None = None,
@@ -159,7 +157,7 @@ class ImageMethod(L.LightningModule):
     @classmethod
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
-    ) -> "tuple[Augment, ...]":
+    ) -> tuple[Augment, ...]:
         """Return one augmentation for each crop.
 
         Args:
@@ -167,11 +165,18 @@ class ImageMethod(L.LightningModule):
             options: of the method.
             name: of the augmentation, if it is not the recipe's.
         """
-        from isotrope.data.augment import two_views
-
         return two_views(name or cls.recipe.augment, size)
 
     # what is theirs to use
+
+    def cut_heads(self, c: float, what: What = "weights") -> None:
+        """Cut-initialise everything but the encoder, which has come as it shall be, cut or not.
+
+        Args:
+            c: see :func:`isotrope.encoders.cut_initialize.cut_initialize`.
+            what: see there.
+        """
+        _cut_heads(self, c, what)
 
     def features(self, crops: Tensor) -> Tensor:
         """Return the encoder's pooled features, n x d; a forward pass (and batch statistics) each.
@@ -182,7 +187,7 @@ class ImageMethod(L.LightningModule):
         if self.caching is None:
             found = self.encoder(crops)
         else:
-            pieces = [(piece,) for piece in crops.split(self.caching)]
+            pieces = [(piece,) for piece in torch.split(crops, self.caching)]
             found = torch.cat(cached(self.encoder, pieces))
         self._features = found.detach()
         return found
@@ -193,11 +198,11 @@ class ImageMethod(L.LightningModule):
         if self.caching is None:
             found: Tensor = module(crops)
             return found
-        return torch.cat([module(piece) for piece in crops.split(self.caching)])
+        return torch.cat([module(piece) for piece in torch.split(crops, self.caching)])
 
     # the step
 
-    def crops(self, batch: "ImageBatch") -> list[Tensor]:
+    def crops(self, batch: ImageBatch) -> list[Tensor]:
         """Return the crops of this process's images: what one process would make of them."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
@@ -206,11 +211,11 @@ class ImageMethod(L.LightningModule):
             for augment in self.augments
         ]
 
-    def training_step(self, batch: "ImageBatch", batch_idx: int) -> Tensor:
+    def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
         """Return the loss of one batch; every ``log_every`` steps also look inside it."""
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
-        wholes = self.completed([gathered(views) for views in self.views(self.crops(batch))])
+        wholes = self.completed([gathered(_wide(views)) for views in self.views(self.crops(batch))])
         with _full_precision(wholes[0].views.anchors.device.type):
             loss = torch.stack([shared_loss(self.objective, whole) for whole in wholes]).mean()
             if not torch.isfinite(loss):
@@ -230,7 +235,7 @@ class ImageMethod(L.LightningModule):
         """Set the rates of this step."""
         set_rates(optimizer, self.plan, self.step)
 
-    def on_train_batch_end(self, outputs: Any, batch: "ImageBatch", batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
+    def on_train_batch_end(self, outputs: Any, batch: ImageBatch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
         """Drop the gradients now: Lightning would keep them through the next forward pass."""
         self.zero_grad(set_to_none=True)
 
@@ -264,6 +269,16 @@ class ImageMethod(L.LightningModule):
         return build_optimizer(self, self.plan, fused=not self.scaled)
 
 
+def _cut_heads(module: nn.Module, c: float, what: What) -> None:
+    for child in module.children():
+        if isinstance(child, ImageEncoder):
+            continue
+        if any(isinstance(part, ImageEncoder) for part in child.modules()):
+            _cut_heads(child, c, what)
+        else:
+            cut_initialize(child, c, what=what)
+
+
 @torch.no_grad()
 def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
     """Return the components of a batch and how its embeddings lie.
@@ -280,8 +295,7 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
         ``effective_rank`` of the anchors. Of logits (DINO) there are norms and rank only.
     """
     views = views.detached()
-    anchors = views.anchors.float() if views.anchors.dtype.itemsize < 4 else views.anchors
-    own = views.own.to(anchors.dtype)
+    anchors, own = views.anchors, views.own
     found: dict[str, float | None] = {
         **anatomy(objective, views),
         **dict.fromkeys(("alignment", "uniformity", "opposite_halves", "far_opposite", "std")),
@@ -298,6 +312,11 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
             "std": float(dimension_std(anchors)),
         }
     return found
+
+
+def _wide(views: Views) -> Views:
+    """At least float32, as the losses compute, and as the queue is."""
+    return views.map(Tensor.float) if views.anchors.dtype.itemsize < 4 else views
 
 
 def _mean_of_all(values: Tensor) -> float:

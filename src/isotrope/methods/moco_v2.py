@@ -127,7 +127,7 @@ def _try_queue(objective: Objective) -> None:
     """Compute the loss once against a queue of noise: what it refuses shows before any work."""
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     try:
-        objective.loss(Views(*noise, in_batch=False))
+        objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
     except ValueError as error:
         raise InputError(
             f"objective {objective.name} cannot push against a queue alone, as mocov2 does "

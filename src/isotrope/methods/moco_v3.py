@@ -2,7 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torch import Tensor, nn
 
@@ -86,7 +86,7 @@ class MoCoV3(ImageMethod):
         if o.frozen_patches:
             with contextlib.suppress(InputError):  # a ResNet has none
                 freeze_patches(self.encoder)
-        last = "plain" if o.batch_norm else "none"
+        last: Literal["plain", "none"] = "plain" if o.batch_norm else "none"
         self.projector = projector(
             self.encoder.dimension,
             [o.hidden] * (o.layers - 1),

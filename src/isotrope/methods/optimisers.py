@@ -114,7 +114,7 @@ class LARS(torch.optim.Optimizer):
         super().__init__(groups, {**values, "decays": True, "constant": False})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override] # noqa: ANN401 - torch's
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # noqa: ANN401 - torch's
         """Update every parameter that has a gradient; returns what ``closure`` does."""
         loss = None
         if closure is not None:
