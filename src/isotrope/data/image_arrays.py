@@ -33,6 +33,7 @@ _IMAGES = ("images", "x", "x_train", "train_images")
 _LABELS = ("labels", "y", "y_train", "train_labels")
 _TEST_IMAGES = ("x_test", "test_images", "images_test")
 _TEST_LABELS = ("y_test", "test_labels", "labels_test")
+_STRIPS = ("webp", "offsets", "labels")
 _DIGITS_TEST = 0.2
 
 
@@ -69,7 +70,7 @@ class ArrayImages:
 
     def in_memory(self) -> bool:
         """Return whether no resizing is needed."""
-        return self.side in (None, *self.array.shape[2:]) and len(set(self.array.shape[2:])) == 1
+        return self.array.shape[2:] == (self.side, self.side)
 
     def facts(self) -> Iterator[Any]:
         """Yield the pixels."""
@@ -128,6 +129,15 @@ class _Archive:
         """Return the first of these names that is there."""
         return next((name for name in names if name in self.names), None)
 
+    def need(self, *names: str) -> None:
+        """Refuse a file of strips that lacks one of its arrays."""
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise InputError(
+                f"{place(self.path)}: no array called {' or '.join(missing)}, which strips of "
+                "pictures have; of other arrays give the file itself, not its folder"
+            )
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         try:
             found: NDArray[Any] = self._found[name]
@@ -151,7 +161,7 @@ def _part(
     if labels is None:
         return FoundPart(rows, None), names
     found = arrays[labels]
-    if found.size != len(rows) or len(found) != len(rows):
+    if found.shape not in {(len(rows),), (len(rows), 1)}:
         raise InputError(
             f"{place(arrays.path)}: {len(rows)} pictures in {images!r}, but {labels!r} has the "
             f"shape {found.shape}; give one label for each picture"
@@ -255,16 +265,25 @@ def load_strips(folder: Path, limit: int | None = None) -> Found:
 
 def _strip_labels(path: Path) -> NDArray[np.int64]:
     with _Archive(path) as arrays:
+        arrays.need(*_STRIPS)
         return arrays["labels"].astype(np.int64)
 
 
 def _strips(path: Path, limit: int | None = None) -> tuple[FoundPart, tuple[str, ...] | None]:
     with _Archive(path) as arrays:
-        missing = [name for name in ("webp", "offsets", "labels") if name not in arrays.names]
-        if missing:
-            raise InputError(f"{place(path)}: no array called {' or '.join(missing)}")
+        arrays.need(*_STRIPS)
         webp, offsets = arrays["webp"], arrays["offsets"]
         labels, names = arrays["labels"].astype(np.int64), arrays.strings("class_names")
+    if (
+        webp.ndim != 1
+        or webp.dtype != np.uint8
+        or offsets.dtype.kind not in "iu"
+        or (offsets.ndim != 1 or len(offsets) < 2)
+    ):
+        raise InputError(
+            f"{place(path)}: 'webp' is {webp.dtype} of shape {webp.shape} and 'offsets' "
+            f"{offsets.dtype} of shape {offsets.shape}; strips are bytes, and where each begins"
+        )
     found: list[NDArray[np.uint8]] = []
     for number, (start, end) in enumerate(pairwise(offsets)):
         if limit is not None and sum(map(len, found)) >= limit:

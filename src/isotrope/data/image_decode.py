@@ -9,7 +9,7 @@ is smaller), and the middle is cut out.
 import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -86,7 +86,9 @@ def decode(file: Path | BinaryIO, side: int) -> NDArray[np.uint8]:
 
         # a JPEG far larger than needed is decoded at 1/2, 1/4 or 1/8: twice the side is enough
         image.draft(None, (2 * side, 2 * side))
-        ImageOps.exif_transpose(image, in_place=True)
+        image.load()
+        with suppress(Exception):  # a broken tag of the camera: as it is stored
+            ImageOps.exif_transpose(image, in_place=True)
         return _fit(_rgb(image), side)
 
 

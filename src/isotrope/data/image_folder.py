@@ -22,7 +22,7 @@ from isotrope.data.image_decode import SUFFIXES, Unreadable, decode, measure
 from isotrope.data.image_records import Found, FoundPart
 from isotrope.data.lines import place, shown
 
-__all__ = ["EncodedImages", "Files", "FolderFiles", "inner", "load_folder", "measured", "walk"]
+__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "measured"]
 
 _TEST = ("test", "validation", "val")
 
@@ -213,11 +213,16 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Found:
             class that is not there.
         MissingExtra: pillow is not installed.
     """
-    root = inner(folder)
+    root = _inner(folder)
     train_folder = root / "train" if (root / "train").is_dir() else root
-    train = _Scan(train_folder, classes)
-    test = _test_scan(root, classes) if train_folder != root else None
+    train = _Scan(train_folder)
+    if not train.names:
+        raise InputError(f"{place(train_folder)}: no pictures ({_endings(train_folder)})")
+    test = _test_scan(root) if train_folder != root else None
     scans = [train] if test is None else [train, test]
+    if classes is not None:
+        for scan in scans:
+            scan.only(classes)
     names = tuple(sorted({name for scan in scans for name in scan.class_names})) or None
     parts = [scan.measured(root, names) for scan in scans]
     skipped = tuple(name for _, left in parts for name in left)
@@ -225,34 +230,32 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Found:
     return Found(folder.resolve().name, parts[0][0], tested, names, skipped)
 
 
-def inner(folder: Path) -> Path:
-    """Return the folder inside which something stands beside something else."""
-    seen = {os.path.realpath(folder)}
-    entries = _entries(folder)
-    while len(entries) == 1 and _is_folder(entries[0]) and entries[0].name != "train":
-        only = Path(entries[0].path)
-        if os.path.realpath(only) in seen:  # a link back
+def _inner(folder: Path) -> Path:
+    """Return the folder below in which pictures, or several folders, stand."""
+    seen: set[str] = set()
+    while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
+        seen.add(real)
+        entries = [entry for entry in _entries(folder) if _is_folder(entry) or _is_picture(entry)]
+        if len(entries) != 1 or _is_picture(entries[0]) or entries[0].name == "train":
             break
-        seen.add(os.path.realpath(only))
-        folder, entries = only, _entries(only)
+        folder = Path(entries[0].path)
     return folder
 
 
-def _test_scan(root: Path, classes: Sequence[str] | None) -> "_Scan | None":
-    """Return the test part: the first with classes, else the first."""
-    found = [_Scan(root / name, classes) for name in _TEST if (root / name).is_dir()]
+def _test_scan(root: Path) -> "_Scan | None":
+    """Return the test part: the first with classes, else the first with pictures."""
+    scans = [_Scan(root / name) for name in _TEST if (root / name).is_dir()]
+    found = [scan for scan in scans if scan.names]
     return next((scan for scan in found if scan.class_names), found[0] if found else None)
 
 
 class _Scan:
     """The names of the pictures of one split, and the classes they stand in."""
 
-    def __init__(self, folder: Path, classes: Sequence[str] | None) -> None:
-        self.folder = inner(folder)
-        found = sorted(walk(self.folder))
-        if not found:
-            raise InputError(f"{place(folder)}: no pictures ({_endings(self.folder)})")
-        tops = [name.partition("/")[0] if "/" in name else "" for name in found]
+    def __init__(self, folder: Path) -> None:
+        self.folder = _inner(folder)
+        self.names = sorted(_below(self.folder))
+        tops = [_top(name) for name in self.names]
         self.class_names = sorted(set(tops))
         if len(self.class_names) > 1 and self.class_names[0] == "":
             raise InputError(
@@ -262,19 +265,18 @@ class _Scan:
             )
         if len(self.class_names) == 1:  # one folder, or none: it says nothing
             self.class_names = []
-        if classes is not None:
-            self._only(classes)
-            found = [name for name, top in zip(found, tops, strict=True) if top in classes]
-        self.names = found
 
-    def _only(self, classes: Sequence[str]) -> None:
+    def only(self, classes: Sequence[str]) -> None:
+        """Leave out all other classes."""
         missing = [name for name in classes if name not in self.class_names]
         if missing:
             raise InputError(
                 f"{place(self.folder)}: no folder for {len(missing)} of {len(classes)} classes, "
                 f"such as {missing[0]!r}{nearest(missing[0], self.class_names)}"
             )
-        self.class_names = sorted(set(classes))
+        wanted = set(classes)
+        self.class_names = sorted(wanted)
+        self.names = [name for name in self.names if _top(name) in wanted]
 
     def measured(
         self, root: Path, names: Iterable[str] | None
@@ -289,7 +291,12 @@ class _Scan:
         if not self.class_names or names is None:
             return None
         number = {name: i for i, name in enumerate(names)}
-        return np.array([number[name.partition("/")[0]] for name in self.names], np.int64)
+        return np.array([number[_top(name)] for name in self.names], np.int64)
+
+
+def _top(name: str) -> str:
+    """Return the folder that a path begins with, or nothing."""
+    return name.rpartition("/")[0].partition("/")[0]
 
 
 def _endings(folder: Path) -> str:
@@ -299,19 +306,15 @@ def _endings(folder: Path) -> str:
     return f"files in {', '.join(SUFFIXES)}; found {shown_ones or 'no files'}"
 
 
-def walk(folder: Path) -> Iterator[str]:
+def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield the pictures below a folder, as paths from there with forward slashes."""
-    yield from _below(folder, "", frozenset())
-
-
-def _below(folder: Path, prefix: str, above: frozenset[str]) -> Iterator[str]:
     real = os.path.realpath(folder)
     if real in above:  # a link back into a folder it stands in
         return
     for entry in _entries(folder):
         if _is_folder(entry):
             yield from _below(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
-        elif entry.name.lower().endswith(SUFFIXES):
+        elif _is_picture(entry):
             yield prefix + entry.name
 
 
@@ -321,6 +324,10 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
             return [entry for entry in found if not entry.name.startswith(".")]
     except OSError as error:
         raise InputError(f"{place(folder)}: cannot be read ({error.strerror})") from error
+
+
+def _is_picture(entry: "os.DirEntry[str]") -> bool:
+    return entry.name.lower().endswith(SUFFIXES) and not _is_folder(entry)
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

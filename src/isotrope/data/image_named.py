@@ -42,10 +42,19 @@ def find_named(folder: Path) -> Callable[[], Found] | None:
         ("tiny-imagenet-200", ("wnids.txt", "val/val_annotations.txt"), _tiny),
         ("flowers-102", ("setid.mat", "imagelabels.mat"), load_flowers),
     )
-    for usual, files, load in known:
-        for place_ in (folder, folder / usual):
-            if all((place_ / name).is_file() for name in files):
-                return partial(load, place_)
+    for inside in (False, True):
+        found = [
+            partial(load, where)
+            for usual, files, load in known
+            if all(((where := folder / usual if inside else folder) / n).is_file() for n in files)
+        ]
+        if len(found) > 1:
+            raise InputError(
+                f"{place(folder)}: holds several known sets of pictures "
+                f"({', '.join(load.args[0].name for load in found)}); give one of these folders"
+            )
+        if found:
+            return found[0]
     return None
 
 
@@ -56,7 +65,9 @@ class _Plain(pickle.Unpickler):
         """Return one of the four names that a pickled array needs."""
         if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
             return getattr(np, name)
-        if module.endswith("core.multiarray") and name == "_reconstruct":
+        if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (
+            name == "_reconstruct"
+        ):
             return _empty
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for Python 2
             return _latin
@@ -165,11 +176,11 @@ def _tiny(folder: Path) -> Found:
     listed = folder / "val" / "val_annotations.txt"
     names, labels = [], []
     for line, text in lines(listed):
-        file, _, rest = text.partition("\t")
-        label = number.get(rest.split("\t")[0])
+        file, *rest = text.split("\t")
+        label = number.get(rest[0]) if rest else None
         if label is None:
             raise InputError(
-                f"{place(listed, line)}: {shown(rest.split(chr(9))[0])} is no class of train/"
+                f"{place(listed, line)}: {shown(text)} names no class of train/; copy it again"
             )
         names.append(f"val/images/{file}")
         labels.append(label)
@@ -200,10 +211,10 @@ def load_flowers(folder: Path, *, tail: tuple[int, int] | None = None, seed: int
     labels = _matlab(folder / "imagelabels.mat", "labels") - 1
     ids = {key: _matlab(folder / "setid.mat", key) - 1 for key in ("trnid", "valid", "tstid")}
     used = np.concatenate(list(ids.values()))
-    if used.min() < 0 or used.max() >= len(labels):
+    if not all(map(len, ids.values())) or used.min() < 0 or used.max() >= len(labels):
         raise InputError(
-            f"{place(folder)}: setid.mat names picture {used.max() + 1}, and imagelabels.mat has "
-            f"{len(labels)}; copy both again"
+            f"{place(folder)}: setid.mat and imagelabels.mat do not belong together "
+            f"({len(labels)} labels, pictures up to {max(used, default=-1) + 1}); copy both again"
         )
     train, test = np.concatenate([ids["trnid"], ids["valid"]]), ids["tstid"]
     if tail is not None:

@@ -1,0 +1,248 @@
+"""Decoding: every mode becomes the RGB it shows; what is damaged is refused, cheaply."""
+
+import io
+import os
+import struct
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, PngImagePlugin
+
+from isotrope.data.image_decode import MOST_PIXELS, Unreadable, decode, measure, pixels, resized
+
+from .pictures import ramp, save
+
+FINE = {"quality": 95, "subsampling": 0}
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **settings: object) -> io.BytesIO:
+    file = io.BytesIO()
+    image.save(file, kind, **settings)
+    file.seek(0)
+    return file
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    check = struct.pack(">I", zlib.crc32(name + body))
+    return struct.pack(">I", len(body)) + name + body + check
+
+
+def png(width: int, height: int, rows: bytes, depth: int = 8, kind: int = 2) -> io.BytesIO:
+    """A PNG file with a header that says what it likes."""
+    head = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return io.BytesIO(b"\x89PNG\r\n\x1a\n" + body)
+
+
+def first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return array.transpose(2, 0, 1)
+
+
+def test_rgb_is_returned_as_it_is() -> None:
+    array = ramp(12, 12)
+    for kind, settings in (("PNG", {}), ("WEBP", {"lossless": True})):
+        found = decode(encoded(Image.fromarray(array), kind, **settings), 12)
+        assert found.dtype == np.uint8
+        assert np.array_equal(found, first(array))
+    jpeg = decode(encoded(Image.fromarray(array), "JPEG", **FINE), 12)
+    assert np.abs(jpeg.astype(int) - first(array)).max() < 16
+
+
+def test_grey_is_repeated() -> None:
+    grey = ramp(9, 9)[..., 0]
+    for image in (Image.fromarray(grey), Image.fromarray(grey).convert("P")):
+        assert np.array_equal(decode(encoded(image), 9), np.stack([grey] * 3))
+    bits = Image.fromarray(grey > 100)
+    assert bits.mode == "1"
+    assert np.array_equal(decode(encoded(bits), 9)[0], np.where(grey > 100, 255, 0))
+
+
+def test_sixteen_bits_give_their_high_byte() -> None:
+    values = np.arange(64, dtype=np.uint16).reshape(8, 8) * 1024
+    found = decode(encoded(Image.fromarray(values)), 8)
+    assert np.array_equal(found, np.stack([values >> 8] * 3))
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values.repeat(3, axis=1))
+    colour = decode(png(8, 8, rows, depth=16), 8)
+    assert np.array_equal(colour, found)
+
+
+def test_transparent_pixels_are_white() -> None:
+    rgba = np.dstack([ramp(8, 8), np.full((8, 8), 255, np.uint8)])
+    rgba[:4, :, 3] = 0
+    rgba[7, :, 3] = 51
+    for kind, settings in (("PNG", {}), ("WEBP", {"lossless": True, "exact": True})):
+        found = decode(encoded(Image.fromarray(rgba), kind, **settings), 8)
+        assert (found[:, :4] == 255).all()
+        assert np.array_equal(found[:, 4:7], first(rgba)[:3, 4:7])
+        expected = 255 - 0.2 * (255 - first(rgba)[:3, 7].astype(float))
+        assert np.abs(found[:, 7] - expected).max() <= 1
+    grey = Image.merge("LA", [Image.fromarray(rgba[..., i]) for i in (0, 3)])
+    assert (decode(encoded(grey), 8)[:, :4] == 255).all()
+
+
+def test_a_palette_with_transparency() -> None:
+    image = Image.new("P", (8, 8), 1)
+    image.putpalette([0, 0, 0, 10, 20, 30, 200, 0, 0])
+    image.putpixel((0, 0), 2)
+    for hidden in (2, bytes([255, 255, 0])):
+        found = decode(encoded(image, transparency=hidden), 8)
+        assert found[:, 0, 0].tolist() == [255, 255, 255]
+        assert found[:, 1, 1].tolist() == [10, 20, 30]
+
+
+def test_cmyk() -> None:
+    image = Image.new("CMYK", (8, 8), (0, 255, 255, 0))
+    red = decode(encoded(image, "JPEG", **FINE), 8)[:, 4, 4]
+    assert np.abs(red.astype(int) - [255, 0, 0]).max() < 8
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_the_camera_is_applied(kind: str, orientation: int) -> None:
+    array = ramp(16, 16)
+    upright = {
+        1: array,
+        2: array[:, ::-1],
+        3: array[::-1, ::-1],
+        4: array[::-1],
+        5: array.transpose(1, 0, 2),
+        6: np.rot90(array, -1),
+        7: array[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(array),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    found = decode(encoded(Image.fromarray(array), kind, exif=exif, **FINE), 16)
+    assert np.abs(found.astype(int) - first(upright)).max() < 24
+
+
+def test_a_broken_tag_of_the_camera_is_no_reason() -> None:
+    array = ramp(16, 16)
+    for exif in (b"Exif\0\0garbage", b"Exif\0\0II*\0\xff\xff\xff\x7f"):
+        file = encoded(Image.fromarray(array), "JPEG", exif=exif, **FINE)
+        assert np.abs(decode(file, 16).astype(int) - first(array)).max() < 24
+
+
+def test_the_middle_is_cut_out() -> None:
+    array = np.zeros((8, 24, 3), np.uint8)
+    array[:, 8:16] = [10, 200, 30]
+    expected = np.broadcast_to(np.array([10, 200, 30])[:, None, None], (3, 8, 8))
+    assert np.array_equal(decode(encoded(Image.fromarray(array)), 8), expected)
+    upright = Image.fromarray(np.ascontiguousarray(array.transpose(1, 0, 2)))
+    assert np.array_equal(decode(encoded(upright), 8), expected)
+
+
+def test_smaller_ones_are_enlarged_and_larger_ones_smoothed() -> None:
+    small = decode(encoded(Image.fromarray(ramp(4, 4))), 32)
+    assert small.shape == (3, 32, 32)
+    assert np.abs(small.astype(int) - first(ramp(32, 32))).max() < 40
+    stripes = np.zeros((64, 64, 3), np.uint8)
+    stripes[:, ::2] = 255  # without antialiasing all would be 0, or all 255
+    assert np.abs(decode(encoded(Image.fromarray(stripes)), 8)[:, 2:-2, 2:-2] - 127.5).max() < 12
+
+
+def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size() -> None:
+    file = encoded(Image.fromarray(ramp(512, 512)), "JPEG", **FINE)
+    found = decode(file, 16)
+    whole = Image.open(file).resize((16, 16), Image.Resampling.BILINEAR)
+    assert np.abs(found.astype(int) - first(np.asarray(whole))).max() < 6
+
+
+def test_arrays_are_resized_like_files() -> None:
+    array = ramp(20, 12)
+    found = resized(first(array)[None], 8)
+    assert np.array_equal(found[0], decode(encoded(Image.fromarray(array)), 8))
+    assert resized(np.empty((0, 3, 20, 12), np.uint8), 8).shape == (0, 3, 8, 8)
+    square = first(ramp(8, 8))[None]
+    assert resized(square, 8) is square
+
+
+def test_own_size() -> None:
+    assert np.array_equal(pixels(encoded(Image.fromarray(ramp(20, 12)))), ramp(20, 12))
+
+
+def test_the_header_is_enough_to_measure(tmp_path: Path) -> None:
+    path = save(tmp_path / "Ä ü.PNG", ramp(20, 12))
+    size = path.stat().st_size
+    assert measure(path) == (20, 12, size)
+    assert measure(io.BytesIO(path.read_bytes())) == (20, 12, size)
+    path.write_bytes(path.read_bytes()[:60])  # the body is cut off
+    assert measure(path) == (20, 12, 60)
+    with pytest.raises(Unreadable, match="truncated"):
+        decode(path, 8)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_truncated_files(kind: str) -> None:
+    whole = encoded(Image.fromarray(ramp(64, 64)), kind).getvalue()
+    for share in (0.3, 0.6, 0.9):
+        with pytest.raises(Unreadable):
+            decode(io.BytesIO(whole[: int(share * len(whole))]), 16)
+
+
+def test_damaged_bytes_never_raise_anything_else() -> None:
+    random = np.random.default_rng(0)
+    for kind in ("JPEG", "PNG", "WEBP"):
+        whole = np.frombuffer(encoded(Image.fromarray(ramp(24, 24)), kind).getvalue(), np.uint8)
+        for _ in range(60):
+            damaged = whole.copy()
+            places = random.integers(0, len(whole), 4)
+            damaged[places] = random.integers(0, 256, 4)
+            try:
+                assert decode(io.BytesIO(damaged.tobytes()), 8).shape == (3, 8, 8)
+            except Unreadable:
+                continue
+
+
+@pytest.mark.parametrize("content", [b"", b"these are words\n" * 99, b"\x89PNG\r\n\x1a\n", b"\xff"])
+def test_what_is_no_picture(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    for read in (measure, pixels, lambda file: decode(file, 8)):
+        with pytest.raises(Unreadable):
+            read(path)
+
+
+def test_other_formats_are_not_read() -> None:
+    with pytest.raises(Unreadable, match="UnidentifiedImageError"):
+        decode(encoded(Image.fromarray(ramp(8, 8)), "GIF"), 8)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    (tmp_path / "folder.png").mkdir()
+    for name, why in (
+        ("pipe.png", "not a regular file"),
+        ("folder.png", "not a regular file"),
+        ("loop.png", "symbolic links"),
+        ("none.png", "No such file"),
+    ):
+        with pytest.raises(Unreadable, match=why):
+            measure(tmp_path / name)
+
+
+@pytest.mark.parametrize("side", [9_460, 20_000, 2**31 - 1])
+def test_a_huge_declared_size_is_refused_without_memory(side: int) -> None:
+    """A little above the limit of ours, above Pillow's own, and absurd."""
+    assert side**2 > MOST_PIXELS
+    file = png(side, side, bytes(10_000))
+    tracemalloc.start()
+    for read in (measure, pixels):
+        file.seek(0)
+        with pytest.raises(Unreadable, match=r"pixels|exceeds limit|too large|Bomb"):
+            read(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+def test_bombs_in_metadata_are_refused() -> None:
+    info = PngImagePlugin.PngInfo()
+    info.add_text("x", "0" * 80_000_000, zip=True)
+    with pytest.raises(Unreadable, match="[Dd]ecompressed"):
+        decode(encoded(Image.fromarray(ramp(8, 8)), pnginfo=info), 8)
