@@ -247,7 +247,8 @@ class ImageEncoder(nn.Module):
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
         if isinstance(images, str | Path):
             raise InputError(f"expected a list of pictures; found the single path {images!s:.60}")
-        images = images.cpu() if isinstance(images, Tensor) else images
+        if not isinstance(images, np.ndarray | Tensor):
+            images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)
         modes = [(module, module.training) for module in self.modules()]
         self.eval()

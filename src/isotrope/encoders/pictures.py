@@ -1,5 +1,6 @@
 """From a picture of any kind and size to the square of pixels that an encoder sees."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,19 +18,25 @@ __all__ = ["Picture", "square"]
 Picture: TypeAlias = "str | Path | Image.Image | NDArray[np.uint8] | Tensor"
 """A file, a PIL image, or uint8 pixels: 3 x h x w, h x w x 3 or h x w (grey)."""
 
+# nothing that Pillow hands to another program, as it does PostScript
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
     """Return 3 x side x side pixels: the shorter side resized to ``side``, the centre cut out.
 
-    Resizing is Pillow's bilinear filter, which averages where it makes smaller. Pixels that have
-    the right size already are taken as they are. A file is turned as its EXIF entry says.
+    As transformers' CLIP processor does: Pillow's bilinear filter, which averages where it makes
+    smaller, and white where a picture is transparent. Pixels of the right size are taken as they
+    are. A file is turned as its EXIF entry says, and of 16 bits the upper 8 are taken.
 
     Raises:
         InputError: a file that is no picture, or pixels of another kind or shape.
         MissingExtra: Pillow is needed and not installed.
     """
-    if isinstance(picture, np.ndarray | Tensor):
-        pixels = _channels_first(np.asarray(picture))
+    if isinstance(picture, Tensor):
+        picture = picture.cpu().numpy()
+    if isinstance(picture, np.ndarray):
+        pixels = _channels_first(picture)
         if pixels.shape[1:] == (side, side):
             return pixels
     try:
@@ -39,7 +46,7 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
 
     if isinstance(picture, str | Path):
         image = _opened(Path(picture))
-    elif isinstance(picture, np.ndarray | Tensor):
+    elif isinstance(picture, np.ndarray):
         image = Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     elif isinstance(picture, Image.Image):
         image = _rgb(picture)
@@ -50,6 +57,7 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
         )
     width, height = image.size
     short = min(width, height)
+    # transformers rounds the longer side down
     size = (int(side * width / short), int(side * height / short))
     left, top = (size[0] - side) // 2, (size[1] - side) // 2
     resized = image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
@@ -74,21 +82,26 @@ def _channels_first(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _opened(path: Path) -> "Image.Image":
     """Read a file, the right way up."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
+        # odd metadata is no reason for a warning: what matters are the pixels
+        with warnings.catch_warnings(action="ignore"), Image.open(path, formats=_FORMATS) as image:
             return _rgb(ImageOps.exif_transpose(image))
-    except (UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} is no picture that can be read: {error}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # damaged bytes make a decoder fail in any way
+        what = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} is no picture that can be read: {what}") from error
 
 
 def _rgb(image: "Image.Image") -> "Image.Image":
-    """Return a picture in RGB; of 16 bits the upper 8, and without its transparency."""
-    if image.mode.startswith("I;16"):
-        from PIL import Image
+    """Return a picture in RGB: of 16 bits the upper 8, and white where it is transparent."""
+    from PIL import Image
 
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode.startswith("I"):  # convert() would clip at 255
+        upper = np.asarray(image).clip(0, 65535) >> 8
+        image = Image.fromarray(upper.astype(np.uint8))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        white.alpha_composite(image.convert("RGBA"))
+        image = white
     return image.convert("RGB")

@@ -97,7 +97,8 @@ class _Norm(torch.autograd.Function):
         rows = wide.new_tensor([x.numel() / x.shape[1]])
         sums = summed(torch.cat([wide.sum(dims), rows]))
         count = sums[-1]
-        if count < 2:
+        # in this order: to read the count is to wait for a GPU
+        if x.numel() < 2 * x.shape[1] and count < 2:
             raise ValueError(f"a batch norm learns from at least 2 values; found {tuple(x.shape)}")
         mean = sums[:-1] / count
         # a second sum, of squares about the mean: the difference of two large sums would cancel
