@@ -9,6 +9,7 @@ import pytest
 
 from isotrope.encoders.sentence import SentenceEncoder
 
+from ..image_run import write_image_run, write_pictures
 from ..sts_folder import write_plain
 
 
@@ -145,3 +146,31 @@ def test_help_teaches(run) -> None:
     said = run("evaluate", "--help").out
     for word in ("--compare", "--labels", "Spearman", "SentEval", "bootstrap", "RUN/evaluations"):
         assert word in said
+
+
+def test_runs_on_images(run, models, files, tmp_path) -> None:
+    data = write_pictures(tmp_path / "blobs.npz")
+    runs = [write_image_run(tmp_path / f"r{i}", data, weights=i) for i in range(2)]
+    found = run("evaluate", runs[0], "--knn", "--linear", "--device", "cpu")
+    assert found.code == 0, found.err
+    for words in (r"^knn +value$", r"^majority_top1 +0\.\d{4}$", r"^linear +value$"):
+        assert re.search(words, found.out, re.MULTILINE)
+    again = run("evaluate", runs[0], "--knn", "--json")
+    assert "finished before" in again.err
+    assert json.loads(again.out)["knn"]["test"] == 40
+    both = run("evaluate", "--compare", *runs, "--knn", "--csv", tmp_path / "table.csv")
+    assert both.code == 0, both.err
+    assert "for 2 comparisons" in both.out
+    moved = run("evaluate", runs[1], "--knn", "--labels", data)
+    assert moved.code == 0, moved.err
+    for arguments, message in (
+        ((runs[0],), "takes images; ask for --knn or --linear, on the run's own images or on"),
+        ((*runs[:1], "--labels-test", data), "takes images; ask for --knn or --linear"),
+        ((runs[0], "--sts", files["own"]), "takes pictures, and sts are of text"),
+        (("--compare", runs[0], models[0], "--knn"), "need the labelled texts"),
+        ((runs[0] / "model", "--knn"), "is no run folder, so it has no pictures of its own"),
+    ):
+        refused = run("evaluate", *arguments)
+        assert (refused.code, refused.out) == (2, "")
+        assert message in refused.err
+        assert len(refused.err.strip().splitlines()) == 1

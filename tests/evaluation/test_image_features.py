@@ -2,12 +2,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.image_features import (
-    RawPixels,
-    balanced,
-    both_features,
-    image_features,
-)
+from isotrope.evaluation.image_features import RawPixels, both_features, image_features
 
 from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
 
@@ -35,22 +30,10 @@ def test_a_limit_takes_as_many_of_each_class_and_reads_no_others():
     assert sum(part.images.reads) == 20
 
 
-class TestBalanced:
-    def test_interleaved_classes_give_a_prefix(self):
-        labels = np.arange(100) % 10
-        assert balanced(labels, 30).tolist() == list(range(30))
-
-    def test_a_rare_class_gives_what_it_has(self):
-        labels = np.array([0] * 50 + [7] * 2 + [9] * 50)
-        assert np.unique(labels[balanced(labels, 20)], return_counts=True)[1].tolist() == [9, 2, 9]
-
-    @pytest.mark.parametrize("limit", [None, 4, 5, 100])
-    def test_all_where_there_are_no_more(self, limit):
-        assert balanced(np.array([3, 3, 1, 1]), limit).tolist() == [0, 1, 2, 3]
-
-    def test_no_picture_is_too_few(self):
-        with pytest.raises(InputError, match="at least 1 picture is needed; found a limit of 0"):
-            balanced(np.array([1, 2]), 0)
+@pytest.mark.parametrize("limit", [240, 1000])
+def test_a_limit_beyond_all_takes_all(limit):
+    part = blobs(240, 0)
+    assert image_features(Sums(), part, limit=limit).labels.tolist() == part.labels.tolist()
 
 
 def test_both_parts_and_their_bars(capsys):
@@ -58,8 +41,11 @@ def test_both_parts_and_their_bars(capsys):
     train, test = both_features(Sums(), data, limit_train=60, limit_test=30, progress=True)
     assert (len(train.vectors), len(test.vectors)) == (60, 30)
     said = capsys.readouterr().err
-    assert "training pictures: 100%" in said
-    assert "test pictures: 100%" in said
+    assert "60/60" in said
+    assert "30/30" in said
+    assert "training pictures/s" in said
+    both_features(Sums(), data)
+    assert capsys.readouterr().err == ""
 
 
 def test_what_cannot_be_scored():
@@ -68,6 +54,9 @@ def test_what_cannot_be_scored():
         both_features(Sums(), PictureSet(data.train, None))
     with pytest.raises(InputError, match="the test pictures have no labels"):
         both_features(Sums(), PictureSet(data.train, Part(data.test.images, None)))
+
+    with pytest.raises(InputError, match="at least 1 picture is needed; found a limit of 0"):
+        both_features(Sums(), data, limit_test=0)
 
 
 class Odd:

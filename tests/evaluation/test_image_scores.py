@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.data.image_sets import load_images
 from isotrope.data.labelled import Features
+from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_features import RawPixels
 from isotrope.evaluation.image_scores import image_scores, knn_top1
 from isotrope.evaluation.knn import knn
@@ -67,3 +69,21 @@ def test_noise_scores_chance():
     for part in (data.train, data.test):
         part.images.pixels = rng.integers(0, 256, size=part.images.pixels.shape, dtype=np.uint8)
     assert knn_top1(RawPixels(data.train), data, k=50) == pytest.approx(1 / 6, abs=0.12)
+
+
+@pytest.fixture(scope="module")
+def cifar(shared_data):
+    """5,000 training pictures and all 10,000 test pictures."""
+    return load_images(shared_data / "cifar10", limit=5000)
+
+
+@pytest.mark.slow
+def test_raw_pixels_of_cifar(cifar):
+    # 25.08 without the mean of each channel taken off
+    assert 100 * knn_top1(RawPixels(cifar.train), cifar) == pytest.approx(32.95, abs=0.1)
+
+
+@pytest.mark.slow
+def test_an_untrained_encoder_is_worse_than_raw_pixels(cifar):
+    encoder = ImageEncoder.build("resnet18", width=16, image_size=32, seed=0)
+    assert 20 < 100 * knn_top1(encoder, cifar) < 32

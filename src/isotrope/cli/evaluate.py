@@ -19,6 +19,8 @@ examples:
   isotrope evaluate runs/p --retrieval pairs.tsv
   isotrope evaluate runs/p --labels train.tsv --labels-test test.tsv --knn --linear
   isotrope evaluate --compare runs/a runs/b runs/c --sts DIR --csv table.csv
+  isotrope evaluate runs/images --knn --linear
+  isotrope evaluate --compare runs/images runs/cut --knn --labels pictures/
 
 --sts: a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv, sickr/test.tsv, each line
 score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or a file of your own (tsv, csv,
@@ -36,7 +38,9 @@ is not what papers print.
 --labels: labelled texts (label<TAB>text): the training part, or all of it (a fifth of each class is
 then kept for testing), or a folder with train and test. --knn: 200 neighbours, weights
 exp(cosine/.1), and the majority; --linear: a linear probe on the frozen embeddings. Without either,
-both.
+both. An encoder of images takes labelled pictures here (a folder of classes, .npz, whatever
+train-images takes), and is scored by nothing else; a run on images needs no --labels: --knn and
+--linear are then on its own training and test part, split as they were.
 
 --corpus: one text a line (or two, a pair): how the embeddings lie on the sphere.
 
@@ -63,16 +67,34 @@ def run(arguments: Sequence[str]) -> int:
         raise InputError("no model given: isotrope evaluate MODEL --sts DIR")
     if given.compare and len(models) < 2:
         raise InputError("--compare needs at least two models")
-    if given.labels is None and (given.knn or given.linear or given.labels_test):
-        raise InputError("--knn, --linear and --labels-test need the labelled texts: --labels FILE")
-    if not any((given.sts, given.transfer, given.retrieval, given.labels, given.corpus)):
+    _check_asked(models, given)
+    result = _compared(models, given) if given.compare else _evaluated(models[0], given)
+    _show(result, given)
+    return 0
+
+
+def _check_asked(models: Sequence[str], given: argparse.Namespace) -> None:
+    """See that there is something to score on: text, labels, or a run's own pictures."""
+    texts = any((given.sts, given.transfer, given.retrieval, given.corpus))
+    of_labels = given.knn or given.linear or given.labels_test
+    if given.labels or (texts and not of_labels):
+        return
+    from isotrope.evaluation.image_tasks import takes_images
+
+    if texts or not all(takes_images(model) for model in models):
+        if of_labels:
+            raise InputError(
+                "--knn, --linear and --labels-test need the labelled texts: --labels FILE"
+            )
         raise InputError(
             "nothing to evaluate: give --sts DIR, --transfer DIR, --retrieval PATH, --labels FILE "
             "or --corpus FILE"
         )
-    result = _compared(models, given) if given.compare else _evaluated(models[0], given)
-    _show(result, given)
-    return 0
+    if not given.knn and not given.linear:
+        raise InputError(
+            f"nothing to evaluate: {models[0]} takes images; ask for --knn or --linear, on the "
+            "run's own images or on yours (--labels FOLDER)"
+        )
 
 
 def _compared(models: Sequence[str], given: argparse.Namespace) -> "Result":
@@ -88,7 +110,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="isotrope evaluate",
         usage="isotrope evaluate MODEL ...\n       isotrope evaluate --compare MODEL MODEL ...",
-        description="Score a sentence encoder: a model folder, a run folder, a hub id.",
+        description="Score an encoder of text or images: a model folder, a run folder, a hub id.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -98,7 +120,7 @@ def _parser() -> Parser:
     what.add_argument("--sts", metavar="DIR|FILE", type=Path, help="the seven STS tasks, or a file")
     what.add_argument("--transfer", metavar="DIR", type=Path, help="the seven transfer tasks")
     what.add_argument("--retrieval", metavar="DIR|FILE", type=Path, help="a retrieval set")
-    what.add_argument("--labels", metavar="DIR|FILE", type=Path, help="labelled texts")
+    what.add_argument("--labels", metavar="DIR|FILE", type=Path, help="labelled texts or images")
     what.add_argument("--labels-test", metavar="FILE", type=Path, help="their test part")
     what.add_argument("--knn", action="store_true", help="k nearest neighbours on --labels")
     what.add_argument("--linear", action="store_true", help="a linear probe on --labels")

@@ -5,20 +5,22 @@ however many pictures there are and wherever they lie.
 """
 
 import inspect
-import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
+from isotrope.data.image_splits import balanced_prefix
 from isotrope.data.labelled import Features
+from isotrope.encoders.progress import bar
 from isotrope.evaluation.embed import Encoder, encoder_name
 
 if TYPE_CHECKING:
     from isotrope.data.image_sets import ImagePart, ImageSet
 
-__all__ = ["RawPixels", "balanced", "both_features", "image_features"]
+__all__ = ["RawPixels", "both_features", "image_features"]
 
 
 def image_features(
@@ -37,13 +39,13 @@ def image_features(
             (uint8, n x 3 x side x side). It has to see to its evaluation mode itself; ours does.
         part: the pictures.
         what: part of the set, as messages name it.
-        limit: only so many, as evenly over the classes as there are pictures: see
-            :func:`balanced`.
+        limit: only so many: the first when the classes take turns.
         batch_size: pictures held and encoded at a time.
         progress: show a bar on stderr.
 
     Raises:
-        InputError: pictures without labels, or an encoder that returns something else.
+        InputError: pictures without labels, a limit below 1, or an encoder that returns something
+            else.
     """
     if part.labels is None:
         raise InputError(
@@ -51,11 +53,14 @@ def image_features(
             "each class into a folder of its own, or add labels to the .npz file"
         )
     labels = np.asarray(part.labels)
-    chosen = balanced(labels, limit)
+    if limit is not None and limit < 1:
+        raise InputError(f"at least 1 picture is needed; found a limit of {limit}")
+    whole = len(labels) if limit is None else limit
+    chosen = balanced_prefix(labels, whole, len(labels))
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     vectors = np.empty((len(chosen), 0), dtype=np.float32)
-    with _bar(f"{what} pictures", len(chosen), show=progress) as done:
+    with closing(bar(len(chosen), f"{what} pictures", show=progress)) as done:
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
             rows = np.asarray(encoder.encode(part.images.read(index), **options))
@@ -101,26 +106,6 @@ def both_features(
     return train, tested
 
 
-def balanced(labels: NDArray[np.int64], limit: int | None) -> NDArray[np.int64]:
-    """Return the places of ``limit`` pictures, in order, as evenly over the classes as can be.
-
-    The first picture of every class, then the second of every class, and so on; where the last
-    round is not whole, the lower classes have it.
-
-    Raises:
-        InputError: a limit below 1.
-    """
-    if limit is not None and limit < 1:
-        raise InputError(f"at least 1 picture is needed; found a limit of {limit}")
-    if limit is None or limit >= len(labels):
-        return np.arange(len(labels))
-    order = np.argsort(labels, kind="stable")
-    first = np.searchsorted(labels[order], labels[order])
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.arange(len(labels)) - first
-    return np.sort(np.lexsort((labels, rank))[:limit])
-
-
 class RawPixels:
     """The encoder that does nothing: pixels less their channel's mean, over its deviation.
 
@@ -153,11 +138,3 @@ class RawPixels:
         """Return the standardised pixels of ``images`` (n x 3 x h x w) as rows."""
         rows: NDArray[np.float32] = (images.astype(np.float32) - self._mean) / self._scale
         return rows.reshape(len(rows), -1)
-
-
-def _bar(name: str, total: int, *, show: bool) -> Any:  # noqa: ANN401 - tqdm has no types
-    from tqdm import tqdm
-
-    return tqdm(
-        total=total, desc=name, unit="", file=sys.stderr, dynamic_ncols=True, disable=not show
-    )

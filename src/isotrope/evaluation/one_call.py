@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
@@ -45,6 +46,10 @@ def evaluate(
 ) -> Result:
     """Score a model by any of the protocols, or several together.
 
+    An image encoder is scored on labelled pictures: ``labels`` are then a folder, an ``.npz`` file
+    or anything else that trainings on images take; without them a run folder is scored on its
+    own training and test part, split as they were. The other data are of text.
+
     Every finished task is kept on disk at once, under fingerprints of the model and the data;
     the next call takes it from there. An encoder without a method ``fingerprint`` (ours has one)
     cannot be recognised, and nothing is kept of it.
@@ -54,7 +59,7 @@ def evaluate(
         sts: folder of the seven STS tasks, or one file of scored pairs.
         transfer: folder of the seven transfer tasks.
         retrieval: folder of a retrieval set, or file of pairs.
-        labels: labelled texts: the training part, all of it, or a folder of both parts.
+        labels: labelled texts (or pictures): the training part, all of it, or a folder of both.
         labels_test: their test part.
         knn: classify ``labels`` by nearest neighbours.
         linear: classify ``labels`` by a linear probe.
@@ -62,7 +67,7 @@ def evaluate(
         mode: of the transfer tasks: ``full`` is what papers print.
         pooling: None keeps the model's own; only for a name or folder.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
-        batch_size: texts a batch.
+        batch_size: texts or pictures a batch.
         results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
             ``isotrope/evaluations`` in the user's cache; None keeps nothing.
         again: score anew what was finished before.
@@ -79,27 +84,19 @@ def evaluate(
         InputError: nothing to evaluate on, or something wrong with the model or the data.
     """
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
-    # all data first: a mistyped folder, or a broken line, shows before a model is loaded
-    tasks: list[Task] = []
-    if sts is not None:
-        tasks += sts_tasks(Path(sts))
-    if transfer is not None:
-        tasks += transfer_tasks(Path(transfer), mode, **options)
-    if retrieval is not None:
-        tasks += retrieval_tasks(Path(retrieval), **options)
-    if labels is None and labels_test is not None:
-        raise InputError("a test part without its training part: give labels too")
-    if labels is not None:
-        test = None if labels_test is None else Path(labels_test)
-        tasks += labelled_tasks(Path(labels), test, knn=knn, linear=linear, **options)
-    if corpus is not None:
-        tasks += corpus_tasks(Path(corpus), **options)
-    if not tasks:
-        raise InputError(
-            "nothing to evaluate on: give the folder of the STS tasks or of the transfer tasks, a "
-            "retrieval set, labelled texts or a corpus"
-        )
-    encoder = _encoder(model, pooling, device)
+    asked: dict[str, Any] = {"knn": knn, "linear": linear, **options}
+    texts = {"sts": sts, "transfer": transfer, "retrieval": retrieval, "corpus": corpus}
+    of_text = [name for name, path in texts.items() if path is not None]
+    if takes_images(model, ask_hub=labels is not None and not of_text):
+        _check_pictures(model, of_text, knn=knn, linear=linear)
+        encoder = _encoder(model, pooling, device)
+        tasks = _of_pictures(model, encoder, labels, labels_test, asked)
+    else:
+        # all data first: a mistyped folder, or a broken line, shows before a model is loaded
+        tasks = _of_texts(texts, mode, labels, labels_test, asked)
+        encoder = _encoder(model, pooling, device)
+        if takes_images(encoder):
+            _check_pictures(model, of_text, knn=knn, linear=linear)
     print_of = getattr(encoder, "fingerprint", None)
     identity = print_of() if callable(print_of) else None
     store = None
@@ -113,6 +110,74 @@ def evaluate(
 
     found = finish(tasks, encoder, keep, known, **options)
     return _together(tasks, found, encoder_name(encoder), identity, list(known))
+
+
+def _of_texts(
+    paths: dict[str, Any],
+    mode: Literal["full", "prototyping"],
+    labels: str | Path | None,
+    labels_test: str | Path | None,
+    asked: dict[str, Any],
+) -> list[Task]:
+    """Open all texts that were asked for."""
+    options = {name: asked[name] for name in ("progress", "batch_size")}
+    given = {name: Path(path) for name, path in paths.items() if path is not None}
+    tasks: list[Task] = []
+    if "sts" in given:
+        tasks += sts_tasks(given["sts"])
+    if "transfer" in given:
+        tasks += transfer_tasks(given["transfer"], mode, **options)
+    if "retrieval" in given:
+        tasks += retrieval_tasks(given["retrieval"], **options)
+    test = _test_part(labels, labels_test)
+    if labels is not None:
+        tasks += labelled_tasks(Path(labels), test, **asked)
+    if "corpus" in given:
+        tasks += corpus_tasks(given["corpus"], **options)
+    if not tasks:
+        raise InputError(
+            "nothing to evaluate on: give the folder of the STS tasks or of the transfer tasks, a "
+            "retrieval set, labelled texts or a corpus"
+        )
+    return tasks
+
+
+def _test_part(labels: str | Path | None, labels_test: str | Path | None) -> Path | None:
+    if labels is None and labels_test is not None:
+        raise InputError("a test part without its training part: give labels too")
+    return None if labels_test is None else Path(labels_test)
+
+
+def _check_pictures(
+    model: str | Path | Encoder, of_text: Sequence[str], *, knn: bool, linear: bool
+) -> None:
+    name = model if isinstance(model, (str, Path)) else encoder_name(model)
+    if of_text:
+        raise InputError(
+            f"{name} takes pictures, and {', '.join(of_text)} are of text; score it by nearest "
+            "neighbours or a linear probe on labelled pictures (--knn, --linear, --labels FOLDER)"
+        )
+    if not knn and not linear:
+        raise InputError(f"nothing to score {name} by: ask for knn, linear, or both")
+
+
+def _of_pictures(
+    model: str | Path | Encoder,
+    encoder: Encoder,
+    labels: str | Path | None,
+    labels_test: str | Path | None,
+    asked: dict[str, Any],
+) -> list[Task]:
+    """Open the pictures that were given, or else a run's own."""
+    test = _test_part(labels, labels_test)
+    if labels is not None:
+        side = cast("Any", encoder).image_size  # by which it was told to take pictures
+        return image_tasks(labelled_images(Path(labels), test, side), **asked)
+    if not isinstance(model, (str, Path)):
+        raise InputError(
+            f"nothing to evaluate {encoder_name(model)} on: give labelled pictures (labels)"
+        )
+    return image_tasks(own_images(model), **asked)
 
 
 def _known(
@@ -164,6 +229,6 @@ def _together(
 def _encoder(model: str | Path | Encoder, pooling: str | None, device: str) -> Encoder:
     if not isinstance(model, (str, Path)):
         return model
-    from isotrope.encoders.sentence import SentenceEncoder
+    from isotrope.encoders.loading import load_encoder
 
-    return SentenceEncoder.load(model, pooling=pooling, device=device)
+    return load_encoder(model, pooling=pooling, device=device)

@@ -1,0 +1,179 @@
+"""What is scored of an image encoder: a run's own pictures, or labelled pictures of the user's."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.core.fingerprint import fingerprint
+from isotrope.core.result import Result
+from isotrope.data.labelled import Features
+from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.tasks import Task
+
+if TYPE_CHECKING:
+    from isotrope.data.image_sets import ImageSet
+
+__all__ = ["image_tasks", "labelled_images", "own_images", "takes_images"]
+
+_HELD_OUT = 0.2  # of every class, where labelled pictures have no test part
+
+
+def takes_images(model: object, *, ask_hub: bool = False) -> bool:
+    """Return whether a model takes pictures and no text, without loading it.
+
+    Args:
+        model: a name or folder, or an encoder: one that has an ``image_size`` takes pictures.
+        ask_hub: look for a name that is no folder here in the hub, too.
+
+    Raises:
+        InputError: the hub was asked for something that it does not have.
+    """
+    if not isinstance(model, (str, Path)):
+        return hasattr(model, "image_size")
+    from isotrope.encoders.image_folder import is_image
+    from isotrope.encoders.names import resolve
+
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return _of_images(folder) or is_image(folder)
+    return ask_hub and is_image(resolve(model))
+
+
+def _of_images(run: Path) -> bool:
+    """Return whether a folder is that of a run on images, finished or not."""
+    config = run / "config.yaml"
+    return config.is_file() and "data" in _settings(run)
+
+
+def _settings(run: Path) -> Mapping[str, Any]:
+    import yaml
+
+    file = run / "config.yaml"
+    try:
+        settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:150]
+        raise InputError(f"{file} cannot be read as settings ({reason}); restore it") from error
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{file} must hold settings (name: value); restore it")
+    return settings
+
+
+def own_images(run: str | Path) -> "ImageSet":
+    """Open the pictures that a run was trained on and tested on, split and sized as they were.
+
+    Args:
+        run: its folder.
+
+    Raises:
+        InputError: no run on images; its pictures are not there any more, are others now, or have
+            no labels or test part.
+    """
+    from isotrope.data.image_sets import load_images
+
+    run = Path(run).expanduser()
+    yours = "give labelled pictures of your own: --labels FOLDER"
+    if not (run / "config.yaml").is_file() or not _of_images(run):
+        raise InputError(f"{run} is no run folder, so it has no pictures of its own; {yours}")
+    settings = _settings(run)
+    data = str(settings["data"])
+    if data != "digits" and not Path(data).exists():
+        raise InputError(
+            f"the pictures of {run} are not at {data} any more, seen from this folder; if they "
+            "have moved, say where to: --labels FOLDER"
+        )
+    result = Result.load(run / "result.json")
+    before = result.provenance.get("data")
+    found = load_images(
+        data,
+        side=result.details.get("data", {}).get("side"),
+        holdout=_number(run, settings, "holdout", 0.0),
+        seed=int(_number(run, settings, "seed", 0)),
+        limit=int(_number(run, settings, "limit", 0)) or None,
+    )
+    if before != found.fingerprint:
+        raise InputError(
+            f"the pictures at {data} are not those that {run} was trained on (fingerprint "
+            f"{found.fingerprint}, then {before}); to score on them as they are: --labels {data}"
+        )
+    if found.test is None or found.train.labels is None:
+        lack = "no labels" if found.train.labels is None else "no test part"
+        raise InputError(f"the pictures of {run} have {lack}; {yours}")
+    return found
+
+
+def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -> float:
+    value = settings.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{run / 'config.yaml'}: {name} must be a number; found {value!r}")
+    return value
+
+
+def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
+    """Open labelled pictures: both parts, or one, of which a fifth of each class is held out.
+
+    Classes of two parts are told by their names, or by their numbers where one has no names.
+
+    Args:
+        labels: the training part, all pictures, or a folder of both parts.
+        test: the test part.
+        side: of the pictures as the encoder takes them.
+
+    Raises:
+        InputError: nothing there that can be read as pictures.
+    """
+    from isotrope.data.image_sets import load_images
+
+    if test is None:
+        return load_images(labels, side=side, holdout=_HELD_OUT)
+    train, tested = load_images(labels, side=side), load_images(test, side=side)
+    numbers = tested.train.labels
+    if numbers is not None and train.class_names and tested.class_names:
+        numbers = _renumbered(numbers, tested.class_names, train.class_names)
+    return replace(
+        train,
+        test=replace(tested.train, labels=numbers),
+        fingerprint=fingerprint(train.fingerprint, tested.fingerprint, numbers),
+        skipped=train.skipped + tested.skipped,
+    )
+
+
+def _renumbered(
+    numbers: NDArray[np.int64], names: tuple[str, ...], others: tuple[str, ...]
+) -> NDArray[np.int64]:
+    """Return the labels as numbers of the same names among ``others``; unknown ones come after."""
+    unknown = [name for name in names if name not in others]
+    place = {name: i for i, name in enumerate((*others, *unknown))}
+    return np.array([place[name] for name in names], dtype=np.int64)[numbers]
+
+
+def image_tasks(
+    image_set: "ImageSet", *, knn: bool, linear: bool, progress: bool, batch_size: int
+) -> list[Task]:
+    """Return the tasks of a labelled set; each picture is encoded once for both of them."""
+    from isotrope.evaluation.image_features import both_features
+    from isotrope.evaluation.knn import knn as nearest_neighbours
+    from isotrope.evaluation.linear_probe import linear_probe
+
+    encoded: list[tuple[Features, Features]] = []
+
+    def one(kind: str, function: Callable[..., Result]) -> Task:
+        def score(encoder: Encoder) -> Result:
+            if not encoded:
+                encoded.append(
+                    both_features(encoder, image_set, batch_size=batch_size, progress=progress)
+                )
+            result = function(*encoded[0], name=encoder_name(encoder))
+            result.details[kind]["skipped"] = len(image_set.skipped)
+            result.details[kind]["replaced"] = len(image_set.replaced)
+            return result
+
+        return Task(kind, kind, image_set.fingerprint, score)
+
+    asked = (("knn", knn, nearest_neighbours), ("linear", linear, linear_probe))
+    return [one(kind, function) for kind, wanted, function in asked if wanted]

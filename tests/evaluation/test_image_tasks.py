@@ -1,0 +1,211 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import isotrope
+from isotrope.core.errors import InputError
+from isotrope.data.image_sets import load_images
+from isotrope.encoders.image import ImageEncoder
+from isotrope.evaluation.image_scores import image_scores
+from isotrope.evaluation.image_tasks import labelled_images, own_images, takes_images
+
+from ..image_run import write_image_run, write_pictures
+from .pictures import Sums
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_pictures(tmp_path / "data" / "blobs.npz")
+
+
+@pytest.fixture
+def run(tmp_path, data):
+    return write_image_run(tmp_path / "run", data)
+
+
+def same(found, expected):
+    assert found.metrics == expected.metrics
+    for key, items in expected.items.items():
+        np.testing.assert_array_equal(found.items[key], items)
+
+
+class TestOwnPictures:
+    def test_a_run_is_scored_on_its_own_split(self, run, data, monkeypatch):
+        found = isotrope.evaluate(run, device="cpu")
+        expected = image_scores(
+            ImageEncoder.load(run, device="cpu"), load_images(data), linear=True
+        )
+        same(found, expected)
+        assert found.kind == "knn+linear"
+        assert found.details["knn"]["train"] == 80
+        assert found.details["knn"]["test"] == 40
+        assert (found.details["knn"]["skipped"], found.details["knn"]["replaced"]) == (0, 0)
+        assert found.details["data"]["knn"] == load_images(data).fingerprint
+        # kept in the run, and not scored again
+        assert len(list((run / "evaluations").glob("*.json"))) == 2
+        monkeypatch.setattr(ImageEncoder, "encode", None)
+        again = isotrope.evaluate(str(run), device="cpu")
+        assert again.metrics == found.metrics
+        assert again.provenance["reused"] == ["knn", "linear"]
+
+    def test_what_was_held_out_and_limited_is_so_again(self, tmp_path):
+        data = write_pictures(tmp_path / "one.npz", test=False)
+        options = {"holdout": 0.25, "seed": 3, "limit": 32}
+        run = write_image_run(tmp_path / "run", data, **options)
+        found = isotrope.evaluate(run, linear=False, device="cpu")
+        expected = load_images(data, **options)
+        same(found, image_scores(ImageEncoder.load(run, device="cpu"), expected))
+        assert (found.details["knn"]["train"], found.details["knn"]["test"]) == (32, 20)
+
+    def test_each_picture_is_encoded_once(self, run, monkeypatch):
+        seen = []
+        encode = ImageEncoder.encode
+        monkeypatch.setattr(
+            ImageEncoder,
+            "encode",
+            lambda self, images, **options: seen.append(len(images)) or encode(self, images),
+        )
+        isotrope.evaluate(run, device="cpu", batch_size=32)
+        assert sum(seen) == 120
+        assert max(seen) == 32
+
+    def test_pictures_that_are_gone_or_others(self, run, data):
+        moved = data.rename(data.with_name("moved.npz"))
+        with pytest.raises(InputError, match=r"are not at .*blobs.npz any more.*--labels FOLDER"):
+            own_images(run)
+        assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
+        write_pictures(data, seed=1)
+        with pytest.raises(InputError, match=r"are not those that .* was trained on .*--labels"):
+            own_images(run)
+
+    def test_no_labels_or_test_part(self, tmp_path):
+        flat = write_pictures(tmp_path / "flat.npz", test=False, labels=False)
+        with pytest.raises(InputError, match="have no labels; give labelled pictures of your own"):
+            own_images(write_image_run(tmp_path / "flat", flat))
+        one = write_pictures(tmp_path / "one.npz", test=False)
+        with pytest.raises(InputError, match="have no test part; give labelled pictures"):
+            own_images(write_image_run(tmp_path / "one", one))
+
+    def test_damaged_settings(self, run, data):
+        (run / "config.yaml").write_text(f"data: {data}\nholdout: some\n")
+        with pytest.raises(InputError, match="holdout must be a number; found 'some'"):
+            own_images(run)
+        (run / "config.yaml").write_text("- data\n")
+        with pytest.raises(InputError, match="must hold settings"):
+            own_images(run)
+        (run / "config.yaml").write_text("data: [")
+        with pytest.raises(InputError, match="cannot be read as settings"):
+            own_images(run)
+        with pytest.raises(InputError, match="is no run folder, so it has no pictures of its own"):
+            isotrope.evaluate(run / "model", device="cpu")
+
+
+def write_folder(folder, images, names):
+    for i, (pixels, label) in enumerate(
+        zip(images.images.read(np.arange(len(images.labels))), images.labels, strict=True)
+    ):
+        place = folder / names[label]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(place / f"{i:03}.png")
+
+
+class TestLabelledPictures:
+    def test_a_set_of_both_parts(self, run, tmp_path):
+        other = write_pictures(tmp_path / "other.npz", seed=5)
+        found = isotrope.evaluate(run, labels=other, linear=False, device="cpu")
+        encoder = ImageEncoder.load(run, device="cpu")
+        same(found, image_scores(encoder, load_images(other)))
+        same(isotrope.evaluate(encoder, labels=other, linear=False, results=None), found)
+
+    def test_one_part_gives_a_fifth_to_test_on(self, run, tmp_path):
+        other = write_pictures(tmp_path / "other.npz", test=False)
+        found = isotrope.evaluate(run, labels=other, linear=False, device="cpu")
+        assert (found.details["knn"]["train"], found.details["knn"]["test"]) == (64, 16)
+
+    def test_two_folders_agree_by_the_names_of_their_classes(self, tmp_path, data):
+        whole = load_images(data)
+        names = ["ant", "bee", "cow", "dog"]
+        write_folder(tmp_path / "train", whole.train, names)
+        write_folder(tmp_path / "test", whole.test, names)
+        joined = labelled_images(tmp_path / "train", tmp_path / "test", 8)
+        assert image_scores(Sums(), joined).metrics["knn_top1"] == pytest.approx(
+            image_scores(Sums(), whole).metrics["knn_top1"], abs=0.05
+        )
+        # two classes of other names come first in order: their numbers are others, too
+        for old, new in (("ant", "zebra"), ("bee", "aardvark")):
+            (tmp_path / "test" / old).rename(tmp_path / "test" / new)
+        renamed = labelled_images(tmp_path / "train", tmp_path / "test", 8)
+        found = image_scores(Sums(), renamed)
+        assert found.details["knn"]["unseen"] == 20
+        kept = np.isin(renamed.test.labels, [2, 3])
+        assert kept.sum() == 20
+        before = image_scores(Sums(), joined).items["knn_top1"][20:]
+        np.testing.assert_array_equal(found.items["knn_top1"][kept], before)
+        assert renamed.fingerprint != joined.fingerprint
+
+    def test_they_are_read_at_the_size_of_the_encoder(self, run, tmp_path):
+        rng = np.random.default_rng(0)
+        pixels = rng.integers(0, 256, size=(20, 24, 24, 3), dtype=np.uint8)
+        np.savez(tmp_path / "large.npz", x=pixels, y=np.arange(20) % 2)
+        assert labelled_images(tmp_path / "large.npz", None, 8).side == 8
+        assert isotrope.evaluate(run, labels=tmp_path / "large.npz", device="cpu").kind
+
+
+class TestWhatIsAsked:
+    def test_text_of_an_encoder_of_pictures(self, run, tmp_path):
+        with pytest.raises(InputError, match="run takes pictures, and sts, corpus are of text"):
+            isotrope.evaluate(run, sts=tmp_path, corpus=tmp_path)
+        with pytest.raises(InputError, match="resnet9 takes pictures, and sts"):
+            isotrope.evaluate(ImageEncoder.build("resnet9", width=4, image_size=8), sts=tmp_path)
+
+    def test_too_little(self, run, data):
+        with pytest.raises(InputError, match=r"nothing to score .*run by: ask for knn, linear"):
+            isotrope.evaluate(run, knn=False, linear=False)
+        with pytest.raises(InputError, match="a test part without its training part"):
+            isotrope.evaluate(run, labels_test=data)
+        encoder = ImageEncoder.build("resnet9", width=4, image_size=8)
+        with pytest.raises(InputError, match=r"nothing to evaluate .* on: give labelled pictures"):
+            isotrope.evaluate(encoder)
+        with pytest.raises(InputError, match="pooling is fixed"):
+            isotrope.evaluate(run, pooling="mean")
+
+    def test_what_takes_pictures(self, run, tmp_path, tiny):
+        assert takes_images(run)
+        assert takes_images(str(run / "model"))
+        assert takes_images(ImageEncoder.build("resnet9", width=4, image_size=8))
+        assert not takes_images(tiny)
+        assert not takes_images("all-MiniLM-L6-v2")
+        assert not takes_images("all-MiniLM-L6-v2", ask_hub=True)
+        with pytest.raises(InputError, match="no/such/model"):
+            takes_images("no/such/model", ask_hub=True)
+        unfinished = tmp_path / "unfinished"
+        unfinished.mkdir()
+        (unfinished / "config.yaml").write_text("data: pictures\n")
+        assert takes_images(unfinished)
+        with pytest.raises(InputError, match="has its training come to an end"):
+            isotrope.evaluate(unfinished)
+        (unfinished / "config.yaml").write_text("files: [a.txt]\n")
+        assert not takes_images(unfinished)
+
+    def test_a_run_cut_short_between_model_and_result(self, run):
+        (run / "result.json").unlink()
+        with pytest.raises(InputError, match=r"cannot read .*result\.json"):
+            isotrope.evaluate(run)
+
+    def test_runs_side_by_side(self, tmp_path, data):
+        from isotrope.evaluation.compare import compare
+
+        runs = [write_image_run(tmp_path / str(seed), data, weights=seed) for seed in range(2)]
+        found = compare([isotrope.evaluate(run, linear=False, device="cpu") for run in runs])
+        assert list(found.details["columns"]) == ["knn_top1", "knn_majority_top1"]
+        other = write_image_run(tmp_path / "o", write_pictures(tmp_path / "o.npz", seed=4))
+        with pytest.raises(InputError, match="was scored on other data than"):
+            compare([isotrope.evaluate(r, linear=False, device="cpu") for r in (runs[0], other)])
+
+
+def test_the_store_survives_json(run):
+    isotrope.evaluate(run, linear=False, device="cpu")
+    (kept,) = (run / "evaluations").glob("knn-*.json")
+    assert json.loads(kept.read_text())["metrics"]["knn_top5"] is None
