@@ -238,7 +238,8 @@ def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbe
     rows = chosen.nonzero()[:, 0]
     if len(rows):
         there = rows.to(views.device)
-        views[there] = change(views[there], *(x[rows].to(views.device) for x in numbers))
+        changed = change(views.index_select(0, there), *(x[rows].to(views.device) for x in numbers))
+        views[there] = changed
 
 
 def _jitter(views: Tensor, draws: Draws) -> None:

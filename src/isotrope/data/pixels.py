@@ -99,9 +99,9 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
     """Return the images with the hue of every pixel turned; value and chroma stay.
 
-    In the hexagonal HSV model a channel is ``max - chroma * ramp(h + offset)``, where h in
-    [0, 6) is the hue, ``ramp(k) = clamp(min(k mod 6, 4 - k mod 6), 0, 1)`` and the offsets of red,
-    green and blue are 5, 3 and 1. A grey pixel has no chroma and stays.
+    In the hexagonal HSV model, with the hue h in [0, 6) and every bracket cut off at 0 and 1, red
+    is ``max - chroma [2 - |h - 3|]``, green ``max - chroma [|h - 2| - 1]`` and blue
+    ``max - chroma [|h - 4| - 1]``. A grey pixel has no chroma and stays.
 
     Args:
         images: n x 3 x height x width.
@@ -117,11 +117,11 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
         torch.where(g == high, (b - r) * per_chroma + 2, (r - g) * per_chroma + 4),
     )
     hue += 6 * turns[:, None, None]
+    hue.sub_((hue / 6).floor_(), alpha=6)  # several times as fast as remainder
+    brackets = (2 - (hue - 3).abs_(), (hue - 2).abs_() - 1, (hue - 4).abs_() - 1)
     turned = torch.empty_like(images)
-    for channel, offset in enumerate((5, 3, 1)):
-        k = (hue + offset).remainder_(6)
-        ramp = torch.minimum(k, 4 - k).clamp_(0, 1)
-        torch.addcmul(high, chroma, ramp, value=-1, out=turned[:, channel])
+    for channel, bracket in zip(turned.unbind(1), brackets, strict=True):
+        torch.addcmul(high, chroma, bracket.clamp_(0, 1), value=-1, out=channel)
     return turned
 
 
