@@ -54,7 +54,7 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
 def _metavar(kind: Any) -> str:  # noqa: ANN401 - an annotation
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
-    if isinstance(kind, types.UnionType):
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return _metavar(next(a for a in typing.get_args(kind) if a is not type(None)))
     if typing.get_origin(kind) is list:
         return "NAME"

@@ -20,6 +20,7 @@ __all__ = ["main"]
 # one line each; the modules are imported only when used
 VERBS = {
     "train": "fine-tune a sentence encoder on unlabelled text or pairs",
+    "train-images": "train an image encoder on unlabelled images",
     "evaluate": "score an encoder, or compare several: STS, transfer, retrieval, kNN, linear probe",
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
@@ -46,7 +47,7 @@ examples:
 
 
 def _parser() -> argparse.ArgumentParser:
-    verbs = "\n".join(f"  {name:<12}{line}" for name, line in VERBS.items())
+    verbs = "\n".join(f"  {name:<13}{line}" for name, line in VERBS.items())
     parser = argparse.ArgumentParser(
         prog="isotrope",
         usage="isotrope VERB ...",
@@ -69,7 +70,7 @@ def _run(arguments: Sequence[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
-    module = importlib.import_module(f"isotrope.cli.{verb}")
+    module = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}")
     code: int = module.run(rest)
     return code
 

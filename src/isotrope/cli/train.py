@@ -3,10 +3,10 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.methods.settings import TrainSettings, read_yaml
+from isotrope.cli.arguments import Parser
+from isotrope.cli.training import asked_for
+from isotrope.methods.settings import TrainSettings
 
 EPILOG = """\
 examples:
@@ -40,27 +40,10 @@ def run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help=_described("files"))
-    add_fields(parser, TrainSettings.ordered(), skip={"files", "objective_settings"})
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue if the folder has a checkpoint, start if it has none, do nothing if done",
-    )
-    parser.add_argument("--config", metavar="FILE", help="YAML with any of these settings")
-    parser.add_argument(
-        "--print-config", action="store_true", help="print the resulting YAML and stop"
-    )
-    of_objective, others = dotted(arguments, "objective")
-    given = vars(parser.parse_args(others))
-    resume, config, show = (given.pop(k) for k in ("resume", "config", "print_config"))
-    if not given["files"]:
-        del given["files"]
-    from_file = read_yaml(Path(config)) if config else {}
-    values = {k.replace("-", "_"): v for k, v in from_file.items()} | given | of_objective
-    settings = TrainSettings.read(values, source=config or "")
-    if show:
-        print(settings.to_yaml(), end="")
+    asked = asked_for(parser, arguments, TrainSettings, "files")
+    if asked is None:
         return 0
+    settings, resume = asked
     from isotrope.methods.training import summary, train
 
     outcome = train(settings, resume=resume)

@@ -10,7 +10,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import lightning as L
 import torch
@@ -22,6 +22,7 @@ from isotrope.core.hyper import check
 from isotrope.core.views import Views
 from isotrope.data.augment import Augment, two_views
 from isotrope.data.image_batches import ImageBatch
+from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.alignment import alignment
@@ -169,7 +170,7 @@ class ImageMethod(L.LightningModule):
 
     # what is theirs to use
 
-    def cut_heads(self, c: float, what: What = "weights") -> None:
+    def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
         """Cut-initialise everything but the encoder, which has come as it shall be, cut or not.
 
         Args:
@@ -269,7 +270,7 @@ class ImageMethod(L.LightningModule):
         return build_optimizer(self, self.plan, fused=not self.scaled)
 
 
-def _cut_heads(module: nn.Module, c: float, what: What) -> None:
+def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> None:
     for child in module.children():
         if isinstance(child, ImageEncoder):
             continue

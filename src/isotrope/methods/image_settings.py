@@ -68,7 +68,7 @@ class ImageSettings(RunSettings):
         0.0,
         ge=0,
         le=0.5,
-        description="share of labelled training images kept for testing where there is no test part",
+        description="share of labelled training images kept for testing if there is no test part",
     )
     knn_every: int = Field(
         1,

@@ -1,0 +1,199 @@
+"""Papers 003 and 004 at the scale of a CPU: which method learns, what cuts and decay do to norms.
+
+A cell is one `isotrope train-images` on 5,000 images of CIFAR-10 (500 a class), ResNet-18 with the
+CIFAR stem and 16 channels in its first stage (1/16 of the usual multiplications), batch 128; each
+with three seeds. Nearest neighbours (k = 200, t = 0.1) are looked up among these 5,000 for the
+10,000 test images. Cells that are in the CSV are not run again, so a run that was stopped goes on;
+the first seed of every cell comes before the second.
+
+    python benchmarks/image_cells.py DATA [--minutes M] [--jobs N] [--only WORD] [--report]
+
+DATA is the folder of CIFAR-10. The report has mean and standard deviation over the seeds there are.
+"""
+
+import argparse
+import csv
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "image-cells.csv"
+EPOCHS, KNN_EVERY, SEEDS = 12, 3, (0, 1, 2)
+COMMON = ["--limit", "5000", "--encoder", "resnet18", "--width", "16", "--batch-size", "128"]
+COMMON += ["--epochs", str(EPOCHS), "--knn-every", str(KNN_EVERY), "--precision", "bf16"]
+COMMON += ["--log-every", "3", "--no-progress", "--workers", "0", "--checkpoint-every", "100000"]
+DECAYS = ("0", "5e-6", "5e-3", "5e-2")  # 5e-4 is the default
+CELLS = {
+    "SimCLR": [],
+    "SimSiam": ["--method", "simsiam"],
+    "BYOL": ["--method", "byol"],
+    "MIOv3": ["--objective", "miov3"],
+    "SimCLR, c = 3": ["--cut", "3"],
+    "SimSiam, c = 9": ["--method", "simsiam", "--cut", "9"],
+    "BYOL, c = 9": ["--method", "byol", "--cut", "9"],
+    "Barlow Twins": ["--method", "barlowtwins"],
+    "VICReg": ["--method", "vicreg"],
+    "MIOv2": ["--objective", "miov2"],
+    "MIOv1": ["--objective", "miov1"],
+    "DCL": ["--objective", "dcl"],
+    "DCLW": ["--objective", "dclw"],
+}
+CELLS |= {
+    f"{name}, decay {decay}": [*CELLS[name], "--weight-decay", decay]
+    for decay in DECAYS
+    for name in ("SimCLR", "SimSiam", "BYOL")
+}
+COLUMNS = (
+    *("cell", "seed", "epoch", "knn", "linear", "loss", "norm", "norm_backbone"),
+    *("opposite_halves", "far_opposite", "std", "effective_rank", "cpu_seconds", "versions"),
+)
+Row = dict[str, str]
+
+
+def rows() -> list[Row]:
+    """Return what was measured so far."""
+    if not RESULTS.is_file():
+        return []
+    with RESULTS.open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def write(found: list[Row]) -> None:
+    """Write everything anew, cells in our order."""
+    order = {name: place for place, name in enumerate(CELLS)}
+    found = sorted(found, key=lambda r: (order[r["cell"]], int(r["seed"]), int(r["epoch"])))
+    part = RESULTS.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+    part.replace(RESULTS)
+
+
+def train(data: str, cell: str, seed: int) -> list[Row]:
+    """Run one cell with one seed; return a row for every epoch with a kNN accuracy."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        command = [sys.executable, "-m", "isotrope", "train-images", data, *COMMON, *CELLS[cell]]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        process = subprocess.Popen(
+            [*command, "--seed", str(seed), "--output", str(run)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise RuntimeError(f"{cell}, seed {seed}: exit code {process.returncode}")
+        result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+        with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
+            logged = list(csv.DictReader(handle))
+    return list(_epochs(cell, seed, result, logged, used))
+
+
+def _epochs(
+    cell: str, seed: int, result: dict, logged: list[Row], used: resource.struct_rusage
+) -> Iterator[Row]:
+    """Yield the kNN accuracies, with the means of what was logged in the epoch before each."""
+    measured = [row for row in logged if row["epoch"]]
+    per_epoch = 5000 // 128
+    last = max(int(row["step"]) for row in logged)
+    for row in logged:
+        if not row["knn"]:
+            continue
+        epoch = round(int(row["step"]) / per_epoch)
+        window = [m for m in measured if max(0, epoch - 1) <= float(m["epoch"]) < max(1, epoch)]
+        means = {
+            name: f"{statistics.fmean(values):.6g}"
+            for name in COLUMNS[5:12]
+            if (values := [float(m[name]) for m in window if m[name]])
+        }
+        provenance = result["provenance"]
+        final = int(row["step"]) == last
+        yield dict.fromkeys(COLUMNS, "") | means | {
+            "cell": cell,
+            "seed": str(seed),
+            "epoch": str(epoch),
+            "knn": f"{float(row['knn']):.4g}",
+            "linear": f"{result['metrics']['linear']:.4g}" if final else "",
+            "cpu_seconds": f"{used.ru_utime + used.ru_stime:.0f}" if final else "",
+            "versions": f"isotrope {provenance['isotrope']}, torch {provenance['torch']}",
+        }
+
+
+def report() -> str:
+    """Return the table: mean and standard deviation over seeds, by cell."""
+    found = rows()
+    epochs = sorted({int(row["epoch"]) for row in found})
+    lines = [
+        "| cell | seeds | " + " | ".join(f"kNN at {e}" for e in epochs) + " | linear | norm | "
+        "opposite halves, first epoch |",
+        "|---" * (len(epochs) + 5) + "|",
+    ]
+    for cell in CELLS:
+        own = [row for row in found if row["cell"] == cell]
+        if not own:
+            continue
+        columns = [_spread(own, "knn", e) for e in epochs]
+        columns += [_spread(own, "linear", epochs[-1]), _spread(own, "norm", epochs[-1], 2)]
+        columns += [_spread(own, "opposite_halves", epochs[0], 3)]
+        seeds = len({row["seed"] for row in own})
+        lines.append(f"| {cell} | {seeds} | " + " | ".join(columns) + " |")
+    return "\n".join(lines)
+
+
+def _spread(found: list[Row], name: str, epoch: int, digits: int = 1) -> str:
+    values = [float(r[name]) for r in found if int(r["epoch"]) == epoch and r[name]]
+    if not values:
+        return "-"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}"
+
+
+def main() -> None:
+    """Run what is missing, then print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", nargs="?", help="folder of CIFAR-10")
+    parser.add_argument("--minutes", type=float, help="start no cell after so many")
+    parser.add_argument("--jobs", type=int, default=2, help="cells at a time, one thread each [2]")
+    parser.add_argument("--only", default="", metavar="WORD", help="cells with WORD in their name")
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    if given.report or not given.data:
+        print(report())
+        return
+    found = rows()
+    done = {(row["cell"], row["seed"]) for row in found}
+    missing = [
+        (cell, seed)
+        for seed in SEEDS
+        for cell in CELLS
+        if given.only in cell and (cell, str(seed)) not in done
+    ]
+    start = time.monotonic()
+
+    def one(item: tuple[str, int]) -> list[Row]:
+        late = given.minutes and time.monotonic() - start > 60 * given.minutes
+        return [] if late else train(given.data, *item)
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for new in pool.map(one, missing):
+            found += new
+            write(found)
+            if new:
+                print(f"{new[-1]['cell']}, seed {new[-1]['seed']}: kNN {new[-1]['knn']}", flush=True)
+    print(report())
+
+
+if __name__ == "__main__":
+    main()

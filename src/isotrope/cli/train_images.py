@@ -1,0 +1,50 @@
+"""``isotrope train-images``: train an image encoder without labels."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from isotrope.cli.arguments import Parser
+from isotrope.cli.training import asked_for
+from isotrope.methods.image_settings import ImageSettings
+
+EPILOG = """\
+examples:
+  isotrope train-images photos/ --output runs/photos
+  isotrope train-images cifar10/ --objective miov3 --cut 3 --epochs 20 --output runs/mio
+  isotrope train-images cifar10/ --method byol --method.decay 0.99 --cut 9 --output runs/byol
+  isotrope train-images pictures.npz --encoder resnet9 --width 16 --precision bf16 --output runs/n
+  isotrope train-images photos/ --method mocov3 --encoder vit-small --output runs/vit
+  isotrope train-images --config runs/mio/config.yaml --output runs/again
+  isotrope evaluate runs/mio --knn --linear
+
+What a method is trained with by default, and its options (--method.NAME), stand in docs/methods.
+The images need no labels; where there are some, and a test part, accuracy by nearest neighbours
+is measured on the way (k = 200, t = 0.1, features without the heads), and a linear probe at the
+end. Files that are no readable image are skipped and counted.
+
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler or by the loss of one of
+several processes (they leave a checkpoint: run the same command with --resume), 1 a bug.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, train, print where the model is."""
+    parser = Parser(
+        prog="isotrope train-images",
+        description="Train an image encoder on unlabelled images.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    described = ImageSettings.model_fields["data"].description
+    parser.add_argument("data", nargs="?", metavar="DATA", help=described)
+    asked = asked_for(parser, arguments, ImageSettings, "data")
+    if asked is None:
+        return 0
+    settings, resume = asked
+    from isotrope.methods.image_training import summary, train
+
+    outcome = train(settings, resume=resume)
+    if outcome.first:
+        print(summary(outcome), file=sys.stdout)
+    return outcome.exit_code

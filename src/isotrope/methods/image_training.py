@@ -1,0 +1,408 @@
+"""From settings to a run folder, for images: check everything, train, score, keep the encoder.
+
+The saved model is the one of the last step: nearest neighbours on the test part are measured on
+the way, and choosing a step by them would be choosing by the test part.
+"""
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from isotrope.core.errors import InputError
+from isotrope.core.gather import rank, rows_of, wait
+from isotrope.core.result import Result, provenance
+from isotrope.data.image_batches import ImageBatch, ImageBatches, ImageSteps
+from isotrope.data.image_sets import ImageSet, load_images
+from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
+from isotrope.encoders.image_nets import ARCHITECTURES
+from isotrope.encoders.sentence import find_device
+from isotrope.evaluation.image_scores import image_scores, knn_top1
+from isotrope.methods.callbacks import (
+    MEASURED,
+    Bar,
+    Checkpoints,
+    Dev,
+    Metrics,
+    Stop,
+    Timer,
+    columns,
+)
+from isotrope.methods.image_card import image_card
+from isotrope.methods.image_method import MEASURED as TRACKED
+from isotrope.methods.image_method import ImageMethod, Options, Plan
+from isotrope.methods.image_methods import find_method, options_of
+from isotrope.methods.image_settings import ImageSettings
+from isotrope.methods.run import Outcome, checkpoint, make_steps, nothing, run, try_objective
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["IMAGE_COLUMNS", "fit_images", "summary", "train"]
+
+SMALL = 96  # pixels of a side up to which images are taken as they are
+IMAGE_COLUMNS = columns(*TRACKED, "knn", "images_per_second")
+
+
+def fit_images(data: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by ImageSettings
+    """Train an image encoder; the arguments are the fields of ``ImageSettings``.
+
+    Args:
+        data: folder, .npz file or name.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        settings: any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
+            ``method_settings={"decay": 0.99}``, ``max_steps=100``.
+
+    Returns:
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+    """
+    return train(ImageSettings.read({"data": data, **settings}), resume=resume)
+
+
+def train(settings: ImageSettings, *, resume: bool = False) -> Outcome:
+    """Train as the settings say and write the run folder; see :func:`isotrope.methods.run.run`.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        LostProcess: one of several processes has gone.
+    """
+    return run(settings, _train, resume=resume)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What was found good before anything is written."""
+
+    objective: str
+    images: ImageSet
+    batches: ImageBatches
+    module: ImageMethod
+    steps: int
+
+
+def _train(settings: ImageSettings) -> Outcome:
+    """Check everything, and only then write: what is wrong leaves no folder behind."""
+    prepared = _prepare(settings)
+    if rank() == 0:
+        settings.save(Path(settings.output) / "config.yaml")  # --resume knows it as a run
+    wait()
+    return _run(settings, prepared)
+
+
+def _prepare(settings: ImageSettings) -> _Prepared:
+    for plugin in settings.plugin:
+        registry.load_plugin(Path(plugin))
+    method = find_method(settings.method)
+    options = options_of(settings.method, settings.method_settings)
+    name, objective = _objective(settings, method, options)
+    if settings.precision == "16" and find_device(settings.device).type == "cpu":
+        raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
+    scratch = settings.encoder in ARCHITECTURES
+    encoder = None if scratch else _pretrained(settings)
+    images = _data(settings, encoder.image_size if encoder else settings.image_size)
+    if encoder is None:
+        encoder = _encoder(settings, images.side)
+        cut_initialize(encoder, settings.cut, what=settings.cut_what)
+    batches = ImageBatches(images.train, settings.batch_size, settings.seed)
+    per_epoch = batches.steps_per_epoch
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    module = method(
+        encoder=encoder,
+        objective=objective,
+        plan=_plan(settings, method, steps, per_epoch),
+        options=options,
+        augments=method.augments_of(encoder.image_size, options, settings.augment),
+        seed=settings.seed,
+        log_every=settings.log_every,
+        caching=settings.micro_batch,
+        scaled=settings.precision == "16",
+    )
+    module.cut_heads(settings.cut, settings.cut_what)
+    return _Prepared(name, images, batches, module, steps)
+
+
+def _plan(settings: ImageSettings, method: type[ImageMethod], steps: int, per_epoch: int) -> Plan:
+    """Return the recipe's plan with what the settings change of it."""
+    plan = method.recipe.plan(
+        steps=steps, steps_per_epoch=per_epoch, batch_size=settings.batch_size
+    )
+    warmup = settings.warmup_epochs
+    given: dict[str, Any] = {
+        "learning_rate": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        "optimizer": settings.optimizer,
+        "warmup_steps": None if warmup is None else round(warmup * per_epoch),
+    }
+    return replace(plan, **{k: v for k, v in given.items() if v is not None})
+
+
+def _objective(
+    settings: ImageSettings, method: type[ImageMethod], options: Options
+) -> tuple[str, Objective]:
+    """Return the objective and its name: as asked, with the recipe's numbers where none are."""
+    name = (settings.objective or method.recipe.objective).lower()
+    own = method.settings_of(name, options)
+    objective = registry.build(name, {**own, **settings.objective_settings})
+    try_objective(objective, negatives=False)
+    return name, objective
+
+
+def _data(settings: ImageSettings, size: int | None) -> ImageSet:
+    """Load the images, a seventh larger than the crops where they are not small."""
+    side = size if size is None or size <= SMALL else round(size * 8 / 7)
+    return load_images(
+        settings.data,
+        side=side,
+        holdout=settings.holdout,
+        seed=settings.seed,
+        limit=settings.limit,
+    )
+
+
+def _encoder(settings: ImageSettings, side: int) -> ImageEncoder:
+    """Build an encoder for images of ``side``."""
+    size = settings.image_size or (side if side <= SMALL else round(side * 7 / 8))
+    return ImageEncoder.build(
+        settings.encoder,
+        width=settings.width,
+        stem=settings.stem,
+        image_size=size,
+        seed=settings.seed,
+        mean=IMAGENET_MEAN if settings.pixels == "imagenet" else (0.0, 0.0, 0.0),
+        std=IMAGENET_STD if settings.pixels == "imagenet" else (1.0, 1.0, 1.0),
+    )
+
+
+def _pretrained(settings: ImageSettings) -> ImageEncoder:
+    """Load an encoder, which brings its own size of images and normalisation."""
+    for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
+        if getattr(settings, name) != default:
+            raise InputError(
+                f"--{name} is for an encoder from scratch; {settings.encoder} brings its own"
+            )
+    encoder = ImageEncoder.load(settings.encoder, device=settings.device)
+    if settings.image_size not in (None, encoder.image_size):
+        raise InputError(
+            f"--image-size {settings.image_size}: {settings.encoder} takes images of "
+            f"{encoder.image_size} x {encoder.image_size}; leave it out"
+        )
+    return encoder
+
+
+def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
+    output, module, steps = Path(settings.output), prepared.module, prepared.steps
+    per_epoch = prepared.batches.steps_per_epoch
+    torch.manual_seed(settings.seed)
+    module.train()
+    bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
+    timer = Timer()
+    metrics = Metrics(
+        output,
+        batch_size=settings.batch_size,
+        steps_per_epoch=per_epoch,
+        timer=timer,
+        columns=IMAGE_COLUMNS,
+    )
+    checkpoints = Checkpoints(
+        output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer
+    )
+    stop = Stop(checkpoints, bar.tell)
+    dev = Dev(
+        _neighbours(prepared),
+        every=settings.knn_every * per_epoch,
+        last=steps,
+        keep=lambda step, value: None,  # what is saved is the last step
+        metrics=metrics,
+        timer=timer,
+        tell=bar.tell,
+        name="kNN accuracy",
+        column="knn",
+    )
+    _introduce(settings, prepared, bar.tell)
+    resumed, start = checkpoint(output / "checkpoints", bar.tell)
+    began = time.perf_counter()
+    code = make_steps(
+        settings,
+        module,
+        _loader(settings, prepared, start),
+        steps=steps,
+        resumed=resumed,
+        # the first process alone tells, scores and writes
+        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), checkpoints, stop],
+        clip=settings.clip or type(module).recipe.clip,
+    )
+    if code:
+        result = _result(settings, prepared, dev, metrics, timer, module.global_step)
+        return Outcome(result, output, code, module.encoder, first=rank() == 0)
+    if rank() > 0:
+        return Outcome(nothing(output), output, encoder=module.encoder, first=False)
+    result = _result(settings, prepared, dev, metrics, timer, steps)
+    _probe(settings, prepared, result, bar.tell)
+    module.encoder.save(output / "model", card=image_card(settings, result))
+    result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
+    result.save(output / "result.json")
+    return Outcome(result, output, encoder=module.encoder)
+
+
+def _labelled(images: ImageSet) -> bool:
+    return images.train.labels is not None and images.test is not None
+
+
+def _neighbours(prepared: _Prepared) -> Callable[[], float] | None:
+    """Return what scores the encoder by its neighbours, in percent; None without labels."""
+    if not _labelled(prepared.images):
+        return None
+    return lambda: 100 * knn_top1(prepared.module.encoder, prepared.images)
+
+
+def _probe(
+    settings: ImageSettings,
+    prepared: _Prepared,
+    result: Result,
+    tell: Callable[[str], None],
+) -> None:
+    """Add the linear probe at the end to the result."""
+    if not settings.linear or not _labelled(prepared.images):
+        return
+    found = image_scores(prepared.module.encoder, prepared.images, knn=False, linear=True)
+    accuracy = 100 * float(found.metrics["linear_top1"] or 0)
+    result.metrics["linear"] = accuracy
+    tell(f"linear probe: {accuracy:.2f}")
+
+
+def _loader(settings: ImageSettings, prepared: _Prepared, start: int) -> DataLoader[ImageBatch]:
+    """Return what gives the batches of the steps that are left, decoded by workers if need be."""
+    workers = settings.workers
+    if workers is None:
+        workers = 0 if prepared.images.in_memory else min(8, os.cpu_count() or 1)
+    batches = prepared.batches
+    dataset = ImageSteps(batches, start, prepared.steps, rows_of(batches.size))
+    return DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=find_device(settings.device).type == "cuda",
+        # Ctrl-C is ours to handle: the workers go on until the present step is done
+        worker_init_fn=_deaf,
+    )
+
+
+def _deaf(worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _introduce(settings: ImageSettings, prepared: _Prepared, tell: Callable[[str], None]) -> None:
+    """Say what is about to happen."""
+    images, module = prepared.images, prepared.module
+    tested = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
+    skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
+    tell(
+        f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
+        f"{tested}{skipped}"
+    )
+    plan = module.plan
+    tell(
+        f"{prepared.steps:,} steps of {settings.batch_size}; {module.name} with "
+        f"{prepared.objective}; {module.encoder.name}, {module.encoder.dimension} features; "
+        f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
+        f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
+    )
+    if not _labelled(images):
+        tell("no kNN on the way: it needs labels and a test part (--holdout 0.1 makes one)")
+
+
+def _result(
+    settings: ImageSettings,
+    prepared: _Prepared,
+    dev: Dev,
+    metrics: Metrics,
+    timer: Timer,
+    steps: int,
+) -> Result:
+    scores, best, newest = dev.scores, dev.best, metrics.last()
+    images, module = prepared.images, prepared.module
+    tested = images.test
+    return Result(
+        kind="train-images",
+        name=Path(settings.output).name,
+        metrics={
+            "knn_start": scores[min(scores)] if scores else None,
+            "knn_final": scores[max(scores)] if scores else None,
+            "knn_best": None if best is None else best[1],
+            "knn_best_step": None if best is None else best[0],
+            "linear": None,
+            "steps": steps,
+            "seconds": round(timer.seconds, 3),
+            "images_per_second": round(
+                timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
+            ),
+            **{name: newest.get(name) for name in ("loss", *MEASURED, *TRACKED)},
+        },
+        details={
+            "method": {"name": module.name, "options": asdict(module.options)},
+            "objective": {
+                "name": prepared.objective,
+                "parameters": {
+                    k: v if isinstance(v, (int, float, str)) or v is None else str(v)
+                    for k, v in module.objective.hyperparameters().items()
+                },
+            },
+            "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
+            "plan": asdict(module.plan),
+            "augments": [asdict(augment) for augment in module.augments],
+            "cut": {"c": settings.cut, "what": settings.cut_what},
+            "data": {
+                "path": settings.data,
+                "images": len(images.train.images),
+                "test": None if tested is None else len(tested.images),
+                "side": images.side,
+                "skipped": len(images.skipped),
+                "replaced": len(images.replaced),
+            },
+            "verdict": _verdict(dev),
+        },
+        provenance=provenance(seed=settings.seed, data=images.fingerprint),
+    )
+
+
+def _verdict(dev: Dev) -> str:
+    """Return one sentence: did training help?"""
+    if dev.best is None:
+        return "no labels to test with: whether training helped is not known"
+    first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
+    rose = "rose" if last > first else "fell" if last < first else "stayed"
+    step, best = dev.best
+    return f"kNN accuracy {rose} from {first:.2f} to {last:.2f} (best {best:.2f} at step {step})"
+
+
+def summary(outcome: Outcome) -> str:
+    """Return what the command line prints at the end."""
+    result, output = outcome.result, outcome.output
+    metrics = result.metrics
+    if outcome.exit_code:
+        return (
+            f"stopped at step {metrics['steps']}; a checkpoint is in {output}/checkpoints: "
+            "run the same command with --resume to go on"
+        )
+    linear = metrics.get("linear")
+    probed = "" if linear is None else f"linear probe {linear:.2f}\n"
+    data = result.details["data"]
+    broken = data["skipped"] + data["replaced"]
+    skipped = f"{broken:,} images could not be read and were skipped\n" if broken else ""
+    return (
+        f"{result.details['verdict']}\n{probed}{skipped}"
+        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, "
+        f"{metrics['images_per_second']:.0f} images/s\n"
+        f"model:  {output / 'model'}\n"
+        f"report: isotrope report {output}"
+    )
