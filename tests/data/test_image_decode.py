@@ -243,6 +243,6 @@ def test_a_huge_declared_size_is_refused_without_memory(side: int) -> None:
 
 def test_bombs_in_metadata_are_refused() -> None:
     info = PngImagePlugin.PngInfo()
-    info.add_text("x", "0" * 80_000_000, zip=True)
-    with pytest.raises(Unreadable, match="[Dd]ecompressed"):
+    info.add_text("x", "0" * 2_000_000, zip=True)
+    with pytest.raises(Unreadable, match=r"[Dd]ecompressed"):
         decode(encoded(Image.fromarray(ramp(8, 8)), pnginfo=info), 8)

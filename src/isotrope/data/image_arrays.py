@@ -11,8 +11,8 @@ perhaps ``class_names``.
 """
 
 import io
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.image_decode import Unreadable, pixels, resized
 from isotrope.data.image_records import Found, FoundPart
 from isotrope.data.image_splits import balanced_prefix, held_out
-from isotrope.data.lines import check_file, place, shown
+from isotrope.data.lines import open_bytes, place, shown
 
 __all__ = ["ArrayImages", "is_strips", "load_digits", "load_npz", "load_strips"]
 
@@ -84,7 +84,7 @@ def load_npz(path: Path) -> Found:
         InputError: no such file, damaged, arrays that are missing, of another shape or dtype, or
             of Python objects; labels that are not as many as the pictures.
     """
-    with _Archive(path) as arrays:
+    with _opened(path) as arrays:
         key = arrays.one_of(_IMAGES)
         if key is None:
             raise InputError(
@@ -99,31 +99,29 @@ def load_npz(path: Path) -> Found:
     return Found(path.stem, train, test, names)
 
 
-class _Archive:
-    """The arrays of an ``.npz`` file; nothing in it is ever executed."""
-
-    def __init__(self, path: Path) -> None:
-        check_file(path)
-        self.path = path
+@contextmanager
+def _opened(path: Path) -> "Iterator[_Archive]":
+    """Open an ``.npz`` file; nothing in it is ever executed."""
+    with open_bytes(path) as handle:
+        why = "one array without a name"
         try:
-            self._found = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise self._damaged(str(error)) from error
-        if not isinstance(self._found, Mapping):
-            raise self._damaged("one array without a name")
-        self.names = list(self._found)
+            found = np.load(handle, allow_pickle=False)
+        except Exception as error:  # damaged bytes make a reader fail in any way
+            found, why = None, str(error)
+        if not isinstance(found, Mapping):
+            raise InputError(
+                f"{place(path)}: no .npz file of pictures ({shown(why, 80)}); "
+                "write it with numpy.savez(path, images=..., labels=...)"
+            )
+        with closing(found):  # type: ignore[type-var]
+            yield _Archive(path, found)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._found.close()
+class _Archive:
+    """The arrays of an ``.npz`` file, read when they are asked for."""
 
-    def _damaged(self, why: str) -> InputError:
-        return InputError(
-            f"{place(self.path)}: no .npz file of pictures ({shown(why, 80)}); "
-            "write it with numpy.savez(path, images=..., labels=...)"
-        )
+    def __init__(self, path: Path, found: Mapping[str, NDArray[Any]]) -> None:
+        self.path, self._found, self.names = path, found, list(found)
 
     def one_of(self, names: Sequence[str]) -> str | None:
         """Return the first of these names that is there."""
@@ -140,13 +138,12 @@ class _Archive:
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         try:
-            found: NDArray[Any] = self._found[name]
-        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+            return self._found[name]
+        except Exception as error:  # damaged bytes make a reader fail in any way
             raise InputError(
                 f"{place(self.path)}: array {name!r} cannot be read ({shown(str(error), 80)}); "
                 "only arrays of numbers and texts are read, and nothing is unpickled"
             ) from error
-        return found
 
     def strings(self, name: str) -> tuple[str, ...] | None:
         """Return an array as texts, or None where it is missing."""
@@ -167,8 +164,8 @@ def _part(
             f"shape {found.shape}; give one label for each picture"
         )
     found = found.ravel()
-    if found.dtype.kind in "US":
-        return _by_name(rows, found.astype(str), names, arrays.path)
+    if found.dtype.kind == "U":
+        return _by_name(rows, found, names, arrays.path)
     if found.dtype.kind not in "iu":
         raise InputError(
             f"{place(arrays.path)}: {labels!r} holds {found.dtype}; labels are integers or names"
@@ -264,13 +261,13 @@ def load_strips(folder: Path, limit: int | None = None) -> Found:
 
 
 def _strip_labels(path: Path) -> NDArray[np.int64]:
-    with _Archive(path) as arrays:
+    with _opened(path) as arrays:
         arrays.need(*_STRIPS)
         return arrays["labels"].astype(np.int64)
 
 
 def _strips(path: Path, limit: int | None = None) -> tuple[FoundPart, tuple[str, ...] | None]:
-    with _Archive(path) as arrays:
+    with _opened(path) as arrays:
         arrays.need(*_STRIPS)
         webp, offsets = arrays["webp"], arrays["offsets"]
         labels, names = arrays["labels"].astype(np.int64), arrays.strings("class_names")
