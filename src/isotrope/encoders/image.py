@@ -12,6 +12,7 @@ The features are those before any head: of a ResNet the mean over the last map, 
 transformer the class token after the last layer norm.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,10 @@ class ImageEncoder(nn.Module):
     ) -> None:
         super().__init__()
         for what, values in (("mean", mean), ("standard deviation", std)):
-            if len(values) != 3 or not np.isfinite(values).all():
-                raise InputError(f"the {what} must be 3 finite numbers; found {list(values)}")
+            if not _three(values):
+                raise InputError(f"the {what} must be 3 finite numbers; found {values}")
         if min(std) <= 0:
-            raise InputError(f"the standard deviation must be above 0; found {list(std)}")
+            raise InputError(f"the standard deviation must be above 0; found {std}")
         self.model = model
         self.name = name
         self.dimension = dimension
@@ -318,6 +319,14 @@ class ImageEncoder(nn.Module):
             'encoder = isotrope.load("path/to/this/folder")\n'
             'embeddings = encoder.encode(["a.jpg", "b.png"])\n```\n'
         )
+
+
+def _three(values: object) -> bool:
+    return (
+        isinstance(values, Sequence)
+        and len(values) == 3
+        and all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+    )
 
 
 def _output(model: nn.Module, x: Tensor) -> Tensor:

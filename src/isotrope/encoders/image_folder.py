@@ -8,6 +8,7 @@ Two kinds of folder transformers must not read as if nothing were different, so 
 
 import copy
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from isotrope.core.files import replacing
 from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
 from isotrope.encoders.quiet import quiet_loading
 
-__all__ = ["CIFAR", "MODULE", "Stored", "is_image", "read", "write"]
+__all__ = ["CIFAR", "MODULE", "Stored", "read", "write"]
 
 CIFAR = "isotrope-resnet-cifar"
 """The model_type of a ResNet with CIFAR's stem."""
@@ -40,16 +41,8 @@ class Stored(NamedTuple):
 
     model: nn.Module
     image_size: int
-    mean: list[float]
-    std: list[float]
-
-
-def is_image(folder: Path) -> bool:
-    """Return whether a model folder says that it takes images and no text."""
-    config = _json(folder / "config.json")
-    kind = config.get("model_type")
-    known = kind in READERS or kind in (CIFAR, MODULE)
-    return known or ((folder / "preprocessor_config.json").exists() and "vocab_size" not in config)
+    mean: Sequence[float]
+    std: Sequence[float]
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -83,8 +76,7 @@ def read(folder: Path) -> Stored:
             model = _cifar(folder, config) if kind == CIFAR else _transformers(folder, str(kind))
     # transformers, huggingface_hub and safetensors raise nothing narrower than Exception
     except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        what = lines[0][:300] if lines else type(error).__name__
+        what = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder} is no model that can be loaded: {what}") from error
     if report.missing:
         raise InputError(
@@ -119,7 +111,7 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
     return channels_last(model) if kind in ("resnet", "convnext") else model
 
 
-def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, list[float], list[float]]:
+def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
     """Return the side, mean and standard deviation that a folder asks for."""
     from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD
 
@@ -131,7 +123,7 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, list[float]
         raise InputError(f"{folder / 'preprocessor_config.json'} names no size of images: {size!r}")
     mean = processor.get("image_mean") or IMAGENET_MEAN
     std = processor.get("image_std") or IMAGENET_STD
-    return size, list(mean), list(std)
+    return size, mean, std
 
 
 def write(stored: Stored, folder: Path, card: str) -> None:

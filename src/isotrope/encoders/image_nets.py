@@ -88,7 +88,8 @@ def build_net(
         if stem != "auto":
             raise InputError(f"{name} has no stem to choose; leave it 'auto'")
         size = _VITS[name]
-        return _vit(_ViT(width or size.width, heads or size.heads), image_size, patch)
+        heads = size.heads if heads is None else heads
+        return _vit(_ViT(width or size.width, heads), image_size, patch)
 
 
 def _stem(stem: str, image_size: int) -> str:
@@ -130,7 +131,9 @@ def cifar_resnet(config: "ResNetConfig") -> nn.Module:
 def _vit(size: _ViT, image_size: int, patch: int | None) -> nn.Module:
     from transformers import ViTConfig, ViTModel
 
-    patch = patch or (4 if image_size <= 64 else 16)
+    patch = (4 if image_size <= 64 else 16) if patch is None else patch
+    if patch < 1 or size.heads < 1:
+        raise InputError(f"patches and heads must be at least 1; found {patch} and {size.heads}")
     if image_size % patch:
         raise InputError(f"an image of {image_size} pixels cannot be cut into patches of {patch}")
     if size.width % size.heads:

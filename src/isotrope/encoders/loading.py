@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.core.errors import InputError
-from isotrope.encoders.image_folder import is_image
-from isotrope.encoders.names import resolve
+from isotrope.encoders.names import is_image, resolve
 
 if TYPE_CHECKING:
     from isotrope.encoders.image import ImageEncoder

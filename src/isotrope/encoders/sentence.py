@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
 from isotrope.core.fingerprint import fingerprint
-from isotrope.encoders.names import resolve
+from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.progress import bar
 from isotrope.encoders.quiet import quiet_loading
 
@@ -156,6 +156,8 @@ class SentenceEncoder(nn.Module):
         where = find_device(device)
         mode = None if pooling is None else _pooling(pooling)
         folder = resolve(name)
+        if is_image(folder):
+            raise InputError(f"{name} takes images, not text: load it with isotrope.load")
         model = _open(folder, where, trust_remote_code)
         if mode is not None:
             _repool(model, mode, str(name))
