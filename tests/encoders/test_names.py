@@ -12,7 +12,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundEr
 
 from isotrope.core.errors import InputError
 from isotrope.encoders import names
-from isotrope.encoders.names import resolve
+from isotrope.encoders.names import is_image, resolve
 
 
 @pytest.fixture
@@ -240,3 +240,23 @@ def test_a_name_that_the_room_does_not_have():
     for room in (isotrope.encoders, isotrope.evaluation):
         with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
             _ = room.nonsense
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, False),
+        ({"config.json": "{"}, False),
+        ({"config.json": "[]"}, False),
+        ({"config.json": '{"model_type": "bert"}'}, False),
+        ({"config.json": '{"model_type": "vit", "num_channels": 3}'}, True),
+        ({"config.json": '{"model_type": "isotrope-module"}'}, True),
+        ({"config.json": "{}", "preprocessor_config.json": "{}"}, True),
+        ({"config.json": "{}", "preprocessor_config.json": "{}", "tokenizer.json": "{}"}, False),
+        ({"config.json": '{"num_channels": 3}', "modules.json": "[]"}, False),
+    ],
+)
+def test_what_tells_images_from_text(tmp_path, files, expected):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert is_image(tmp_path) is expected

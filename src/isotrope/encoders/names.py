@@ -95,10 +95,13 @@ def _is_model(path: Path) -> bool:
 
 
 def is_image(folder: Path) -> bool:
-    """Return whether a model folder holds an encoder of images, and not of text."""
+    """Return whether a folder, of a model or not, holds an encoder of images and not of text."""
     if (folder / "modules.json").is_file() or _has_tokenizer(folder):
         return False
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
     return (folder / "preprocessor_config.json").is_file() or (
         isinstance(config, dict)
         and ("num_channels" in config or str(config.get("model_type")).startswith("isotrope-"))

@@ -35,8 +35,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
-    from isotrope.encoders.image_folder import is_image
-    from isotrope.encoders.names import resolve
+    from isotrope.encoders.names import is_image, resolve
 
     folder = Path(model).expanduser()
     if folder.is_dir():
