@@ -176,6 +176,8 @@ def _tiny(folder: Path) -> Found:
     listed = folder / "val" / "val_annotations.txt"
     names, labels = [], []
     for line, text in lines(listed):
+        if not text.strip():
+            continue
         file, *rest = text.split("\t")
         label = number.get(rest[0]) if rest else None
         if label is None:

@@ -98,7 +98,7 @@ def load_table(folder: Path) -> Found:
     test_name = next((name for name in _TEST if name in splits), None)
     if test_name is None or len(splits) == 1:
         return Found(folder.resolve().name, train, None, names, skipped)
-    test, _, more = _part(splits[test_name], folder)
+    test, _, more = _part(splits[test_name], folder, names)
     return Found(folder.resolve().name, train, test, names, (*skipped, *more))
 
 
@@ -118,9 +118,9 @@ def _part(
     labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), names, folder)
     try:
         encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # of another library's columns, in any way
         raise InputError(
-            f"{place(folder)}: column {image!r} holds {shown(str(rows.features[image]))}, "
+            f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
             "no encoded pictures"
         ) from error
     part, skipped = measured(TableFiles(encoded, image, np.arange(len(rows))), labels, folder)
