@@ -1,13 +1,16 @@
-"""Write what is generated from the registry: docs/objectives/ and the table in README.md.
+"""Write what is generated from classes: docs/objectives/, docs/methods/, a table in README.md.
 
-Run by `make docs`; tests/report/test_pages.py fails where what is committed is out of date.
+Run by `make docs`; tests/report/test_pages.py and test_method_pages.py fail where what is
+committed is out of date.
 """
 
 from pathlib import Path
 
+from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import rows
+from isotrope.report.method_pages import write_method_pages
 from isotrope.report.pages import write_pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +39,7 @@ def readme(text: str) -> str:
 def main() -> None:
     """Write all pages and the table."""
     write_pages(ours(), ROOT / "docs" / "objectives")
+    write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
     file = ROOT / "README.md"
     file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
 

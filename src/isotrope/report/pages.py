@@ -14,7 +14,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown
 from isotrope.report.surfaces import triptych
 
-__all__ = ["index", "page", "picture", "write_pages"]
+__all__ = ["escaped", "grid", "index", "page", "paragraph", "picture", "settings", "write_pages"]
 
 _SPACES = {
     "sphere": "rows normalised to length 1",
@@ -27,6 +27,11 @@ _HELD = {
     "negatives": "the negatives",
     "everything": "everything but the anchor (the value is a surrogate)",
 }
+_HEADS = (
+    "Loss", "Gradient", "Shapes", "Reference",
+    "Terms", "Heads", "Momenta", "Recipe", "Ours",
+)  # fmt: skip
+"""What a paragraph of a card, of an objective or of a method, may begin with."""
 
 
 def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
@@ -74,7 +79,7 @@ def index(names: Sequence[str]) -> str:
         "fraction); W is on the hardest negative alone, on all, or signed (some negatives are "
         "pulled); R is a number, dynamic, one for each coordinate (matrix), or there is only the "
         "pull of the positive. `make docs` writes these pages from the classes.\n\n"
-        + _table(header, lines)
+        + grid(header, lines)
     )
 
 
@@ -82,7 +87,7 @@ def page(cls: type[Objective]) -> str:
     """Return the page of one objective in Markdown."""
     sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
     objective = cls()
-    blocks = [f"# {cls.__name__}", _escaped(sentence)]
+    blocks = [f"# {cls.__name__}", escaped(sentence)]
     if objective.has_terms:
         blocks += [
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
@@ -90,8 +95,8 @@ def page(cls: type[Objective]) -> str:
             "deviation .1 around their mean). Middle: W of each negative by its angle, the "
             "positive at π/6.",
         ]
-    blocks += [_paragraph(text) for text in paragraphs]
-    blocks += ["## Settings", _settings(cls)]
+    blocks += [paragraph(text) for text in paragraphs]
+    blocks += ["## Settings", settings(cls)]
     if cls.presets:
         blocks += ["## Presets", _presets(cls)]
     blocks += ["## Declared", _declared(objective), "## Source"]
@@ -99,33 +104,34 @@ def page(cls: type[Objective]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _paragraph(text: str) -> str:
-    """A paragraph of the card; one that starts with a word and a colon gets it in bold."""
+def paragraph(text: str) -> str:
+    """Return a paragraph of the card; one that starts with a word and a colon gets it in bold."""
     head, colon, rest = text.partition(":")
     if head == "Example":
         lines = inspect.cleandoc(rest)
         return f"## Example\n\n```python\n{lines}\n```"
-    if colon and head.split("(")[0].strip() in ("Loss", "Gradient", "Shapes", "Reference"):
-        return f"**{_escaped(' '.join(head.split()))}.** {_escaped(' '.join(rest.split()))}"
-    return _escaped(" ".join(text.split()))
+    if colon and head.split("(")[0].strip() in _HEADS:
+        return f"**{escaped(' '.join(head.split()))}.** {escaped(' '.join(rest.split()))}"
+    return escaped(" ".join(text.split()))
 
 
-def _escaped(text: str) -> str:
-    """Mathematics is not emphasis; code, between double backticks, stays as it is."""
+def escaped(text: str) -> str:
+    """Return Markdown: mathematics is not emphasis; code, in double backticks, stays as it is."""
     pieces = text.split("``")
     pieces[::2] = ["".join(f"\\{c}" if c in "*<|_" else c for c in prose) for prose in pieces[::2]]
     return "`".join(pieces)
 
 
-def _settings(cls: type[Objective]) -> str:
+def settings(cls: type, prefix: str = "") -> str:
+    """Return the table of a class's hyperparameters, each with its default, range and meaning."""
     fields = hypers(cls)
     if not fields:
         return "None."
     lines = [
-        [f"`{field}`", hyper.symbol, shown(getattr(cls, field)), hyper.bounds, hyper.help]
+        [f"`{prefix}{field}`", hyper.symbol, shown(getattr(cls, field)), hyper.bounds, hyper.help]
         for field, hyper in fields.items()
     ]
-    return _table(["setting", "symbol", "default", "allowed", "meaning"], lines)
+    return grid(["setting", "symbol", "default", "allowed", "meaning"], lines)
 
 
 def _presets(cls: type[Objective]) -> str:
@@ -139,7 +145,7 @@ def _presets(cls: type[Objective]) -> str:
         ]
         for name, preset in cls.presets.items()
     ]
-    return _table(["preset", "values", "learning rate", "batch", "tuned in"], lines)
+    return grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
 
 
 def _declared(objective: Objective) -> str:
@@ -157,7 +163,8 @@ def _declared(objective: Objective) -> str:
     return "\n".join(lines)
 
 
-def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     cells = [header, ["---"] * len(header), *lines]
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in cells]
     return "\n".join(f"| {' | '.join(row)} |" for row in escaped) + "\n"
