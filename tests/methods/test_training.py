@@ -373,3 +373,24 @@ def test_the_function_is_the_function_whatever_was_imported_before() -> None:
     import isotrope.methods.training
 
     assert isotrope.fit is isotrope.methods.fit is fit
+
+
+def test_cut_initialization_of_text_divides_what_is_not_pretrained(
+    quick: dict, tmp_path: Path
+) -> None:
+    """Of a pretrained encoder only the head; from scratch the encoder, too."""
+    still = {**quick, "max_steps": 1, "learning_rate": 1e-12, "batch_size": 4}
+    outcomes = [
+        fit(**{**still, "output": str(tmp_path / f"{name}-{cut:g}"), "encoder": name, "cut": cut})
+        for name in ("scratch", "all-MiniLM-L6-v2")
+        for cut in (1.0, 3.0)
+    ]
+    assert outcomes[1].result.details["cut"] == {"c": 3.0, "what": "weights"}
+    scratch, cut, pretrained, same = (outcome.encoder for outcome in outcomes)
+    for before, after in zip(scratch.parameters(), cut.parameters(), strict=True):
+        divided = 3.0 if before.ndim > 1 else 1.0
+        torch.testing.assert_close(after * divided, before, rtol=1e-5, atol=1e-8)
+    for before, after in zip(pretrained.parameters(), same.parameters(), strict=True):
+        torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-8)
+    norms = [float(rows(outcome.output)[0]["norm"]) for outcome in outcomes[2:]]
+    assert norms[1] < norms[0] / 2

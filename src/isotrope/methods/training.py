@@ -19,13 +19,15 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from isotrope.core.errors import InputError
-from isotrope.core.gather import rank, rows_of, wait
+from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
+from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
+from isotrope.encoders.shared_norm import share_statistics
 from isotrope.methods.callbacks import MEASURED, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
@@ -129,6 +131,7 @@ def _encoder(settings: TrainSettings) -> SentenceEncoder:
             seed=settings.seed,
             max_length=max(128, settings.max_length),
         ).to(find_device(device))
+        cut_initialize(encoder, settings.cut, what=settings.cut_what)
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
     if settings.max_length > encoder.max_length:
@@ -225,6 +228,9 @@ def _run(
         log_every=settings.log_every,
         scaled=settings.precision == "16",
     )
+    cut_initialize(module.head, settings.cut, what=settings.cut_what)
+    if world_size() > 1:
+        share_statistics(module)
     module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
     bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
     timer = Timer()
@@ -359,6 +365,7 @@ def _result(
                 "name": settings.objective,
                 "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
             },
+            "cut": {"c": settings.cut, "what": settings.cut_what},
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
                 "files": list(settings.files),
