@@ -1,0 +1,243 @@
+"""Training on images, from settings to run folder: every method, resuming, several processes."""
+
+import csv
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import isotrope
+from isotrope.cli.main import guarded
+from isotrope.core.errors import InputError
+from isotrope.methods.image_methods import METHODS
+from isotrope.methods.image_settings import ImageSettings
+from isotrope.methods.image_training import IMAGE_COLUMNS, fit_images
+
+STEPS = 4
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> dict:
+    """Settings of a run of a second: a ResNet-9 of four channels on 64 digits."""
+    return {
+        "data": "digits",
+        "limit": 64,
+        "encoder": "resnet9",
+        "width": 4,
+        "batch_size": 16,
+        "max_steps": STEPS,
+        "knn_every": 0,
+        "linear": False,
+        "log_every": 2,
+        "checkpoint_every": 2,
+        "seed": 3,
+        "progress": False,
+        "output": str(tmp_path / "run"),
+    }
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return isotrope.load(folder).state_dict()
+
+
+def flags(settings: dict) -> list[str]:
+    given = [settings["data"]]
+    for key, value in settings.items():
+        name = "--" + key.replace("_", "-")
+        if isinstance(value, bool):
+            given.append(name if value else name.replace("--", "--no-", 1))
+        elif key != "data":
+            given += [name, str(value)]
+    return given
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_resumes_and_is_evaluated(
+    method: str,
+    quick: dict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    """A run that was stopped after two steps ends in the weights of one that was not."""
+    if method in ("mocov3", "dino"):
+        quick |= {"encoder": "vit-tiny", "width": 24}
+    quick["method"] = method
+    whole = {**quick, "output": str(tmp_path / "whole")}
+    assert guarded(["train-images", *flags(whole)]) == 0
+    stop_after(2, monkeypatch)
+    assert guarded(["train-images", *flags(quick)]) == 75
+    assert not (tmp_path / "run" / "result.json").exists()
+    monkeypatch.undo()
+    assert guarded(["train-images", *flags(quick), "--resume"]) == 0
+    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "run")
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert [without_speed(row) for row in rows(tmp_path / "run")] == [
+        without_speed(row) for row in rows(tmp_path / "whole")
+    ]
+    capsys.readouterr()
+    assert guarded(["evaluate", str(tmp_path / "run"), "--knn", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    logged = float(rows(tmp_path / "run")[-1]["knn"])
+    assert 100 * scores["knn"]["top1"] == pytest.approx(logged, abs=1e-3)
+
+
+def without_speed(row: dict[str, str]) -> dict[str, str]:
+    return {k: v for k, v in row.items() if k != "images_per_second"}
+
+
+def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the scheduler ask for an end while step ``steps`` is made."""
+    from isotrope.methods.image_method import ImageMethod
+
+    original = ImageMethod.training_step
+
+    def step(self: ImageMethod, batch: object, batch_idx: int) -> torch.Tensor:
+        if self.global_step == steps - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return original(self, batch, batch_idx)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ImageMethod, "training_step", step)
+
+
+def test_the_run_folder_says_what_was_done(quick: dict) -> None:
+    quick |= {"cut": 9.0, "method": "byol", "method_settings": {"hidden": 32, "decay": 0.9}}
+    outcome = fit_images(**quick)
+    config = yaml.safe_load((outcome.output / "config.yaml").read_text())
+    assert (config["cut"], config["method.decay"], config["data"]) == (9.0, 0.9, "digits")
+    again = ImageSettings.read(config)
+    assert again == ImageSettings.read(quick)
+    result = outcome.result
+    assert result.kind == "train-images"
+    assert result.details["cut"] == {"c": 9.0, "what": "weights"}
+    assert result.details["method"]["options"]["hidden"] == 32
+    assert result.details["data"]["images"] == 64
+    assert tuple(rows(outcome.output)[0]) == IMAGE_COLUMNS
+    assert float(rows(outcome.output)[0]["norm"]) > 0
+    card = (outcome.output / "model" / "README.md").read_text()
+    assert "weights divided by 9" in card
+    assert f"{result.metrics['knn_final']:.2f}" in card
+
+
+def test_cut_initialization_divides_encoder_and_heads_and_their_copies(quick: dict) -> None:
+    """All weights are initial: the embeddings of a network of a few layers start much smaller."""
+    quick |= {"method": "byol", "max_steps": 1, "learning_rate": 1e-12, "weight_decay": 0.0}
+    plain = fit_images(**{**quick, "output": quick["output"] + "1"})
+    cut = fit_images(**{**quick, "cut": 3.0})
+    for before, after in zip(plain.encoder.parameters(), cut.encoder.parameters(), strict=True):
+        divided = 3.0 if before.ndim > 1 else 1.0
+        torch.testing.assert_close(after * divided, before, rtol=1e-5, atol=1e-8)
+    norms = [float(rows(outcome.output)[0]["norm"]) for outcome in (plain, cut)]
+    assert norms[1] < norms[0] / 2
+
+
+def test_a_pretrained_encoder_is_not_cut(quick: dict, tmp_path: Path) -> None:
+    first = fit_images(**quick)
+    second = {**quick, "output": str(tmp_path / "second"), "encoder": str(first.output), "cut": 9.0}
+    second |= {"max_steps": 1, "learning_rate": 1e-12, "weight_decay": 0.0}
+    del second["width"]
+    found = fit_images(**second)
+    for before, after in zip(
+        isotrope.load(first.output).parameters(), found.encoder.parameters(), strict=True
+    ):
+        torch.testing.assert_close(before, after)
+    with pytest.raises(InputError, match="--width is for an encoder from scratch"):
+        fit_images(**{**second, "width": 4, "output": str(tmp_path / "third")})
+
+
+def test_two_processes_see_what_one_sees(quick: dict, tmp_path: Path) -> None:
+    """Batch normalisation included: its statistics are those of the rows of both."""
+    quick |= {"log_every": 1}
+    one = fit_images(**quick)
+    two = fit_images(**{**quick, "output": str(tmp_path / "two"), "devices": 2})
+    for row, other in zip(rows(one.output), rows(two.output), strict=True):
+        for name in ("loss", "gradient_norm", "norm", "norm_backbone", "alignment", "knn"):
+            if row[name]:
+                # float32, and batch norms of 16 rows enlarge what rounding makes of it in 4 steps
+                assert float(other[name]) == pytest.approx(float(row[name]), rel=2e-3), name
+    assert json.loads((two.output / "result.json").read_text())["metrics"]["steps"] == STEPS
+
+
+def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> None:
+    quick |= {"encoder": "vit-tiny", "width": 24, "max_steps": 2, "log_every": 1}
+    whole = rows(fit_images(**quick).output)
+    pieces = rows(fit_images(**{**quick, "output": str(tmp_path / "p"), "micro_batch": 5}).output)
+    for row, other in zip(whole[:2], pieces[:2], strict=True):
+        assert float(other["gradient_norm"]) == pytest.approx(float(row["gradient_norm"]), rel=1e-4)
+    with pytest.raises(InputError, match=r"gradient caching .* batch normalisation"):
+        fit_images(
+            **{**quick, "output": str(tmp_path / "r"), "encoder": "resnet9", "micro_batch": 5}
+        )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"method": "simclear"}, "unknown method 'simclear'.*simclr"),
+        ({"method_settings": {"queue": 4}}, "method simclr has no option 'queue'"),
+        ({"objective": "miov4"}, "miov4"),
+        ({"augment": "simclear"}, "simclear"),
+        ({"encoder": "nowhere/at-all"}, "nowhere/at-all"),
+        ({"data": "nowhere"}, "nowhere"),
+        ({"batch_size": 1}, "--batch-size"),
+        ({"image_size": 2}, "--image-size"),
+        ({"cut": 0}, "--cut"),
+        ({"micro_batch": 8}, "batch normalisation"),
+        ({"precision": "16", "device": "cpu"}, "--precision 16 needs a GPU"),
+    ],
+)
+def test_what_is_wrong_leaves_nothing_behind(
+    quick: dict, changed: dict, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fit_images(**{**quick, **changed})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_pictures_with_broken_ones(
+    quick: dict, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Decoded by two workers; what cannot be read is counted, and the training goes on."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    folder = tmp_path / "pictures"
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(12):
+            pixels = random.integers(0, 255, (20, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    (folder / "cat" / "13.png").write_bytes(b"not a picture")
+    quick |= {"data": str(folder), "image_size": 16, "holdout": 0.25, "workers": 2}
+    del quick["limit"]
+    assert guarded(["train-images", *flags(quick)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 images could not be read and were skipped" in printed
+    assert "images/s" in printed
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["details"]["data"]["images"], result["details"]["data"]["test"]) == (18, 6)
+
+
+def test_pictures_without_labels(quick: dict, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", images=random.integers(0, 255, (40, 8, 8, 3), dtype=np.uint8))
+    outcome = fit_images(**{**quick, "data": str(tmp_path / "x.npz"), "limit": None})
+    assert outcome.result.metrics["knn_final"] is None
+    assert "no labels to test with" in outcome.result.details["verdict"]
+
+
+def test_resuming_a_finished_run_does_nothing(quick: dict) -> None:
+    outcome = fit_images(**quick)
+    finished = fit_images(**quick, resume=True)
+    assert finished.encoder is None
+    assert finished.result.metrics == outcome.result.metrics
