@@ -1,4 +1,4 @@
-"""``isotrope encode``: the lines of a file as a matrix of embeddings."""
+"""``isotrope encode``: the lines of a file, or a folder of pictures, as a matrix of embeddings."""
 
 import argparse
 import sys
@@ -12,7 +12,10 @@ examples:
   isotrope encode runs/wiki/model sentences.txt -o embeddings.npy
   python -c "import numpy; print(numpy.load('embeddings.npy').shape)"
 
-Row i of the matrix (float32) is line i of the file, blank lines left out.
+  isotrope encode runs/photos photos/ -o photos.npy
+
+Row i of the matrix (float32) is line i of the file, blank lines left out. An encoder of images
+takes a folder: the path of row i is line i of the file that is written beside it (photos.txt).
 """
 
 
@@ -20,12 +23,12 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, encode, say what was written."""
     parser = Parser(
         prog="isotrope encode",
-        description="Encode every text of a file into one row of a .npy matrix.",
+        description="Encode every text of a file, or picture of a folder, into a row of a matrix.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("file", metavar="FILE|FOLDER", type=Path)
     parser.add_argument("-o", "--output", metavar="OUT.npy", required=True, type=Path)
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")

@@ -1,4 +1,4 @@
-"""``isotrope search``: the lines of a file that are closest to a query."""
+"""``isotrope search``: the lines of a file, or pictures of a folder, closest to a query."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,8 +7,9 @@ from pathlib import Path
 from isotrope.cli.arguments import Parser
 
 EPILOG = """\
-example:
+examples:
   isotrope search runs/wiki sentences.txt "what you are looking for" --top 5
+  isotrope search runs/photos photos/ like-this.jpg
 """
 
 
@@ -16,12 +17,12 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, search, print score and text."""
     parser = Parser(
         prog="isotrope search",
-        description="Find the texts of a file that are closest to a query, by cosine.",
+        description="Find what is closest to a query, by cosine: text in a file, or pictures.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("file", metavar="FILE|FOLDER", type=Path)
     parser.add_argument("query", metavar="QUERY")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="how many [10]")
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")

@@ -1,4 +1,4 @@
-"""Using a model on a file: encode its texts, search them."""
+"""Using a model on a file: encode its texts, search them; a folder of pictures likewise."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -10,6 +10,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.data.corpora import Record, read
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.retrieval import search
 
 __all__ = ["encode_file", "search_file"]
@@ -26,6 +27,11 @@ def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
         yield record
 
 
+def _check_no_text(model: str | Path, columns: Sequence[str] | None, pooling: str | None) -> None:
+    if columns or pooling:
+        raise InputError(f"{model} takes images: columns and pooling are of text; leave them out")
+
+
 def encode_file(
     model: str | Path,
     file: Path,
@@ -39,7 +45,9 @@ def encode_file(
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
-    The file is read twice, once to count its texts, so that memory does not grow with it.
+    The file is read twice, once to count its texts, so that memory does not grow with it. For an
+    encoder of images ``file`` is a folder of pictures:
+    :func:`isotrope.evaluation.image_files.encode_pictures`.
 
     Returns:
         n and d.
@@ -49,6 +57,13 @@ def encode_file(
     """
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
+    if takes_images(model):
+        from isotrope.evaluation.image_files import encode_pictures
+
+        _check_no_text(model, columns, pooling)
+        return encode_pictures(
+            model, file, output, normalize=normalize, device=device, progress=progress
+        )
     count = sum(1 for _ in _records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     texts = (record.texts[0] for record in _records(file, columns))
@@ -77,11 +92,18 @@ def search_file(
 ) -> list[tuple[float, int, str]]:
     """Return cosine, line number and text of the ``top`` texts of ``file`` closest to ``query``.
 
+    For an encoder of images ``file`` is a folder of pictures and ``query`` the path of one.
+
     Raises:
         InputError: an empty query, or anything wrong with the model or the file.
     """
     if not query.strip():
         raise InputError("the query is empty; give some words to search for")
+    if takes_images(model):
+        from isotrope.evaluation.image_files import search_pictures
+
+        _check_no_text(model, columns, pooling)
+        return search_pictures(model, file, query, top=top, device=device, progress=progress)
     records = list(_records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     corpus = encoder.encode([record.texts[0] for record in records], progress=progress)

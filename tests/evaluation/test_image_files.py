@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from isotrope.core.errors import InputError
+from isotrope.encoders.image import ImageEncoder
+from isotrope.evaluation import image_files
+from isotrope.evaluation.files import encode_file, search_file
+from isotrope.evaluation.image_files import pictures_below
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("image-files") / "model"
+    ImageEncoder.build("resnet9", width=4, image_size=8, seed=0).save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    names = ["b.png", "a/2.JPG", "a/10.png", "a/c/x.webp", ".hidden/y.png", "a/.z.png"]
+    for name in names:
+        file = tmp_path / "pictures" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, size=(9, 12, 3), dtype=np.uint8)).save(file)
+    (tmp_path / "pictures" / "notes.txt").write_text("no picture\n")
+    return tmp_path / "pictures"
+
+
+NAMES = ["a/10.png", "a/2.JPG", "a/c/x.webp", "b.png"]
+
+
+def test_a_row_for_each_picture_and_its_path(model, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_files, "_BLOCK", 3)
+    assert encode_file(model, folder, tmp_path / "x.npy", device="cpu") == (4, 32)
+    expected = ImageEncoder.load(model, device="cpu").encode([folder / name for name in NAMES])
+    found = np.load(tmp_path / "x.npy")
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert found.dtype == np.float32
+    assert (tmp_path / "x.txt").read_text().splitlines() == NAMES
+    encode_file(model, folder, tmp_path / "unit.npy", normalize=True, device="cpu")
+    np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "unit.npy"), axis=1), 1, atol=1e-6)
+
+
+def test_a_picture_finds_itself_first(model, folder):
+    found = search_file(model, folder, str(folder / "a" / "2.JPG"), top=2, device="cpu")
+    assert len(found) == 2
+    assert found[0] == (pytest.approx(1), 2, "a/2.JPG")
+    assert found[1][0] < 1
+
+
+def test_what_is_refused(model, folder, tmp_path):
+    with pytest.raises(InputError, match="is no folder; an encoder of images takes a folder"):
+        encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"holds no pictures \(\.jpeg"):
+        pictures_below(tmp_path / "empty")
+    with pytest.raises(InputError, match="columns and pooling are of text; leave them out"):
+        encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
+    with pytest.raises(InputError, match=r"none\.png is no picture that can be read: No such file"):
+        search_file(model, folder, "none.png", device="cpu")
+    (folder / "a" / "broken.png").write_bytes(b"\x89PNG")
+    with pytest.raises(InputError, match=r"broken\.png is no picture that can be read"):
+        encode_file(model, folder, tmp_path / "x.npy", device="cpu")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "pictures"]
