@@ -134,6 +134,16 @@ def test_what_is_not_installed(
         load_images(path)
 
 
+def test_arrays_need_pillow_only_to_be_resized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "a.npz", x=np.stack([ramp(8, 8)] * 2))
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert load_images(tmp_path / "a.npz").train.images.read([0]).shape == (1, 3, 8, 8)
+    with pytest.raises(MissingExtra, match=r"PIL.*isotrope\[image\]"):
+        load_images(tmp_path / "a.npz", side=16).train.images.read([0])
+
+
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
     code = (
         "import sys, isotrope.data.image_sets\n"
