@@ -99,7 +99,8 @@ def test_only_the_rows_of_the_slice_are_read() -> None:
 def test_any_number_of_workers_gives_the_same_order(workers: int, start: int, stop: int) -> None:
     batches = ImageBatches(part(50), 8, seed=1)
     steps = ImageSteps(batches, start, stop, slice(1, 6))
-    assert len(steps) == stop - start
+    with pytest.raises(TypeError):
+        len(steps)  # Lightning would end a resumed run early
     found = list(DataLoader(steps, batch_size=None, num_workers=workers))
     assert [batch.step for batch in found] == list(range(start, stop))
     for batch in found:
