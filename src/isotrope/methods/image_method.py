@@ -227,6 +227,10 @@ class ImageMethod(L.LightningModule):
                 self.measured["loss"] = float(loss.detach())
         return loss
 
+    def on_train_batch_start(self, batch: ImageBatch, batch_idx: int) -> None:
+        """Make sure that no step is left out or repeated, also where a run was resumed."""
+        assert batch.step == self.global_step, f"step {batch.step} at {self.global_step} updates"
+
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Lightning's
         """Update, and at once what follows: callbacks then save and score the whole step."""
         super().optimizer_step(*args, **kwargs)
