@@ -90,6 +90,7 @@ def write_image_run(
     knn: tuple[float, ...] = (24.9, 36.2, 35.8),
     finished: bool = True,
     data: str = "def456",
+    verdict: str | None = None,
 ) -> Path:
     """Write a run on images of 40 steps, logged every 2, with ``knn`` spread over its length."""
     folder.mkdir(parents=True)
@@ -121,7 +122,7 @@ def write_image_run(
                 "objective": {"name": "ntxent", "parameters": {"temperature": 0.1}},
                 "cut": {"c": cut, "what": "weights"},
                 "data": {"path": "pictures", "images": 200},
-                "verdict": None,
+                "verdict": verdict,
             },
             "provenance": {"seed": 1, "data": data},
         }  # fmt: skip

@@ -77,7 +77,15 @@ def test_the_page(tmp_path: Path) -> None:
     assert "Best kNN accuracy 36.20 (+11.30) at step 20." in page.text
     assert "In progress (or stopped) at step 40: best kNN accuracy 36.20" in page.text
     assert "simsiam, cut 9; ntxent: temperature 0.1" in page.text
-    for words in ("kNN start", "Linear probe", "41.25", "Images /", "Opposite halves", "Images"):
+    for words in (
+        "kNN start",
+        "Linear probe",
+        "41.25",
+        "0.030",
+        "Images /",
+        "Opposite halves",
+        "Images",
+    ):
         assert words in page.text
     for words in ("Dev score", "Dev best", "Sent. /"):
         assert words not in page.text
@@ -86,8 +94,10 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def test_training_that_harms_and_runs_on_other_images(tmp_path: Path) -> None:
-    worse = write_image_run(tmp_path / "worse", knn=(24.9, 26.0, 20.0))
+    told = "kNN accuracy fell from 24.90 to 20.00"
+    worse = write_image_run(tmp_path / "worse", knn=(24.9, 26.0, 20.0), verdict=told)
     _, page = report(tmp_path, worse)
+    assert f"{told}." in page.text
     assert "Training made it worse: the best model is the one before training" in page.text
     _, page = report(tmp_path, worse, write_image_run(tmp_path / "other", data="elsewhere"))
     assert "scored on different dev data" in page.text

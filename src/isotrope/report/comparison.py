@@ -30,6 +30,7 @@ _OF_IMAGES = {"linear", "norm", "opposite_halves", "images_per_second"}
 
 _FIXED_DIGITS = {
     "dev_best_step": 0,
+    "opposite_halves": 3,
     "sentences_per_second": 0,
     "images_per_second": 0,
     "seconds": 1,
@@ -132,9 +133,9 @@ def _score_name(run: Run) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return the text with a capital letter and a full stop."""
+    """Return the text with a capital letter, unless it starts with a name, and a full stop."""
     text = text.strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{text}." if text.startswith("kNN") else f"{text[:1].upper()}{text[1:]}."
 
 
 def _why_missing(run: Run, key: str) -> str:

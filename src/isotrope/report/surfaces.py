@@ -23,7 +23,18 @@ from numpy.typing import NDArray
 from isotrope.paradigm.portrait import Portrait
 from isotrope.report.plots import INK, styles
 
-__all__ = ["ANGLES", "MEANS", "Picture", "Surface", "curves", "heatmaps", "triptych"]
+__all__ = [
+    "ANGLES",
+    "DASHES",
+    "MEANS",
+    "Picture",
+    "Surface",
+    "curves",
+    "heatmaps",
+    "settings",
+    "triptych",
+    "written",
+]
 
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
@@ -32,7 +43,7 @@ _COLOURS = "cividis"
 _UNDEFINED = "#c9ccd1"
 _LINE = "#0072b2"
 _TICKS = tuple(Fraction(*pair) for pair in ((1, 20), (1, 4), (1, 2), (3, 4), (1, 1)))
-_DASHES = ((), (6, 2), (2, 1.5), (6, 2, 1.5, 2), (1, 1), (9, 3))
+DASHES = ((), (6, 2), (2, 1.5), (6, 2, 1.5, 2), (1, 1), (9, 3))
 # inches
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 2.0, 1.6, 0.6, 0.75, 0.55, 0.35
 _COLUMNS = 4
@@ -88,7 +99,7 @@ def heatmaps(
     down = _BOTTOM + _TOP
     width = _LEFT + columns * (_WIDTH + across) - across + _RIGHT
     height = rows * (_HEIGHT + down)
-    with mpl.rc_context(_settings(quantity)):
+    with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(width, height))
         for i, surface in enumerate(surfaces):
             row, column = divmod(i, columns)
@@ -104,7 +115,7 @@ def heatmaps(
             if ends or not limits:
                 box = ((x + _WIDTH + 0.08) / width, y / height, 0.08 / width, _HEIGHT / height)
                 _scale(figure, mesh, box, quantity if ends else "")
-        return _written(figure)
+        return written(figure)
 
 
 def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> Picture:
@@ -115,14 +126,14 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
         quantity: label of the vertical axis.
         legend: heading of the legend.
     """
-    with mpl.rc_context(_settings(quantity)):
+    with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))
         for i, (surface, style) in enumerate(zip(surfaces, styles(len(surfaces)), strict=True)):
             shown = np.where(surface.defined, surface.value, np.nan)[0]
             (line,) = axes.plot(surface.x, shown, color=style.colour, lw=1.7, label=surface.title)
-            if _DASHES[i % len(_DASHES)]:
-                line.set_dashes(_DASHES[i % len(_DASHES)])
+            if DASHES[i % len(DASHES)]:
+                line.set_dashes(DASHES[i % len(DASHES)])
         axes.set_xlim(surfaces[0].x.min(), surfaces[0].x.max())
         axes.set_ylim(-0.02, 1.02)
         _ticks(axes, "x")
@@ -132,7 +143,7 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
         axes.legend(
             title=legend or None, loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False
         )
-        return _written(figure)
+        return written(figure)
 
 
 def triptych(portrait: Portrait, name: str) -> bytes:
@@ -149,7 +160,7 @@ def triptych(portrait: Portrait, name: str) -> bytes:
     nothing = np.full(portrait.dissipation.shape, np.nan)
     ratio = nothing if portrait.ratio is None else portrait.ratio.numpy()
     gd = portrait.dissipation.numpy()
-    with mpl.rc_context(_settings(name)):
+    with mpl.rc_context(settings(name)):
         figure = Figure(figsize=(8.6, 2.5))
         left, middle, right = (figure.add_axes((x, 0.2, 0.2, 0.64)) for x in (0.075, 0.43, 0.71))
         for axes, title, value, limits, at in (
@@ -177,10 +188,11 @@ def triptych(portrait: Portrait, name: str) -> bytes:
         _ticks(middle, "x")
         middle.yaxis.set_major_locator(MaxNLocator(4))
         middle.tick_params(length=2, pad=3)
-        return _written(figure).svg
+        return written(figure).svg
 
 
-def _settings(salt: str) -> dict[Any, Any]:
+def settings(salt: str) -> dict[Any, Any]:
+    """Return how our pictures look; equal salts give equal bytes."""
     return {
         "svg.fonttype": "path",  # a file of its own, shown wherever: it cannot count on fonts
         "svg.hashsalt": f"isotrope {salt}",
@@ -254,7 +266,8 @@ def _scale(
     axes.set_ylabel(label)
 
 
-def _written(figure: Figure) -> Picture:
+def written(figure: Figure) -> Picture:
+    """Return a figure in both formats, without the date."""
     figure.patch.set_alpha(0)
     svg, png = io.BytesIO(), io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
