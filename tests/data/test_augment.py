@@ -1,6 +1,7 @@
 """Augment: distributions of what is drawn, and what is done with it against a plain loop."""
 
 import colorsys
+import contextlib
 import math
 import random
 from dataclasses import replace
@@ -251,6 +252,20 @@ def test_autocast_does_not_coarsen_the_pixels() -> None:
     whole = EVERYTHING.apply(images, draws)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(EVERYTHING.apply(images, draws), whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_images_may_be_elsewhere_than_the_draws(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the meta device refuses tensors of another, as a GPU would; it knows no autocast, and no
+    # values, which kornia's blur looks at
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
+    augment = replace(EVERYTHING, blur=0, bicubic=True)
+    images = torch.zeros(9, 3, 20, 30, dtype=dtype, device="meta")
+    views = augment.apply(images, augment.draw(9, generator()))
+    assert views.device.type == "meta"
+    assert views.shape == (9, 3, 24, 24)
 
 
 def test_draws_move() -> None:
