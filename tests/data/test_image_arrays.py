@@ -273,7 +273,8 @@ def test_all_of_cifar10(shared_data: Path) -> None:
         found.train.images.read(range(start, start + 5000)).mean((0, 2, 3)) / 255
         for start in range(0, 50_000, 5000)
     ]
-    assert np.mean(means, axis=0).round(4).tolist() == [0.4914, 0.4821, 0.4463]
+    # as everybody normalises by; MANIFEST.md has .4821 and .4463 for the last two
+    assert np.mean(means, axis=0).round(4).tolist() == [0.4914, 0.4822, 0.4465]
 
 
 class TestDigits:
