@@ -53,7 +53,7 @@ class _Unit(torch.autograd.Function):
         found = None if by_norm is None else unit * by_norm  # asked for by second derivatives only
         if by_unit is not None:
             along = (by_unit * unit).sum(dim=-1, keepdim=True)
-            across = torch.addcmul(by_unit, unit, along, value=-1) / norm
+            across = torch.addcmul(by_unit, unit, along, value=-1).div_(norm)
             found = across if found is None else found + across
         return found, None
 
