@@ -69,9 +69,9 @@ class _Coupled:
         tiles = Tiles(self.sources[0].data, sum(len(x) for x in self.sources))
         for rows in blocks(0, self.n, tiles.height):
             a = self.anchors.rows(rows)
-            tile = tiles.across(a / tau, self.sources)
+            tile = tiles.across(self.job.exponents(a), self.sources)
             layout.exclude(tile, rows)
-            mass = total(tile.exp_(), 1, a.dtype)
+            mass = total(tile.exp2_(), 1, a.dtype)
             self.mass[rows] = mass
             scaled = self._factors(self.slope[rows], mass)[:, None] / tau
             mine, at = torch.zeros_like(a), 0

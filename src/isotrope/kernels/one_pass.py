@@ -16,7 +16,7 @@ from isotrope.kernels.asked import Key, Known
 from isotrope.kernels.largest import largest
 from isotrope.kernels.mixtures import Mixture
 from isotrope.kernels.rowblock import Layout, add_product
-from isotrope.kernels.sweeps import UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks, total
+from isotrope.kernels.sweeps import LN2, UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks, total
 
 __all__ = ["one_pass"]
 
@@ -61,7 +61,7 @@ class _OnePass:
         a = self.anchors.rows(rows)
         own = slice(job.views.offset + rows.start, job.views.offset + rows.stop)
         p = self.sources[0].rows(own)
-        tile = self.tiles.across(a / tau, self.sources)
+        tile = self.tiles.across(job.exponents(a), self.sources)
         self.layout.exclude(tile, rows)
         found = self._statistics(tile, a, rows)
         values = {key: found.values[key] for key in job.asked.temperatures}
@@ -84,13 +84,13 @@ class _OnePass:
         self.anchors.project(mine, a, rows)
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
-        """Find what the formula asks of a block of s / tau, which becomes its slopes."""
+        """Find what the formula asks of a block of exponents, which becomes its slopes."""
         asked, tau = self.job.asked, self.job.temperature
         found = _Statistics({})
         if "hardest" in asked.kinds:
             top, first = largest(tile, 1)
             found.first = first.squeeze(1)
-            found.values["hardest", "cross"] = top.squeeze(1) * tau
+            found.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
         if (mixing := asked.mixing) is not None:
             views = self.job.views
             chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
@@ -176,14 +176,14 @@ def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:
 
 
 def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Turn s / tau into e^{s/tau - shift}, in place; return the rows' sums and log-sum-exps."""
+    """Turn exponents of 2, in place, into e^{s/tau - shift}; return sums and log-sum-exps."""
     if 1 / tau <= UNSHIFTED:
-        mass = total(tile.exp_(), 1, dtype)
+        mass = total(tile.exp2_(), 1, dtype)
         return mass, mass.log()
     top = tile.amax(dim=1, keepdim=True)
     top = top.where(top > -torch.inf, 0.0)
-    mass = total(tile.sub_(top).exp_(), 1, dtype)
-    return mass, mass.log() + top.squeeze(1)
+    mass = total(tile.sub_(top).exp2_(), 1, dtype)
+    return mass, mass.log() + top.squeeze(1) * LN2
 
 
 def _one_column(

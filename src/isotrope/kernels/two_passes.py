@@ -14,11 +14,11 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.kernels.asked import Key, Known, Unfused
 from isotrope.kernels.rowblock import Layout, add_product
-from isotrope.kernels.sweeps import Gradients, Job, Tiles, Vectors, blocks, total
+from isotrope.kernels.sweeps import LN2, Gradients, Job, Tiles, Vectors, blocks, total
 
 __all__ = ["two_passes"]
 
-_LOWEST = 75.0  # 2 / tau up to which e^{(s - 1)/tau} stays above the smallest float32
+_MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses are float32 numbers
 
 
 def two_passes(job: Job, *, sides: int) -> tuple[Tensor, Gradients]:
@@ -41,7 +41,7 @@ def check(job: Job) -> None:
         raise Unfused("two passes collect sums of one function")
     if len(views.anchors) != len(views.positives) or views.negatives is not None:
         raise Unfused("two passes compare two views of one batch")
-    if 2 / job.temperature > _LOWEST:
+    if 1 / job.temperature > _MOST:
         raise Unfused("so low a temperature needs a maximum for each row")
 
 
@@ -80,17 +80,13 @@ class _TwoPasses:
     def collect(self) -> None:
         """The first pass: sum over the negatives of every row."""
         for rows, _, tile in self._across():
-            tile.exp_()
-            if self.softplus:
-                tile.log1p_()
+            self._summands(tile)
             self.sums["cross"][0][rows] += total(tile, 1, self.dtype)
             if self.sides == 2:
                 self.sums["cross"][1] += total(tile, 0, self.dtype)
         for side in range(self.sides):
             for rows, _, tile in self._triangle(side):
-                tile.exp_()
-                if self.softplus:
-                    tile.log1p_()
+                self._summands(tile)
                 sums = self.sums["within"][side]
                 sums[rows] += total(tile, 1, self.dtype)
                 sums[rows.stop :] += total(tile[:, len(tile) :], 0, self.dtype)
@@ -107,7 +103,7 @@ class _TwoPasses:
             cross, within = self.sums["cross"][side], self.sums["within"][side]
             sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
             values: dict[Key, Tensor] = {
-                key: sums[key[1]].clone() if self.softplus else sums[key[1]].log() + self.job.shift
+                key: sums[key[1]].clone() if self.softplus else sums[key[1]].log()
                 for key in self.job.asked.temperatures
             }
             known = Known(positive.clone(), values, counts)
@@ -157,8 +153,11 @@ class _TwoPasses:
             x.by_raw(gradient)
         return [*gradients, None, self.learnt]
 
+    def _summands(self, tile: Tensor) -> Tensor:
+        return tile.div_(LN2).exp2_().log1p_() if self.softplus else tile.exp2_()
+
     def _slope(self, tile: Tensor) -> Tensor:
-        return tile.sigmoid_() if self.softplus else tile.exp_()
+        return tile.sigmoid_() if self.softplus else tile.exp2_()
 
     def _by_temperature(self, pushed: Tensor, anchors: Tensor) -> None:
         """sum_ij W_ij s_ij is what the push has along the anchors."""
@@ -166,26 +165,26 @@ class _TwoPasses:
             self.learnt -= (pushed * anchors).sum() / self.job.temperature
 
     def _across(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield rows, unit anchors and s/tau - shift of each block of anchors against positives."""
-        layout, tau = Layout(self.job.views, "cross"), self.job.temperature
+        """Yield rows, unit anchors and the exponents of each block of anchors against positives."""
+        layout = Layout(self.job.views, "cross")
         for rows in blocks(0, self.n if self.across else 0, self.tiles.height):
             a = self.both[0].rows(rows)
             tile = self.tiles.empty(len(a), self.n)
-            self.both[1].against(a / tau, tile)
+            self.both[1].against(self.job.exponents(a), tile)
             layout.exclude(tile, rows)
-            yield rows, a, tile.sub_(self.job.shift)
+            yield rows, a, tile
 
     def _triangle(self, side: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the same of a view against itself, from the block's own first column on."""
-        view, tau, groups = self.both[side], self.job.temperature, self.job.views.groups
+        view, groups = self.both[side], self.job.views.groups
         for rows in blocks(0, self.n if self.inside else 0, self.tiles.height):
             a = view.rows(rows)
             tile = self.tiles.empty(len(a), self.n - rows.start)
-            view.against(a / tau, tile, rows.start)
+            view.against(self.job.exponents(a), tile, rows.start)
             tile.fill_diagonal_(-torch.inf)
             if groups is not None:
                 tile.masked_fill_(groups[rows, None] == groups[rows.start :], -torch.inf)
-            yield rows, a, tile.sub_(self.job.shift)
+            yield rows, a, tile
 
 
 def _scale(tile: Tensor, rows: Tensor, columns: Tensor) -> None:
