@@ -1,10 +1,12 @@
 """Settings: flags, YAML and Python are the same thing, and every error is one line."""
 
+import typing
 from pathlib import Path
 
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.kernels.choose import BACKENDS
 from isotrope.methods.settings import TrainSettings, read_yaml
 
 LEAST = {"files": "a.txt", "output": "run"}
@@ -31,6 +33,10 @@ def test_paths_are_taken_as_text(tmp_path: Path) -> None:
 def test_columns_are_split_at_commas() -> None:
     settings = TrainSettings.read({**LEAST, "columns": "question, answer"})
     assert settings.columns == ["question", "answer"]
+
+
+def test_the_backends_are_those_of_the_kernels() -> None:
+    assert typing.get_args(TrainSettings.model_fields["backend"].annotation) == ("auto", *BACKENDS)
 
 
 def test_dev_auto_holds_some_text_out() -> None:

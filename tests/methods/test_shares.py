@@ -7,6 +7,7 @@ import torch
 
 from isotrope.core.gather import gathered, rows_of
 from isotrope.core.views import Views
+from isotrope.methods import shares
 from isotrope.methods.shares import shared_loss
 from isotrope.paradigm import registry
 from isotrope.paradigm.separable import separable
@@ -97,6 +98,22 @@ def test_one_process_gathers_nothing() -> None:
     assert whole.rows == slice(0, 4) == rows_of(4)
     objective = registry.build("infonce")
     assert torch.equal(shared_loss(objective, whole), objective.loss(views))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
+    monkeypatch.setattr(shares, "world_size", lambda: processes)
+    monkeypatch.setattr(shares, "summed", lambda share: share.detach())
+    x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0))
+    whole = gathered(Views(x[0], x[1]))
+    objective = registry.build("infonce")
+    found = {
+        backend: float(shared_loss(objective, whole, backend=backend))
+        for backend in ("eager", "rowblock", "bfloat16")
+    }
+    assert found["rowblock"] == pytest.approx(found["eager"], rel=1e-5)
+    assert found["bfloat16"] != pytest.approx(found["eager"], rel=1e-5)
+    assert found["bfloat16"] == pytest.approx(found["eager"], rel=1e-2)
 
 
 def test_gathered_views_are_not_gathered_again() -> None:

@@ -358,6 +358,23 @@ def test_bad_input_leaves_nothing_behind(quick: dict, changed: dict, message: st
     assert not Path(quick["output"]).exists()
 
 
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_backend_is_told_recorded_and_used(quick: dict, capsys, cached: bool) -> None:
+    losses = {}
+    for backend in ("auto", "eager", "bfloat16"):
+        output = f"{quick['output']}-{backend}"
+        settings = {**quick, "output": output, "backend": backend, "max_steps": 1, "progress": True}
+        result = fit(**settings, micro_batch=4 if cached else None).result
+        told = capsys.readouterr().err
+        assert f"loss by the {result.details['backend']['name']} backend: " in told
+        assert result.details["backend"]["reason"] in told
+        losses[backend] = result.metrics["loss"]
+    assert losses["bfloat16"] != pytest.approx(losses["eager"], rel=1e-6)
+    assert losses["bfloat16"] == pytest.approx(losses["eager"], rel=1e-2)
+    assert result.details["backend"] == {"name": "bfloat16", "reason": "asked for"}
+    assert yaml.safe_load((Path(output) / "config.yaml").read_text())["backend"] == "bfloat16"
+
+
 def test_identical_views_are_warned_about(quick: dict, capsys) -> None:
     fit(**{**quick, "max_steps": 2, "progress": True}, dropout=0.0)
     assert "without dropout the two views are the same" in capsys.readouterr().err

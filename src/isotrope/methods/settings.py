@@ -54,6 +54,11 @@ class RunSettings(BaseModel):
         description="inputs that go through the encoder at a time: its memory grows with this "
         "number, and the gradient is still that of the whole batch; takes one more forward pass",
     )
+    backend: Literal["auto", "eager", "rowblock", "bfloat16"] = Field(
+        "auto",
+        description="what computes the loss: eager holds all similarities of a batch, rowblock a "
+        "block of rows at a time, bfloat16 the same with rounded products; auto chooses by size",
+    )
     cut: float = Field(
         1.0,
         gt=0,

@@ -9,7 +9,7 @@ from isotrope.paradigm.separable import of_rows, separable
 __all__ = ["shared_loss"]
 
 
-def shared_loss(objective: Objective, whole: Whole) -> Tensor:
+def shared_loss(objective: Objective, whole: Whole, *, backend: str = "auto") -> Tensor:
     """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
 
     Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
@@ -21,10 +21,11 @@ def shared_loss(objective: Objective, whole: Whole) -> Tensor:
     Args:
         objective: any.
         whole: the raw embeddings of all processes, with history (isotrope.core.gather).
+        backend: as for ``objective.loss``.
     """
     processes = world_size()
     if processes == 1 or whole.fewest < objective.least_rows or not separable(objective):
-        return objective.loss(whole.views)
-    share = of_rows(objective, whole.views, whole.rows)
+        return objective.loss(whole.views, backend=backend)
+    share = of_rows(objective, whole.views, whole.rows, backend=backend)
     ours = processes * share
     return summed(share) + (ours - ours.detach())

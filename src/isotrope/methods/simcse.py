@@ -67,6 +67,7 @@ class SimCSE(L.LightningModule):
         caching: have the graph of one chunk at a time, not of the whole batch.
         log_every: steps between looks at the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
+        backend: what computes the loss, see ``isotrope.kernels.choose``.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class SimCSE(L.LightningModule):
         log_every: int,
         caching: bool = False,
         scaled: bool = False,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         self.scaled = scaled
@@ -89,6 +91,7 @@ class SimCSE(L.LightningModule):
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         self.objective = objective
+        self.backend = backend
         self.steps = steps
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -133,7 +136,7 @@ class SimCSE(L.LightningModule):
         torch.manual_seed(step_seed(self.seed, step, rank()))
         whole = gathered(self.views(batch))
         with _full_precision(whole.views.anchors.device.type):
-            loss = shared_loss(self.objective, whole)
+            loss = shared_loss(self.objective, whole, backend=self.backend)
             if not torch.isfinite(loss):
                 raise self._diverged("loss")
             if step % self.log_every == 0 or step == self.steps - 1:

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from isotrope.core.errors import InputError
 from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
+from isotrope.core.views import Views
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
@@ -28,6 +29,7 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
+from isotrope.kernels.choose import choose
 from isotrope.methods.callbacks import MEASURED, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
@@ -227,6 +229,7 @@ def _run(
         caching=settings.micro_batch is not None,
         log_every=settings.log_every,
         scaled=settings.precision == "16",
+        backend=settings.backend,
     )
     cut_initialize(module.head, settings.cut, what=settings.cut_what)
     if world_size() > 1:
@@ -328,8 +331,15 @@ def _introduce(
         f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
         f"dropout {shown}; pooling {encoder.pooling}"
     )
+    tell("loss by the {} backend: {}".format(*_backend(settings)))
     if report.views == "dropout" and not any(rates):
         tell("warning: without dropout the two views are the same; the positives teach nothing")
+
+
+def _backend(settings: TrainSettings) -> tuple[str, str]:
+    """Return what computes the loss of a whole batch, and why."""
+    rows = torch.empty(settings.batch_size, 1, device="meta")  # their number counts, nothing else
+    return choose(Views(rows, rows), settings.backend)
 
 
 def _result(
@@ -366,6 +376,7 @@ def _result(
                 "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
             },
             "cut": {"c": settings.cut, "what": settings.cut_what},
+            "backend": dict(zip(("name", "reason"), _backend(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
                 "files": list(settings.files),

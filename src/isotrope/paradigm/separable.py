@@ -22,7 +22,7 @@ from isotrope.paradigm.objective import Objective, Space
 __all__ = ["of_rows", "separable"]
 
 
-def of_rows(objective: Objective, views: Views, rows: slice) -> Tensor:
+def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
     """Return what some anchors add to ``objective.loss(views)``, where it is separable.
 
     Where both views are anchors, these are the same rows of either.
@@ -31,11 +31,12 @@ def of_rows(objective: Objective, views: Views, rows: slice) -> Tensor:
         objective: a separable one; over slices that cover the batch the results add up to its loss.
         views: square, raw embeddings.
         rows: consecutive anchors.
+        backend: as for ``objective.loss``.
     """
     one_way = _OneWay(objective=objective) if objective.two_directions else objective
     directions = [views, views.swapped()] if objective.two_directions else [views]
     blocks = [replace(d, anchors=d.anchors[rows], offset=rows.start) for d in directions]
-    value = torch.stack([one_way.loss(block) for block in blocks]).mean()
+    value = torch.stack([one_way.loss(block, backend=backend) for block in blocks]).mean()
     if objective.reduction == "sum":
         return value
     return value * (len(blocks[0].anchors) / len(views.anchors))
