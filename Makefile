@@ -19,7 +19,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-seeds test test-mteb check check-all fix docs lock bench clean
+.PHONY: help demo demo-images demo-seeds test test-mteb check check-all fix docs lock bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -27,6 +27,9 @@ help: ## list the targets
 
 demo: $(READY) ## train three objectives on text of this machine and compare them (minutes)
 	$(BIN)/isotrope demo --output demo
+
+demo-images: $(READY) ## two methods on images, with and without cut-initialization (minutes)
+	$(BIN)/isotrope demo-images --output demo-images
 
 demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
 	$(BIN)/isotrope demo --seeds 0 1 2 --output demo-seeds
@@ -60,7 +63,7 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (a
 	$(BIN)/python benchmarks/sts.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
-	rm -rf $(VENV) $(VENV)-lock demo demo-seeds build dist
+	rm -rf $(VENV) $(VENV)-lock demo demo-images demo-seeds build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

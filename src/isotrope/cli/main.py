@@ -28,6 +28,7 @@ VERBS = {
     "simulate": "what an objective does to an anchor, over all angles",
     "report": "compare runs in one HTML file",
     "demo": "the whole job on the documentation installed on this machine",
+    "demo-images": "image encoders without labels, on the digits of scikit-learn",
 }
 
 EXAMPLES = """\

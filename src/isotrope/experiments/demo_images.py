@@ -1,0 +1,128 @@
+"""Images without labels, on the handwritten digits that scikit-learn brings: no download.
+
+Two methods, one with negatives (SimCLR) and one without (SimSiam), each as it is and with
+cut-initialization (paper 003: c = 3 and c = 9). What paper 003 says shows in the norms: a cosine's
+gradient is divided by the norm of the embedding, so smaller embeddings move further in a step.
+"""
+
+import csv
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.core.result import Result
+from isotrope.methods.image_training import fit_images
+from isotrope.report.epochs import Course, courses
+from isotrope.report.html import write_report
+
+__all__ = ["CELLS", "ImageDemo", "ImageRow", "demo_images"]
+
+CELLS: dict[str, dict[str, Any]] = {
+    "simclr": {"method": "simclr"},
+    "simclr-cut-3": {"method": "simclr", "cut": 3.0},
+    "simsiam": {"method": "simsiam"},
+    "simsiam-cut-9": {"method": "simsiam", "cut": 9.0},
+}
+"""Settings of the four runs, by folder."""
+
+COMMON: dict[str, Any] = {
+    "encoder": "resnet9",
+    "width": 16,
+    "augment": "p3",
+    "batch_size": 128,
+    "knn_every": 1,
+    "log_every": 1,
+    "progress": False,
+}
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    """One run: its accuracies by nearest neighbours, and the norms that its objective saw.
+
+    Attributes:
+        name: of its folder.
+        knn: epoch to accuracy in percent, 0 being the untrained encoder.
+        norm: epoch to mean norm of the head's output in that epoch, from 1.
+        result: of the run.
+    """
+
+    name: str
+    knn: dict[int, float]
+    norm: dict[int, float]
+    result: Result
+
+
+@dataclass(frozen=True)
+class ImageDemo:
+    """What the demo found and wrote: its rows, picture.svg and report.html."""
+
+    rows: list[ImageRow]
+    picture: Path
+    report: Path
+
+
+def demo_images(
+    output: Path, *, seed: int = 0, epochs: int = 8, tell: Callable[[str], None] = print
+) -> ImageDemo:
+    """Train the four runs, draw them side by side, write a report.
+
+    Args:
+        output: folder; an earlier demo in it is replaced.
+        seed: of all runs.
+        epochs: of each.
+        tell: is given a line when a run is done.
+
+    Raises:
+        InputError: the folder holds something that is not a demo of ours.
+    """
+    output = Path(output)
+    _make_room(output)
+    rows = []
+    for name, settings in CELLS.items():
+        outcome = fit_images(
+            "digits", output=output / name, seed=seed, epochs=epochs, **COMMON, **settings
+        )
+        rows.append(_row(name, outcome.output, outcome.result))
+        tell(f"{name}: {outcome.result.details['verdict']}")
+    picture = courses(
+        {
+            "kNN accuracy, %": {r.name: Course([*r.knn], [*r.knn.values()]) for r in rows},
+            "norm of the embeddings": {r.name: Course([*r.norm], [*r.norm.values()]) for r in rows},
+        },
+        logarithmic=["norm of the embeddings"],
+    )
+    for suffix, content in (("svg", picture.svg), ("png", picture.png)):
+        with replacing(output / f"picture.{suffix}") as temporary:
+            temporary.write_bytes(content)
+    report = write_report([output / name for name in CELLS], output / "report.html")
+    return ImageDemo(rows, output / "picture.svg", report)
+
+
+def _make_room(output: Path) -> None:
+    if not output.is_dir():
+        return
+    ours = {"picture.svg", "picture.png", "report.html", *CELLS}
+    strange = sorted(item.name for item in output.iterdir() if item.name not in ours)
+    if strange:
+        raise InputError(
+            f"{output} holds something else than a demo ({strange[0]}); choose another folder"
+        )
+    shutil.rmtree(output)
+
+
+def _row(name: str, run: Path, result: Result) -> ImageRow:
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
+        logged = list(csv.DictReader(handle))
+    per_epoch = result.details["plan"]["steps_per_epoch"]
+    scores = {round(int(r["step"]) / per_epoch): float(r["knn"]) for r in logged if r["knn"]}
+    norms: dict[int, list[float]] = {}
+    for row in logged:
+        if row["norm"]:
+            norms.setdefault(int(row["step"]) // per_epoch + 1, []).append(float(row["norm"]))
+    means = {epoch: sum(values) / len(values) for epoch, values in norms.items()}
+    return ImageRow(name, scores, means, result)
