@@ -4,6 +4,11 @@
 (two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
 card, ``watch`` the dev score, ``training`` the whole: data, encoder, steps, dev score, run folder.
 
+On images: ``image_method`` is what the eight methods share (``simclr``, ``byol``, ...: a paper and
+a file each, found by ``image_methods``), ``recipe`` and ``optimisers`` are what they train with,
+``image_measures`` what is logged, and ``image_settings``, ``image_card`` and ``image_training``
+their counterparts of the above; ``run`` is what a run of text and one of images have in common.
+
 Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``rank`` is one of them, and ``shares`` gives
 each the loss with which all together learn what one would.

@@ -69,8 +69,8 @@ class DINO(ImageMethod):
 
     Recipe: Caron et al., section 3.2, appendix and released code: AdamW, learning rate 5e-4 times
     batch / 256 to 1e-6, 10 epochs of warm-up, weight decay .04 to .4 along a cosine but on biases
-    and norms, gradients clipped at 3, student's temperature .1, 30 of 300 epochs of teacher's
-    warm-up.
+    and norms, gradients clipped at 3 (theirs tensor by tensor), student's temperature .1, 30 of 300
+    epochs of teacher's warm-up.
 
     Ours: 2,048 prototypes, which suits small images (theirs are 65,536), and up to 64 pixels no
     small crops unless ``local_crops`` says how many; both as in lightly's CIFAR benchmark. Crops of

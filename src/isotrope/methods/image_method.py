@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
-from isotrope.core.gather import Whole, gathered, rank, rows_of, summed, world_size
+from isotrope.core.gather import Whole, gathered, rank, rows_of, world_size
 from isotrope.core.hyper import check
 from isotrope.core.views import Views
 from isotrope.data.augment import Augment, two_views
@@ -25,24 +25,15 @@ from isotrope.data.image_batches import ImageBatch
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.measures.alignment import alignment
-from isotrope.measures.dimension_std import dimension_std
-from isotrope.measures.effective_rank import rank_of_moment
-from isotrope.measures.norms import mean_norm
-from isotrope.measures.opposite_halves import opposite_halves
-from isotrope.measures.uniformity import uniformity
 from isotrope.methods.gradient_cache import cached, refuse_batch_statistics
+from isotrope.methods.image_measures import MEASURED, measure
 from isotrope.methods.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.methods.recipe import Plan, Recipe
 from isotrope.methods.shares import shared_loss
 from isotrope.methods.simcse import step_seed
-from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective, Paper
 
-__all__ = ["MEASURED", "ImageMethod", "Options", "Plan", "Recipe", "measure"]
-
-MEASURED = ("norm_backbone", "opposite_halves", "far_opposite", "std", "effective_rank")
-"""What :func:`measure` has besides what is measured of text."""
+__all__ = ["MEASURED", "ImageMethod", "Options", "Plan", "Recipe"]
 
 _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
 
@@ -81,6 +72,7 @@ class ImageMethod(L.LightningModule):
         caching: images that go through the encoder at a time, with the graphs of no more than
             these; None: the whole batch. Refused with batch normalisation in the encoder.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
+        backend: what computes the loss (``isotrope.kernels.choose``).
 
     Attributes:
         name: what it is called on the command line.
@@ -109,8 +101,10 @@ class ImageMethod(L.LightningModule):
         log_every: int = 10,
         caching: int | None = None,
         scaled: bool = False,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
+        self.backend = backend
         if caching is not None:
             refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
         self.encoder, self.objective, self.plan = encoder, objective, plan
@@ -218,7 +212,8 @@ class ImageMethod(L.LightningModule):
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
         wholes = self.completed([gathered(_wide(views)) for views in self.views(self.crops(batch))])
         with _full_precision(wholes[0].views.anchors.device.type):
-            loss = torch.stack([shared_loss(self.objective, whole) for whole in wholes]).mean()
+            terms = [shared_loss(self.objective, w, backend=self.backend) for w in wholes]
+            loss = torch.stack(terms).mean()
             if not torch.isfinite(loss):
                 raise self._diverged("loss")
             if self.step % self.log_every == 0 or self.step == self.plan.steps - 1:
@@ -284,55 +279,13 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
             cut_initialize(child, c, what=what)
 
 
-@torch.no_grad()
-def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
-    """Return the components of a batch and how its embeddings lie.
-
-    Args:
-        objective: what they are trained with.
-        views: raw embeddings of all processes, as the objective sees them.
-        features: of the encoder, of this process.
-
-    Returns:
-        ``anatomy``'s four; ``alignment`` and ``uniformity``; ``norm`` of the anchors and
-        ``norm_backbone`` of the features of all processes; ``opposite_halves`` and
-        ``far_opposite``, the shares of pairs more than pi/2 and 7 pi/8 apart; ``std`` and
-        ``effective_rank`` of the anchors. Of logits (DINO) there are norms and rank only.
-    """
-    views = views.detached()
-    anchors, own = views.anchors, views.own
-    found: dict[str, float | None] = {
-        **anatomy(objective, views),
-        **dict.fromkeys(("alignment", "uniformity", "opposite_halves", "far_opposite", "std")),
-        "norm": float(mean_norm(anchors)),
-        "norm_backbone": _mean_of_all(torch.linalg.vector_norm(features.double(), dim=1)),
-        "effective_rank": float(_effective_rank(anchors)),
-    }
-    if objective.space != "logits":
-        found |= {
-            "alignment": float(alignment(anchors, own)),
-            "uniformity": float(uniformity(anchors)),
-            "opposite_halves": float(opposite_halves(anchors, own)),
-            "far_opposite": float(opposite_halves(anchors, own, 7 * math.pi / 8)),
-            "std": float(dimension_std(anchors)),
-        }
-    return found
-
-
 def _wide(views: Views) -> Views:
     """At least float32, as the losses compute, and as the queue is."""
-    return views.map(Tensor.float) if views.anchors.dtype.itemsize < 4 else views
+    return views.map(_at_least)
 
 
-def _mean_of_all(values: Tensor) -> float:
-    return float(summed(values.sum()) / summed(torch.full_like(values.sum(), len(values))))
-
-
-def _effective_rank(anchors: Tensor) -> Tensor:
-    """The effective rank, from the smaller of the two moments, whose eigenvalues are the same."""
-    x = anchors.double()
-    x = x - x.mean(dim=0)
-    return rank_of_moment(x @ x.T if len(x) < x.shape[1] else x.T @ x)
+def _at_least(x: Tensor) -> Tensor:
+    return x.float() if x.dtype.itemsize < 4 else x
 
 
 @contextlib.contextmanager

@@ -41,7 +41,15 @@ from isotrope.methods.image_method import MEASURED as TRACKED
 from isotrope.methods.image_method import ImageMethod, Options, Plan
 from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.run import Outcome, checkpoint, make_steps, nothing, run, try_objective
+from isotrope.methods.run import (
+    Outcome,
+    backend_of,
+    checkpoint,
+    make_steps,
+    nothing,
+    run,
+    try_objective,
+)
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -126,6 +134,7 @@ def _prepare(settings: ImageSettings) -> _Prepared:
         log_every=settings.log_every,
         caching=settings.micro_batch,
         scaled=settings.precision == "16",
+        backend=settings.backend,
     )
     module.cut_heads(settings.cut, settings.cut_what)
     return _Prepared(name, images, batches, module, steps)
@@ -317,6 +326,7 @@ def _introduce(settings: ImageSettings, prepared: _Prepared, tell: Callable[[str
         f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
         f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
     )
+    tell("loss by the {} backend: {}".format(*backend_of(settings)))
     if not _labelled(images):
         tell("no kNN on the way: it needs labels and a test part (--holdout 0.1 makes one)")
 
@@ -357,6 +367,7 @@ def _result(
                     for k, v in module.objective.hyperparameters().items()
                 },
             },
+            "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
             "plan": asdict(module.plan),
             "augments": [asdict(augment) for augment in module.augments],

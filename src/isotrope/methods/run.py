@@ -23,13 +23,15 @@ from torch.utils.data import DataLoader
 from isotrope.core.errors import InputError, LostProcess, NoTerms
 from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
 from isotrope.core.result import Result
+from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
+from isotrope.kernels.choose import choose
 from isotrope.methods.callbacks import AtOnce, Bar, Metrics, Stop
 from isotrope.methods.launch import REQUEUE, launch
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Outcome", "checkpoint", "make_steps", "nothing", "run", "try_objective"]
+__all__ = ["Outcome", "backend_of", "checkpoint", "make_steps", "nothing", "run", "try_objective"]
 
 Settings = TypeVar("Settings", bound=RunSettings)
 Work = Callable[[Settings], "Outcome"]
@@ -211,6 +213,12 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
         objective(noise[0], noise[1], noise[2] if negatives else None)
     except (ValueError, NoTerms) as error:
         raise InputError(f"objective {objective.name}: {error}") from error
+
+
+def backend_of(settings: RunSettings) -> tuple[str, str]:
+    """Return what computes the loss of a whole batch, and why."""
+    rows = torch.empty(settings.rows, 1, device="meta")  # their number counts, nothing else
+    return choose(Views(rows, rows), settings.backend)
 
 
 _PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}

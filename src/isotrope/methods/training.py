@@ -21,7 +21,6 @@ from tqdm import tqdm
 from isotrope.core.errors import InputError
 from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
-from isotrope.core.views import Views
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
@@ -29,11 +28,18 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.kernels.choose import choose
 from isotrope.methods.callbacks import MEASURED, Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
-from isotrope.methods.run import Outcome, checkpoint, make_steps, nothing, run, try_objective
+from isotrope.methods.run import (
+    Outcome,
+    backend_of,
+    checkpoint,
+    make_steps,
+    nothing,
+    run,
+    try_objective,
+)
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.simcse import SimCSE, Steps
 from isotrope.methods.watch import Watch, watch_file, watch_held_out
@@ -331,15 +337,9 @@ def _introduce(
         f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
         f"dropout {shown}; pooling {encoder.pooling}"
     )
-    tell("loss by the {} backend: {}".format(*_backend(settings)))
+    tell("loss by the {} backend: {}".format(*backend_of(settings)))
     if report.views == "dropout" and not any(rates):
         tell("warning: without dropout the two views are the same; the positives teach nothing")
-
-
-def _backend(settings: TrainSettings) -> tuple[str, str]:
-    """Return what computes the loss of a whole batch, and why."""
-    rows = torch.empty(settings.batch_size, 1, device="meta")  # their number counts, nothing else
-    return choose(Views(rows, rows), settings.backend)
 
 
 def _result(
@@ -376,7 +376,7 @@ def _result(
                 "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
             },
             "cut": {"c": settings.cut, "what": settings.cut_what},
-            "backend": dict(zip(("name", "reason"), _backend(settings), strict=True)),
+            "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
                 "files": list(settings.files),
