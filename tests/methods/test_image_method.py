@@ -19,7 +19,8 @@ from isotrope.data.image_records import ImagePart
 from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.effective_rank import effective_rank
-from isotrope.methods.image_method import MEASURED, ImageMethod, Options, measure
+from isotrope.methods.image_measures import MEASURED, measure
+from isotrope.methods.image_method import ImageMethod, Options
 from isotrope.methods.image_methods import METHODS
 from isotrope.paradigm import registry
 from tests.methods.tiny_images import STEPS, batch, encoder, gradients, method, plan
