@@ -102,7 +102,9 @@ def plain_view(picture, dice: random.Random):
                 picture = getattr(ImageEnhance, change)(picture).enhance(factor)
     if dice.random() < 0.2:
         picture = picture.convert("L").convert("RGB")
-    return np.asarray(picture, np.float32).transpose(2, 0, 1) / 255
+    pixels = np.asarray(picture, np.float32).transpose(2, 0, 1)
+    # as torchvision's ToTensor; NumPy would keep the channels last, through np.stack too
+    return np.ascontiguousarray(pixels) / 255
 
 
 def plain(file: Path, steps: int, batch: int) -> float:
