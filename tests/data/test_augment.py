@@ -238,6 +238,13 @@ def test_any_shape_of_image(height: int, width: int) -> None:
     assert torch.isfinite(views).all()
 
 
+def test_what_the_cubic_filter_overshoots_is_cut_off() -> None:
+    edges = torch.tensor([0, 255], dtype=torch.uint8).repeat(6).expand(8, 3, 12, 12)
+    plain = replace(EVERYTHING, bicubic=True, jitter=(0, 0, 0, 0), grey=0, blur=0, solarize=0)
+    views = plain.apply(edges, plain.draw(8, generator()))
+    assert (views.min(), views.max()) == (0, 1)
+
+
 def test_images_and_draws_are_left_as_they_are() -> None:
     images = noise(6, 24, 24) / 255
     draws = EVERYTHING.draw(6, generator())

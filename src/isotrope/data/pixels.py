@@ -9,8 +9,12 @@ jitter turns; ``grid_sample`` 2.0, and 1.7 the two products of matrices of :func
 which also antialias (``benchmarks/images_speed.py --parts``).
 """
 
+from types import ModuleType
+
 import torch
 from torch import Tensor
+
+from isotrope.core.errors import MissingExtra
 
 __all__ = ["blend", "blur", "grey", "resized_crops", "solarize", "turn_hue"]
 
@@ -71,10 +75,14 @@ def _cubic(t: Tensor) -> Tensor:
 
 
 def grey(images: Tensor) -> Tensor:
-    """Return the luma of every pixel, n x 1 x height x width."""
-    from kornia.color import rgb_to_grayscale
+    """Return the luma of every pixel, n x 1 x height x width.
 
-    return rgb_to_grayscale(images, torch.tensor(_LUMA, device=images.device))
+    Raises:
+        MissingExtra: kornia is not installed; so do :func:`blur` and :func:`solarize`.
+    """
+    weights = torch.tensor(_LUMA, device=images.device)
+    luma: Tensor = _kornia().color.rgb_to_grayscale(images, weights)
+    return luma
 
 
 def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) -> None:
@@ -137,14 +145,21 @@ def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
         sigma: n, in pixels, above 0.
         radius: pixels of the window on either side; less where the image is smaller.
     """
-    from kornia.filters import gaussian_blur2d
-
-    radius = min(radius, *(side - 1 for side in images.shape[2:]))
-    return gaussian_blur2d(images, 2 * radius + 1, sigma[:, None].expand(-1, 2))
+    window = 2 * min(radius, *(side - 1 for side in images.shape[2:])) + 1
+    widths = sigma[:, None].expand(-1, 2)
+    blurred: Tensor = _kornia().filters.gaussian_blur2d(images, window, widths)
+    return blurred
 
 
 def solarize(images: Tensor) -> Tensor:
     """Return the images with every value of one half or more turned over."""
-    from kornia.enhance import solarize
+    turned_over: Tensor = _kornia().enhance.solarize(images, 0.5)
+    return turned_over
 
-    return solarize(images, 0.5)
+
+def _kornia() -> ModuleType:
+    try:
+        import kornia
+    except ImportError as error:
+        raise MissingExtra("kornia", extra="image") from error
+    return kornia
