@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from isotrope.core.errors import InputError
-from isotrope.data.image_arrays import ArrayImages
+from isotrope.data.image_arrays import ArrayImages, load_strips
 from isotrope.data.image_sets import load_images
 
 from .pictures import ramp
@@ -223,6 +223,8 @@ class TestStrips:
         assert n == min(limit, 9)
         assert np.array_equal(whole.train.images.read(range(n)), part.train.images.read(range(n)))
         assert np.array_equal(whole.train.labels, part.train.labels)
+        if labels[1]:  # the classes take turns: no more is decoded than is asked for
+            assert len(load_strips(tmp_path, limit).train.images) == n
 
     @pytest.mark.parametrize(
         ("change", "message"),
