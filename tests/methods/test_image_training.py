@@ -228,6 +228,49 @@ def test_a_folder_of_pictures_with_broken_ones(
     assert (result["details"]["data"]["images"], result["details"]["data"]["test"]) == (18, 6)
 
 
+def test_pictures_that_all_break_when_decoded_are_one_line(
+    quick: dict, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """It is a worker that finds out; its traceback is not the user's."""
+    from PIL import Image
+
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    for number in range(20):
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        whole = (folder / f"{number}.png").read_bytes()
+        (folder / f"{number}.png").write_bytes(whole[:300])
+    quick |= {"data": str(folder), "workers": 1, "image_size": 16}
+    del quick["limit"]
+    assert guarded(["train-images", *flags(quick)]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "none of 20 pictures can be decoded" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_list_of_classes(quick: dict, tmp_path: Path) -> None:
+    """The run trains on the named classes, and is scored on them alone."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for part in ("train", "test"):
+        for name in ("cat", "dog", "fox"):
+            folder = tmp_path / "pictures" / part / name
+            folder.mkdir(parents=True)
+            for number in range(8):
+                pixels = random.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / f"{number}.png")
+    (tmp_path / "two.txt").write_text("cat\nfox\n")
+    quick |= {"data": str(tmp_path / "pictures"), "classes": str(tmp_path / "two.txt")}
+    quick |= {"workers": 0, "limit": None, "batch_size": 8}
+    found = fit_images(**quick)
+    assert found.result.details["data"]["images"] == 16
+    again = isotrope.evaluate(found.output, linear=False)
+    assert 100 * again.metrics["knn_top1"] == pytest.approx(found.result.metrics["knn_final"])
+
+
 def test_pictures_without_labels(quick: dict, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     np.savez(tmp_path / "x.npz", images=random.integers(0, 255, (40, 8, 8, 3), dtype=np.uint8))

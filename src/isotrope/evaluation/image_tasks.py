@@ -94,6 +94,7 @@ def own_images(run: str | Path) -> "ImageSet":
         holdout=_number(run, settings, "holdout", 0.0),
         seed=int(_number(run, settings, "seed", 0)),
         limit=int(_number(run, settings, "limit", 0)) or None,
+        classes=Path(str(settings["classes"])) if settings.get("classes") else None,
     )
     if before != found.fingerprint:
         raise InputError(

@@ -63,6 +63,9 @@ class ImageSettings(RunSettings):
         "imagenet",
         description="normalise by ImageNet's mean and deviation, or leave values in [0, 1]",
     )
+    classes: str | None = Field(
+        None, description="file with one class a line: take these of a folder of classes only"
+    )
     limit: int | None = Field(None, ge=2, description="train on this many images only")
     holdout: float = Field(
         0.0,

@@ -5,7 +5,6 @@ the way, and choosing a step by them would be choosing by the test part.
 """
 
 import math
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -41,6 +40,7 @@ from isotrope.methods.image_method import MEASURED as TRACKED
 from isotrope.methods.image_method import ImageMethod, Options, Plan
 from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
+from isotrope.methods.launch import cores
 from isotrope.methods.run import (
     Outcome,
     backend_of,
@@ -175,6 +175,7 @@ def _data(settings: ImageSettings, size: int | None) -> ImageSet:
         holdout=settings.holdout,
         seed=settings.seed,
         limit=settings.limit,
+        classes=None if settings.classes is None else Path(settings.classes),
     )
 
 
@@ -293,7 +294,7 @@ def _loader(settings: ImageSettings, prepared: _Prepared, start: int) -> DataLoa
     """Return what gives the batches of the steps that are left, decoded by workers if need be."""
     workers = settings.workers
     if workers is None:
-        workers = 0 if prepared.images.in_memory else min(8, os.cpu_count() or 1)
+        workers = 0 if prepared.images.in_memory else min(8, cores())
     batches = prepared.batches
     dataset = ImageSteps(batches, start, prepared.steps, rows_of(batches.size))
     return DataLoader(

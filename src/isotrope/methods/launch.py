@@ -23,7 +23,7 @@ from typing import Any
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.core.result import Result
 
-__all__ = ["REQUEUE", "launch"]
+__all__ = ["REQUEUE", "cores", "launch"]
 
 _GRACE = 20.0  # seconds for the others to end by themselves when one has failed
 REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
@@ -67,12 +67,11 @@ def _start(devices: int, folder: Path, ended: ExitStack) -> "list[subprocess.Pop
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     started = []
     for rank in range(devices):
         environment = {
             # each has its share of the cores; what the user has set goes first
-            "OMP_NUM_THREADS": str(max(1, (cores or 1) // devices)),
+            "OMP_NUM_THREADS": str(max(1, cores() // devices)),
             "OMP_WAIT_POLICY": "PASSIVE",
             "TOKENIZERS_PARALLELISM": "false",
             **os.environ,
@@ -95,6 +94,13 @@ def _start(devices: int, folder: Path, ended: ExitStack) -> "list[subprocess.Pop
         ended.callback(_end, process)
         started.append(process)
     return started
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

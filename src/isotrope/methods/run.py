@@ -299,6 +299,9 @@ def make_steps(
             trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
         except AtOnce:
             raise KeyboardInterrupt from None
+        except InputError as error:
+            # a worker of the loader sends its traceback along
+            raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
         finally:
             stop.restore()
             for callback in callbacks:
