@@ -12,18 +12,29 @@ _HOME = {
     "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.methods",
+    "fit_images": "isotrope.methods",
     "load": "isotrope.encoders",
     "Paradigm": "isotrope.objectives",
     "objectives": None,
 }
 
-__all__ = ["Paradigm", "__version__", "decompose", "evaluate", "fit", "load", "objectives"]
+__all__ = [
+    "Paradigm",
+    "__version__",
+    "decompose",
+    "evaluate",
+    "fit",
+    "fit_images",
+    "load",
+    "objectives",
+]
 
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.methods import fit as fit
+    from isotrope.methods import fit_images as fit_images
     from isotrope.paradigm.compose import Paradigm as Paradigm
     from isotrope.paradigm.decompose import decompose as decompose
 

@@ -14,17 +14,19 @@ Several processes: ``launch`` starts and watches them, ``rank`` is one of them, 
 each the loss with which all together learn what one would.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isotrope.methods.image_training import fit_images as fit_images
     from isotrope.methods.training import fit as fit
 
-__all__ = ["fit"]
+__all__ = ["fit", "fit_images"]
+
+_HOME = {"fit": "training", "fit_images": "image_training"}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - the one lazy name
-    if name != "fit":
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the lazy names
+    if name not in _HOME:
         raise AttributeError(f"module 'isotrope.methods' has no attribute {name!r}")
-    from isotrope.methods.training import fit
-
-    return fit
+    return getattr(importlib.import_module(f"isotrope.methods.{_HOME[name]}"), name)
