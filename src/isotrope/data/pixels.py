@@ -4,8 +4,8 @@ Every function takes a row of numbers per image and treats all images at once. I
 n x 3 x height x width, RGB in [0, 1], unless said otherwise. Grey, blur and solarisation are
 kornia's. The crop, the blends and the hue are written here, because they are what a training step
 would wait for. Of 128 images of 32 x 32, in milliseconds of one core of an AMD EPYC: kornia's
-``adjust_hue`` 8.5, :func:`turn_hue` 2.8, and 0.4 of the fifth of the images that one place of the
-jitter turns; ``grid_sample`` 2.0, and 1.7 the two products of matrices of :func:`resized_crops`,
+``adjust_hue`` 13, :func:`turn_hue` 4.0, and 0.35 of the fifth of the images that one place of the
+jitter turns; ``grid_sample`` 2.1, and 1.7 the two products of matrices of :func:`resized_crops`,
 which also antialias (``benchmarks/images_speed.py --parts``).
 """
 
