@@ -104,7 +104,7 @@ def _epochs(
 ) -> Iterator[Row]:
     """Yield the kNN accuracies, with the means of what was logged in the epoch before each."""
     measured = [row for row in logged if row["epoch"]]
-    per_epoch = 5000 // 128
+    per_epoch = result["details"]["plan"]["steps_per_epoch"]
     last = max(int(row["step"]) for row in logged)
     for row in logged:
         if not row["knn"]:
@@ -116,17 +116,18 @@ def _epochs(
             for name in COLUMNS[5:12]
             if (values := [float(m[name]) for m in window if m[name]])
         }
-        provenance = result["provenance"]
-        final = int(row["step"]) == last
-        yield dict.fromkeys(COLUMNS, "") | means | {
+        versions = result["provenance"]["versions"]
+        found = {
             "cell": cell,
             "seed": str(seed),
             "epoch": str(epoch),
             "knn": f"{float(row['knn']):.4g}",
-            "linear": f"{result['metrics']['linear']:.4g}" if final else "",
-            "cpu_seconds": f"{used.ru_utime + used.ru_stime:.0f}" if final else "",
-            "versions": f"isotrope {provenance['isotrope']}, torch {provenance['torch']}",
+            "versions": f"isotrope {versions['isotrope']}, torch {versions['torch']}",
         }
+        if int(row["step"]) == last:
+            found["linear"] = f"{result['metrics']['linear']:.4g}"
+            found["cpu_seconds"] = f"{used.ru_utime + used.ru_stime:.0f}"
+        yield {**dict.fromkeys(COLUMNS, ""), **means, **found}
 
 
 def report() -> str:
@@ -191,7 +192,8 @@ def main() -> None:
             found += new
             write(found)
             if new:
-                print(f"{new[-1]['cell']}, seed {new[-1]['seed']}: kNN {new[-1]['knn']}", flush=True)
+                last = new[-1]
+                print(f"{last['cell']}, seed {last['seed']}: kNN {last['knn']}", flush=True)
     print(report())
 
 
