@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
 from isotrope.kernels import pushes, rowblock, sweeps
-from isotrope.kernels.asked import Unfused, ask
+from isotrope.kernels.asked import Formula, Unfused, ask
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
-from isotrope.objectives import DCLW, MPT, InfoNCE, MIOv1, MixCSE, MixedInfoNCE, NTXent
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives import DCLW, MPT, InfoNCE, MIOv1, MIOv3, MixCSE, MixedInfoNCE, NTXent
 from isotrope.paradigm import proof, registry
 from isotrope.paradigm.objective import Objective
 from tests.paradigm.batches import batch
@@ -35,6 +37,7 @@ CASES += [
 WHOLE = {"modified", "paradigm", "simclrgrad", "unigrad", "barlowtwins", "vicreg", "mhs"}
 
 COUPLED = ["dclw", "alignuniform"]
+LINEAR = ["miov1", "miov2", "miov3"]
 
 
 @pytest.fixture(params=[True, False], ids=["copied", "norms aside"])
@@ -107,6 +110,68 @@ def test_what_couples_the_rows_may_be_known_beforehand() -> None:
     assert slopes == {"dclw": "constant", "alignuniform": "common"}
     assert ask(InfoNCE().formula, torch.float64).slope is None  # each row by itself
     assert ask(registry.build("mhe").formula, torch.float64).slope is None  # within a view
+    for name in LINEAR:
+        assert ask(registry.build(name).formula, torch.float64).slope == "linear"
+
+
+@pytest.mark.parametrize(
+    ("name", "matrices"),
+    [
+        *(("infonce", 3), ("dclw", 3), ("alignuniform", 3)),
+        *((name, 6) for name in LINEAR),  # 3 across, 3/2 within each view
+        ("ntxent", 8),
+    ],
+)
+def test_how_often_blocks_are_formed_and_multiplied(name: str, matrices: float) -> None:
+    n, d = 2048, 8
+    a, b = (x.float().requires_grad_() for x in batch("random", n, d))
+    with FlopCounterMode(display=False) as counter:
+        registry.build(name)(a, b, backend="rowblock").backward()
+    found = counter.get_total_flops() / (2 * n * n * d)
+    assert matrices <= found + 0.01
+    assert found <= 1.15 * matrices  # of a triangle, the squares on the diagonal are whole
+
+
+def _bent(pairs: Pairs) -> Tensor:
+    """Linear in the sums where it is asked, not where they are."""
+    sums = pairs.softplus(0.5, "both")
+    return sums.where(sums < 20, sums**2 / 20)
+
+
+def _weighed(pairs: Pairs) -> Tensor:
+    """A common factor, but for the number of negatives, which differs with groups."""
+    return (pairs.logsumexp(0.5).exp() / pairs.count()).sum().log()
+
+
+def _added(pairs: Pairs) -> Tensor:
+    return (pairs.logsumexp(0.5).exp() / pairs.count()).sum()
+
+
+@pytest.mark.usefixtures("low_blocks")
+@pytest.mark.parametrize(
+    ("formula", "both", "slope"),
+    [
+        *((_bent, both, "linear") for both in (False, True)),
+        *((_weighed, both, None) for both in (False, True)),
+        *((_added, both, "linear") for both in (False, True)),
+    ],
+)
+def test_a_slope_that_is_not_as_it_seems(formula: Formula, both: bool, slope: str | None) -> None:
+    """What is taken as known beforehand is right, or found to be wrong."""
+    assert ask(formula, torch.float64).slope == slope
+    groups = torch.arange(37).clamp_max(30)
+    (x, y), found = batch("clustered", 37, 5), []
+    for quick in (False, True):
+        a, b = (z.clone().requires_grad_() for z in (x, y))
+        views = Views(a, b, groups=groups) if quick else Views(unit(a), unit(b), groups=groups)
+        if quick:
+            value = fused(views, formula, both_directions=both, mean=True)
+        else:
+            seen = pairs(views, "eager")
+            each = [formula(seen)] + [formula(seen.swapped())] * both
+            value = torch.stack([z.mean() for z in each]).mean()
+        found.append([value.detach(), *torch.autograd.grad(value, (a, b))])
+    assert apart(found[1], found[0]) < 1e-11
 
 
 @pytest.mark.usefixtures("low_blocks")
@@ -195,7 +260,7 @@ SIZES = [(2, 1), (7, 3), (259, 33), (1031, 257), (130, 1031)]
 LARGE = pytest.param(10_007, 3, marks=pytest.mark.slow)  # gigabytes, for the whole matrix
 
 
-EXACT = [InfoNCE(), NTXent(), MPT(), MIOv1(), MixCSE(), *map(registry.build, COUPLED)]
+EXACT = [InfoNCE(), NTXent(), MPT(), MIOv1(), MIOv3(), MixCSE(), *map(registry.build, COUPLED)]
 
 
 @pytest.mark.parametrize("objective", EXACT, ids=str)

@@ -5,6 +5,7 @@ that are there already. A formula that asks for anything else, the matrix or the
 be fused: ``Unfused`` says so to the caller, who takes another way.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -16,7 +17,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["Asking", "Formula", "Key", "Kind", "Known", "Unfused", "ask"]
+__all__ = ["Asking", "Formula", "Key", "Kind", "Known", "Slope", "Unfused", "ask"]
 
 Formula = Callable[[Pairs], Tensor]
 
@@ -27,6 +28,7 @@ class Unfused(Exception):
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
 Key = tuple[Kind, Against]
+Slope = Literal["constant", "common", "linear"]
 
 
 class Known(Pairs):
@@ -86,13 +88,13 @@ class Asking(Known):
         mixing: of the mixture whose similarity is asked for, None without such a question.
         lasting: the answers hold next time too: no temperature is a tensor, which may change.
         rowwise: the value of a row depends on the statistics of that row only.
-        slope: what is known of the derivatives by log-sum-exps before there are any: ``constant``
-            (they do not depend on them: DCLW), ``common`` (they are e^lse times one number:
-            uniformity), or nothing.
+        slope: what is known of the derivatives by sums before there are any: ``linear`` (they do
+            not depend on them: MIO), ``constant`` (those by log-sum-exps do not: DCLW), ``common``
+            (they are one number, which does: uniformity), or nothing.
     """
 
     rowwise: bool
-    slope: Literal["constant", "common"] | None = None
+    slope: Slope | None = None
     lasting: bool = True
     mixing: Mixing | None = None
 
@@ -135,7 +137,8 @@ class Asking(Known):
         return self._answer("mixed", temperature, "cross")
 
     def count(self, against: Against = "cross") -> Tensor:
-        self.counts[against] = torch.full_like(self.positive, 7.0)
+        # not one number, by which a formula may weigh the rows
+        self.counts[against] = torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.positive)
         return self.counts[against]
 
     def half(self, rows: slice) -> Known:
@@ -168,7 +171,7 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     else:
         halves = [formula(asking.half(rows)) for rows in (slice(0, 2), slice(2, 4))]
         asking.rowwise = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=0)
-    if not asking.rowwise and set(asking.temperatures) == {("logsumexp", "cross")}:
+    if asking.kinds == {"softplus"} or (asking.kinds == {"logsumexp"} and not _alone(asking)):
         asking.slope = _slope(formula, asking)
     if asking.lasting:
         if len(_REMEMBERED) >= _MOST:
@@ -177,21 +180,29 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     return asking
 
 
+def _alone(asking: Asking) -> bool:
+    """Whether a row is done with as soon as it has met its columns."""
+    return asking.rowwise and asking.against == {"cross"}
+
+
 @torch.enable_grad()
-def _slope(formula: Formula, asking: Asking) -> Literal["constant", "common"] | None:
-    """Compare the derivatives by the log-sum-exps at two places."""
-    key: Key = ("logsumexp", "cross")
-    first = asking.values[key]
+def _slope(formula: Formula, asking: Asking) -> Slope | None:
+    """Compare the derivatives by the statistics at two places."""
     found, shares = [], []
-    for level in (first, 2 * first.flip(0) - 1):
-        level = level.detach().requires_grad_()
-        value = formula(Known(asking.positive, {key: level}, asking.counts)).sum()
-        (by,) = torch.autograd.grad(value, level, allow_unused=True)
-        if by is None:
+    for place in (lambda x: x, lambda x: 2 * x.flip(0) - 1):
+        levels = {key: place(x).detach().requires_grad_() for key, x in asking.values.items()}
+        value = formula(Known(asking.positive, levels, asking.counts)).sum()
+        by = torch.autograd.grad(value, list(levels.values()), allow_unused=True)
+        given = [x for x in by if x is not None]
+        if len(given) < len(by):
             return None
-        found.append(by)
-        shares.append(by / level.detach().exp())
-    if torch.allclose(found[0], found[1], rtol=1e-4, atol=0):
+        found.append(torch.stack(given))
+        shares.append(found[-1] / torch.stack(list(levels.values())).exp())
+    alike = functools.partial(torch.allclose, rtol=1e-4, atol=0)
+    if alike(*(found if asking.kinds == {"softplus"} else shares)):
+        return "linear"
+    if set(asking.values) != {("logsumexp", "cross")}:
+        return None
+    if alike(*found):
         return "constant"
-    alike = all(torch.allclose(x, x[:1].expand_as(x), rtol=1e-4, atol=0) for x in shares)
-    return "common" if alike else None
+    return "common" if all(alike(x, x[:, :1].expand_as(x)) for x in shares) else None

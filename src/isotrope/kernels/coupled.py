@@ -20,7 +20,9 @@ _KEY: Key = ("logsumexp", "cross")
 
 def takes(job: Job) -> bool:
     """Tell whether the job can be done so."""
-    return job.asked.slope is not None and 1 / job.temperature <= UNSHIFTED
+    asked = job.asked
+    known = asked.slope is not None and set(asked.temperatures) == {_KEY}
+    return known and 1 / job.temperature <= UNSHIFTED
 
 
 def coupled_pass(job: Job) -> tuple[Tensor, Gradients]:
@@ -34,8 +36,8 @@ class _Coupled:
     """The pass and what it collects.
 
     Attributes:
-        factors: derivatives of the value by the log-sum-exps over the sums of exponentials, n;
-            1 where they are all one number that is not known yet.
+        slope: derivatives of the value by the log-sum-exps, n, or by the sums of exponentials if
+            those are what is known; 1 where they are all one number that is not known yet.
         mass: sums of exponentials, n.
         along: what the push of each anchor has along it, n; sum_j W_ij s_ij of the temperature.
     """
@@ -56,7 +58,7 @@ class _Coupled:
             self.positive[rows] = (self.anchors.rows(rows) * self.sources[0].rows(own)).sum(dim=1)
         self.mass, self.along = (torch.empty_like(self.positive) for _ in range(2))
         self.slope = torch.ones_like(self.positive)
-        if job.asked.slope == "constant":
+        if job.asked.slope != "common":
             _, (_, self.slope), _ = self._evaluate(torch.zeros_like(self.positive))
 
     def _evaluate(self, level: Tensor) -> tuple[Tensor, list[Tensor], Tensor | None]:
@@ -85,7 +87,7 @@ class _Coupled:
 
     def _factors(self, slope: Tensor, mass: Tensor) -> Tensor:
         """Derivatives by the log-sum-exps as those by the sums; a row without negatives has 0."""
-        if self.job.asked.slope == "common":
+        if self.job.asked.slope != "constant":
             return slope
         return torch.where(mass > 0, slope / mass.where(mass > 0, 1.0), 0.0)
 

@@ -12,7 +12,8 @@ dissipation), and what is left of the gradient is two matrix products with the b
 - *two passes*, where rows are otherwise coupled or both views are anchors (the mean of both
   directions, NT-Xent, uniformity within a view): the first pass collects every log-sum-exp, the
   second forms the blocks again; 8 n^2 d for similarities across the views, and a view against
-  itself is symmetric, so only its upper triangle is formed, 4 n^2 d;
+  itself is symmetric, so only its upper triangle is formed, 4 n^2 d. Where the loss is linear in
+  the sums (MIO), the first of them is enough: 6 and 3 n^2 d;
 - *one pass each way*, where two passes are not for the mean of both directions: triplets, mixed
   and further negatives, temperatures so low that each row needs its own maximum.
 

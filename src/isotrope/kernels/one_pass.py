@@ -100,7 +100,7 @@ class _OnePass:
         if "logsumexp" in asked.kinds:
             found.mass, found.values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
         elif "softplus" in asked.kinds:
-            found.values["softplus", "cross"] = total(softplus(tile), 1, a.dtype)
+            found.values["softplus", "cross"] = total(softplus(tile.mul_(LN2)), 1, a.dtype)
             tile.sigmoid_()
         return found
 

@@ -82,7 +82,7 @@ class Job:
     @property
     def base(self) -> float:
         """Of what :meth:`exponents` are, its logarithm: 2 where exponentials are wanted, or e."""
-        return LN2 if "logsumexp" in self.asked.kinds else 1.0
+        return LN2 if {"logsumexp", "softplus"} & self.asked.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
         """Return unit rows scaled: base^(product with a column) is e^{s/tau}."""
