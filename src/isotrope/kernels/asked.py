@@ -171,7 +171,7 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     else:
         halves = [formula(asking.half(rows)) for rows in (slice(0, 2), slice(2, 4))]
         asking.rowwise = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=0)
-    if asking.kinds == {"softplus"} or (asking.kinds == {"logsumexp"} and not _alone(asking)):
+    if _worth(asking):
         asking.slope = _slope(formula, asking)
     if asking.lasting:
         if len(_REMEMBERED) >= _MOST:
@@ -180,17 +180,22 @@ def ask(formula: Formula, dtype: torch.dtype) -> Asking:
     return asking
 
 
-def _alone(asking: Asking) -> bool:
-    """Whether a row is done with as soon as it has met its columns."""
-    return asking.rowwise and asking.against == {"cross"}
+def _worth(asking: Asking) -> bool:
+    """Whether to ask for the slope: not where a row is done with as soon as it met its columns,
+    nor where it is asked again for every batch and only MIOv3 would gain.
+    """
+    if asking.kinds != {"logsumexp"}:
+        return asking.kinds == {"softplus"}
+    return not (asking.rowwise and (asking.against == {"cross"} or not asking.lasting))
 
 
 @torch.enable_grad()
 def _slope(formula: Formula, asking: Asking) -> Slope | None:
     """Compare the derivatives by the statistics at two places."""
     found, shares = [], []
-    for place in (lambda x: x, lambda x: 2 * x.flip(0) - 1):
-        levels = {key: place(x).detach().requires_grad_() for key, x in asking.values.items()}
+    elsewhere = {key: 2 * x.flip(0) - 1 for key, x in asking.values.items()}
+    for place in (asking.values, elsewhere):
+        levels = {key: x.detach().requires_grad_() for key, x in place.items()}
         value = formula(Known(asking.positive, levels, asking.counts)).sum()
         by = torch.autograd.grad(value, list(levels.values()), allow_unused=True)
         given = [x for x in by if x is not None]

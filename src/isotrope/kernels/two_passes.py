@@ -90,7 +90,9 @@ class _TwoPasses:
         self.positive = views.anchors.new_empty(self.n)
         for rows in blocks(0, self.n, 2048):
             self.positive[rows] = (anchors.rows(rows) * positives.rows(rows)).sum(dim=1)
-        self.counts, self.sums = job.counts(), self._everywhere(0.0)
+        self.counts, self.by_positive = job.counts(), torch.zeros_like(self.positive)
+        self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
+        self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
         """A number for each row, across and inside, by side."""
@@ -100,9 +102,11 @@ class _TwoPasses:
         }
 
     def foresee(self) -> None:
-        """Take the derivatives by the sums from a place where all sums are 1."""
+        """Take the derivatives by the sums from a place where all sums are 1, on either side."""
         self.sums = self._everywhere(1.0)
-        self.evaluate()
+        _, (_, *by), _ = self._evaluate(0)
+        for side in range(self.sides):
+            self._keep(side, by)
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
     def foreseen(self) -> bool:
@@ -110,13 +114,12 @@ class _TwoPasses:
 
         Asking sees two places only, and a formula may be linear no farther than there.
         """
-        rtol = 1000 * torch.finfo(self.dtype).eps
-        for where, by_side in self.sums.items():
-            for side, sums in enumerate(by_side):
-                found, told = (x[where][side] * (sums > 0) for x in (self.factors, self.foretold))
-                if not torch.allclose(found, told, rtol=rtol, atol=0):
-                    return False
-        return True
+        found, told, sums = (
+            torch.stack([*x["cross"], *x["within"]])
+            for x in (self.factors, self.foretold, self.sums)
+        )
+        some, rtol = sums > 0, 1000 * torch.finfo(self.dtype).eps
+        return torch.allclose(found * some, told * some, rtol=rtol, atol=0)
 
     def collect(self) -> None:
         """The first pass: sum over the negatives of every row."""
@@ -128,32 +131,38 @@ class _TwoPasses:
 
     def evaluate(self) -> Tensor:
         """Call the formula for each side and keep its derivatives; return the value."""
-        self.factors, self.by_positive = self._everywhere(0.0), torch.zeros_like(self.positive)
-        self.learnt = None if self.job.learnt is None else torch.zeros_like(self.job.learnt)
+        self.factors = self._everywhere(0.0)
         loss = self.positive.new_zeros((), dtype=torch.float64)
         for side in range(self.sides):
-            cross, within = self.sums["cross"][side], self.sums["within"][side]
-            sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
-            values: dict[Key, Tensor] = {
-                key: sums[key[1]].clone() if self.softplus else sums[key[1]].log()
-                for key in self.job.asked.temperatures
-            }
-            known = Known(self.positive.clone(), values, self.counts)
-            value, (by_positive, *by), by_temperature = self.job.evaluate(known, self.n)
+            value, (by_positive, *by), by_temperature = self._evaluate(side)
             loss += value / self.sides
             self.by_positive += by_positive / self.sides
             if self.learnt is not None and by_temperature is not None:
                 self.learnt += by_temperature / self.sides
-            for (_, against), gradient in zip(values, by, strict=True):
-                self._keep(side, against, gradient, sums[against])
+            self._keep(side, by)
         return loss.to(self.dtype)
 
-    def _keep(self, side: int, against: Against, gradient: Tensor, mass: Tensor) -> None:
-        if not self.softplus:  # of a logarithm
-            gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
-        for where in ("cross", "within"):
-            if against in (where, "both"):
-                self.factors[where][side] += gradient / (self.job.temperature * self.sides)
+    def _evaluate(self, side: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
+        values: dict[Key, Tensor] = {
+            key: sums.clone() if self.softplus else sums.log()
+            for key, sums in self._asked_for(side)
+        }
+        return self.job.evaluate(Known(self.positive.clone(), values, self.counts), self.n)
+
+    def _asked_for(self, side: int) -> list[tuple[Key, Tensor]]:
+        """The questions and the sums that they are about."""
+        cross, within = self.sums["cross"][side], self.sums["within"][side]
+        sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
+        return [(key, sums[key[1]]) for key in self.job.asked.temperatures]
+
+    def _keep(self, side: int, by: list[Tensor]) -> None:
+        """Keep derivatives by what was asked for as factors of the slopes."""
+        for ((_, against), mass), gradient in zip(self._asked_for(side), by, strict=True):
+            if not self.softplus:  # of a logarithm
+                gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
+            for where in ("cross", "within"):
+                if against in (where, "both"):
+                    self.factors[where][side] += gradient / (self.job.temperature * self.sides)
 
     def spread(self, *, adding: bool = False) -> list[Tensor]:
         """The last pass: what the derivatives do to all unit vectors.
