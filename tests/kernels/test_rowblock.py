@@ -294,7 +294,9 @@ def test_surrogates_are_as_exact_in_float32(name: str, n: int, d: int) -> None:
         as_exact_as_autograd(registry.build(name, settings), n, d, seeds=8)
 
 
-@pytest.mark.parametrize("name", ["infonce", "ntxent", "mpt", "mhs", "mixcse", "mixedinfonce"])
+@pytest.mark.parametrize(
+    "name", ["infonce", "ntxent", "miov1", "mpt", "mhs", "mixcse", "mixedinfonce"]
+)
 def test_only_the_gradients_that_are_wanted(name: str) -> None:
     objective, (a, b) = registry.build(name), batch("random", 20, 4)
     whole = derivatives(objective, (a, b), "eager")
@@ -316,7 +318,7 @@ def test_a_second_backward_computes_again() -> None:
     torch.testing.assert_close(first, 3 * second)
 
 
-@pytest.mark.parametrize("name", ["infonce", "ntxent", "mhs", "mixcse", "mixedinfonce"])
+@pytest.mark.parametrize("name", ["infonce", "ntxent", "miov1", "mhs", "mixcse", "mixedinfonce"])
 def test_a_second_derivative_names_the_eager_backend(name: str) -> None:
     a, b = batch("random", 20, 4)
     x = a.clone().requires_grad_()
