@@ -119,6 +119,23 @@ class TestCifar:
                 load_images(self.written(tmp_path, batch))
         assert not (tmp_path / "executed").exists()
 
+    def test_bytes_are_never_taken_for_pointers(self, tmp_path: Path) -> None:
+        """An array of objects over eight bytes: NumPy would follow them where they point."""
+
+        class Trap:
+            def __reduce__(self) -> tuple[Any, ...]:
+                return np.ndarray, ((1,), np.dtype("O"), bytes(8))
+
+        batch = pickle.dumps({"data": rows(1), "labels": [Trap()]}, protocol=2)
+        with pytest.raises(InputError, match="no pickle of CIFAR"):
+            load_images(self.written(tmp_path, batch))
+
+    def test_an_array_column_by_column(self, tmp_path: Path) -> None:
+        data = np.asfortranarray(rows(2))
+        found = load_images(self.written(tmp_path, python3(data, [1, 2], b"labels")))
+        expected = data.reshape(-1, 3, 32, 32)
+        assert np.array_equal(found.train.images.read([0, 1]), expected)
+
     @pytest.mark.parametrize(
         ("batch", "message"),
         [
@@ -127,6 +144,9 @@ class TestCifar:
             (pickle.dumps([1, 2]), r"no pickle of CIFAR \(a list\)"),
             (python3(rows(3), [1, 2], b"labels"), "as many 'labels'"),
             (python3(rows(3), [1, 2, 3], b"fine_labels"), "as many 'labels'"),
+            (python3(rows(2), [1, -2], b"labels"), "as many 'labels', numbers below 100"),
+            (python3(rows(2), [1, 10**30], b"labels"), "as many 'labels', numbers below 100"),
+            (python3(rows(2), [1, "2"], b"labels"), "as many 'labels', numbers below 100"),
             (python3(rows(2)[:, 1:], [1, 2], b"labels"), "no pictures of 3,072 bytes"),
             (python3(rows(2) / 2, [1, 2], b"labels"), "no pictures of 3,072 bytes"),
             (python2(rows(2), [1, 2], b"labels")[:-900], "no pickle of CIFAR"),

@@ -59,12 +59,16 @@ def find_named(folder: Path) -> Callable[[], Found] | None:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads arrays and plain values; every other name in a pickle is refused."""
+    """Reads arrays of bytes and plain values; every other name in a pickle is refused.
+
+    NumPy's own classes are not handed out: with ``ndarray`` a pickle can lay an array of objects
+    over bytes of its choice, which are then taken for pointers.
+    """
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
-        """Return one of the four names that a pickled array needs."""
+        """Return what stands here for one of the four names that a pickled array needs."""
         if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
-            return getattr(np, name)
+            return {"ndarray": _Bytes, "dtype": _Kind}[name]
         if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (
             name == "_reconstruct"
         ):
@@ -74,9 +78,32 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"asks for {module}.{name}")
 
 
-def _empty(kind: type, shape: Sequence[int], code: object) -> NDArray[Any]:
-    """Return the empty array that the state of a pickled one is put into."""
-    return np.ndarray((0,), np.uint8)
+class _Kind:
+    """A pickled dtype: its code."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        self.code = code
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+class _Bytes:
+    """A pickled array; one that does not hold bytes stays None."""
+
+    array: NDArray[np.uint8] | None = None
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, fortran, raw = state
+        if kind.code == "u1":
+            held = raw.encode("latin1") if isinstance(raw, str) else raw
+            found = np.frombuffer(held, np.uint8)
+            self.array = found.reshape(shape, order="F" if fortran else "C")
+
+
+def _empty(kind: type, shape: Sequence[int], code: object) -> _Bytes:
+    """Return what the state of a pickled array is put into."""
+    return _Bytes()
 
 
 def _latin(text: str, encoding: str) -> bytes:
@@ -95,8 +122,10 @@ def _unpickled(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(found, dict):
         raise InputError(f"{place(path)}: no pickle of CIFAR (a {type(found).__name__})")
-    text = {key.decode() if isinstance(key, bytes) else key: found[key] for key in found}
-    return text
+    return {
+        _text(key): value.array if isinstance(value, _Bytes) else value
+        for key, value in found.items()
+    }
 
 
 def _load(handle: IO[bytes]) -> object:
@@ -118,12 +147,12 @@ def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> Fo
         name,
         _cifar_part(files, f"{key}s"),
         _cifar_part([test], f"{key}s"),
-        None if names is None else tuple(map(_text, names)),
+        tuple(map(_text, names)) if isinstance(names, list) else None,
     )
 
 
 def _text(name: object) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
 def _cifar_part(files: list[Path], key: str) -> FoundPart:
@@ -137,9 +166,11 @@ def _cifar_part(files: list[Path], key: str) -> FoundPart:
             and data.shape[1:] == (3 * _CIFAR_SIDE**2,)
             and isinstance(numbers, list)
             and len(numbers) == len(data)
+            and all(isinstance(number, int) and 0 <= number < 100 for number in numbers)
         ):
             raise InputError(
-                f"{place(path)}: no pictures of 3,072 bytes under 'data' with as many {key!r}"
+                f"{place(path)}: no pictures of 3,072 bytes under 'data' with as many {key!r}, "
+                "numbers below 100"
             )
         arrays.append(data.reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
         labels.append(np.array(numbers, np.int64))
