@@ -31,7 +31,7 @@ from isotrope.data.lines import check_file, is_folder, lines, place
 __all__ = ["ImagePart", "ImageSet", "Images", "load_flowers_tail", "load_images"]
 
 _LARGEST_OWN = 96
-_SIDES = (32, 64, 96, 128, 224)
+_SIDES = (32, 64, 96, 128, 256)
 _BOUNDS = (4, 1024)
 
 
@@ -50,7 +50,7 @@ def load_images(
         path: a folder, an ``.npz`` file, or ``"digits"``.
         side: pixels of a side: the shorter side is resized to it and the middle is cut out. None:
             that of the pictures if they are all alike, square and at most 96; otherwise the
-            largest of 32, 64, 96, 128 and 224 that the shorter side of half of them reaches.
+            largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
         holdout: share of the training pictures of every class that become the test part, where
             the set has none of its own.
         seed: of that draw.
@@ -112,6 +112,8 @@ def _found(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> Found:
     """Open what lies there."""
+    if classes is not None and (path == "digits" or Path(path).is_file()):
+        raise InputError(f"{place(Path(path))}: a list of classes is for a folder of classes")
     if path == "digits":
         return load_digits(holdout, seed)
     path = Path(path)
