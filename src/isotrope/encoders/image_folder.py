@@ -108,6 +108,9 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
         dtype=torch.float32,
         **more,
     )
+    if kind == "dinov2" and model.embeddings.mask_token is not None:
+        # stands for masked patches, of which we have none: DDP would wait for its gradient
+        model.embeddings.mask_token.requires_grad_(False)
     return channels_last(model) if kind in ("resnet", "convnext") else model
 
 

@@ -137,7 +137,10 @@ def _vit(size: _ViT, image_size: int, patch: int | None) -> nn.Module:
     if patch < 1 or size.heads < 1:
         raise InputError(f"patches and heads must be at least 1; found {patch} and {size.heads}")
     if image_size % patch:
-        raise InputError(f"an image of {image_size} pixels cannot be cut into patches of {patch}")
+        raise InputError(
+            f"an image of {image_size} pixels cannot be cut into patches of {patch}; take a "
+            f"multiple of {patch}"
+        )
     if size.width % size.heads:
         raise InputError(f"width must be a multiple of heads; found {size.width} and {size.heads}")
     config = ViTConfig(
