@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -41,6 +43,13 @@ def test_a_row_for_each_picture_and_its_path(model, folder, tmp_path, monkeypatc
     assert (tmp_path / "x.txt").read_text().splitlines() == NAMES
     encode_file(model, folder, tmp_path / "unit.npy", normalize=True, device="cpu")
     np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "unit.npy"), axis=1), 1, atol=1e-6)
+
+
+def test_a_name_that_is_no_utf_8(model, folder, tmp_path):
+    name = os.fsdecode(b"caf\xe9.png")
+    (folder / "b.png").rename(folder / name)
+    encode_file(model, folder, tmp_path / "x.npy", device="cpu")
+    assert b"caf\xe9.png" in (tmp_path / "x.txt").read_bytes().splitlines()
 
 
 def test_a_picture_finds_itself_first(model, folder):

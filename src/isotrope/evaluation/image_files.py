@@ -64,7 +64,9 @@ def encode_pictures(
         for rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
             handle.write(rows.astype("<f4", copy=False).tobytes())
     with replacing(output.with_suffix(".txt")) as temporary:
-        temporary.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        # names as the file system has them, in whatever encoding
+        listed = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+        temporary.write_bytes(listed)
     return shape
 
 
