@@ -35,6 +35,16 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").exists()
 
 
+def test_a_run_of_somebody_elses_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "simclr"
+    run.mkdir()
+    for text in ("data: photos\noutput: runs/simclr\n", None):
+        (run / "config.yaml").unlink() if text is None else (run / "config.yaml").write_text(text)
+        with pytest.raises(InputError, match=r"holds something else than a demo \(simclr\)"):
+            demo_images(tmp_path)
+        assert run.exists()
+
+
 @pytest.mark.slow
 def test_the_whole_demo(tmp_path: Path) -> None:
     torch.set_num_threads(2)

@@ -15,7 +15,9 @@ from typing import Any
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.core.result import Result
+from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import fit_images
+from isotrope.methods.settings import read_yaml
 from isotrope.report.epochs import Course, courses
 from isotrope.report.html import write_report
 
@@ -108,13 +110,24 @@ def demo_images(
 def _make_room(output: Path) -> None:
     if not output.is_dir():
         return
-    ours = {"picture.svg", "picture.png", "report.html", *CELLS}
-    strange = sorted(item.name for item in output.iterdir() if item.name not in ours)
+    written = {"picture.svg", "picture.png", "report.html"}
+    strange = sorted(
+        item.name for item in output.iterdir() if item.name not in written and not _is_cell(item)
+    )
     if strange:
         raise InputError(
             f"{output} holds something else than a demo ({strange[0]}); choose another folder"
         )
     shutil.rmtree(output)
+
+
+def _is_cell(run: Path) -> bool:
+    """Return whether a folder is one of our runs, and not another's of the same name."""
+    if run.name not in CELLS or not (run / "config.yaml").is_file():
+        return False
+    settings = ImageSettings.read(read_yaml(run / "config.yaml"))
+    ours = {"data": "digits", **COMMON, **CELLS[run.name]}
+    return all(getattr(settings, name) == value for name, value in ours.items())
 
 
 def _row(name: str, run: Path, result: Result) -> ImageRow:
