@@ -1,5 +1,6 @@
 """What all methods on images share: crops, caching, what is logged, what Lightning makes of it."""
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,15 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
     assert loss(1) != loss(2)
 
 
+@pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("name", METHODS)
-def test_caching_changes_nothing_but_the_number_of_graphs(name: str) -> None:
-    whole, pieces = method(name), method(name, caching=4)
+def test_caching_changes_nothing_but_the_number_of_graphs(name: str, norm: bool) -> None:
+    """Batch normalisation in the heads sees the whole batch, in the averages' heads too."""
+    plain = encoder(batch_norm=False)
+    whole, pieces = (
+        method(name, encoder=copy.deepcopy(plain), options={"batch_norm": norm}, caching=caching)
+        for caching in (None, 4)
+    )
     sizes: list[int] = []
     pieces.encoder.register_forward_hook(lambda _, args, out: sizes.append(len(args[0])))
     losses = [m.training_step(batch(), 0) for m in (whole, pieces)]
@@ -124,6 +131,15 @@ def test_the_measured_rank_is_the_effective_rank(shape: tuple[int, int]) -> None
     assert found["effective_rank"] == pytest.approx(float(effective_rank(x)), rel=1e-9)
     assert found["opposite_halves"] == found["far_opposite"] == 1
     assert found["norm_backbone"] == pytest.approx(3 * found["norm"], rel=1e-6)
+
+
+def test_the_centre_is_not_rounded_to_half_precision() -> None:
+    made = method("dino", log_every=1).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        made.training_step(batch(), 0)
+        expected = made._outputs.float().mean(dim=0)
+        made.after_step()
+    torch.testing.assert_close(made.middle, 0.1 * expected, rtol=1e-5, atol=0)
 
 
 def test_of_logits_there_are_norms_and_rank_only() -> None:

@@ -23,6 +23,8 @@ def test_every_method_has_a_name_a_paper_and_a_recipe_that_exists(name: str) -> 
     assert len(two_views(cls.recipe.augment, 32)) == 2
     assert [a.size for a in cls.augments_of(32, options)] == [32, 32]
     assert cls.augments_of(32, options, "p3") == two_views("p3", 32)
+    # dino's eight small crops are of no use to methods of two views
+    assert len(cls.augments_of(224, options, "dino")) == (10 if name == "dino" else 2)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -10,10 +10,10 @@ from isotrope.core.errors import InputError
 from isotrope.core.gather import summed
 from isotrope.core.hyper import Hyper
 from isotrope.core.views import Views
-from isotrope.data.augment import Augment
+from isotrope.data.augment import Augment, two_views
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import DINOHead
-from isotrope.methods.image_method import ImageMethod, Options, Recipe
+from isotrope.methods.image_method import ImageMethod, Options, Recipe, at_least_float
 from isotrope.methods.optimisers import cosine
 from isotrope.objectives import dino
 from isotrope.paradigm.objective import Objective, Paper
@@ -123,7 +123,7 @@ class DINO(ImageMethod):
     ) -> tuple[Augment, ...]:
         """Return two large crops and as many small ones as the options say."""
         assert isinstance(options, DINOOptions)
-        views = super().augments_of(size, options, name)
+        views = two_views(name or cls.recipe.augment, size)
         if options.local_crops < 0:
             return views
         small = replace(views[0], size=16 * max(1, round(size / 37)), scale=(0.05, 0.4))
@@ -151,7 +151,8 @@ class DINO(ImageMethod):
         large, small = crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]
         student = torch.split(self.head(torch.cat([self.features(x) for x in together])), n)
-        self._outputs = self.targets(self.teacher, together[0])
+        # the centre is a mean of many small numbers, which half precision would round
+        self._outputs = at_least_float(self.targets(self.teacher, together[0]))
         scale = self.objective.teacher_temperature / self.temperature_at(self.step)
         teacher = torch.split((self._outputs - self.middle) * scale, n)
         return [

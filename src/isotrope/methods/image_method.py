@@ -24,6 +24,7 @@ from isotrope.data.augment import Augment, two_views
 from isotrope.data.image_batches import ImageBatch
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.methods.gradient_cache import cached, refuse_batch_statistics
 from isotrope.methods.image_measures import MEASURED, measure
@@ -33,7 +34,7 @@ from isotrope.methods.shares import shared_loss
 from isotrope.methods.simcse import step_seed
 from isotrope.paradigm.objective import Objective, Paper
 
-__all__ = ["MEASURED", "ImageMethod", "Options", "Plan", "Recipe"]
+__all__ = ["MEASURED", "ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 
 _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
 
@@ -153,14 +154,14 @@ class ImageMethod(L.LightningModule):
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return one augmentation for each crop.
+        """Return one augmentation for each crop: two, whatever small ones a recipe has besides.
 
         Args:
             size: of the crops.
             options: of the method.
             name: of the augmentation, if it is not the recipe's.
         """
-        return two_views(name or cls.recipe.augment, size)
+        return two_views(name or cls.recipe.augment, size)[:2]
 
     # what is theirs to use
 
@@ -188,12 +189,16 @@ class ImageMethod(L.LightningModule):
         return found
 
     @torch.no_grad()
-    def targets(self, module: nn.Module, crops: Tensor) -> Tensor:
-        """Return what a moving average makes of images, without history."""
-        if self.caching is None:
-            found: Tensor = module(crops)
-            return found
-        return torch.cat([module(piece) for piece in torch.split(crops, self.caching)])
+    def targets(self, target: Momentum, crops: Tensor) -> Tensor:
+        """Return what a moving average of encoder and head makes of images, without history.
+
+        With ``caching`` a few images go through the encoder at a time, and all through the head,
+        whose batch normalisations need the whole batch.
+        """
+        encoder, head = target.module.children()
+        pieces = torch.split(crops, self.caching or len(crops))
+        found: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
+        return found
 
     # the step
 
@@ -281,10 +286,11 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
 
 def _wide(views: Views) -> Views:
     """At least float32, as the losses compute, and as the queue is."""
-    return views.map(_at_least)
+    return views.map(at_least_float)
 
 
-def _at_least(x: Tensor) -> Tensor:
+def at_least_float(x: Tensor) -> Tensor:
+    """Return ``x`` in float32, or as it is if it is wider."""
     return x.float() if x.dtype.itemsize < 4 else x
 
 
