@@ -3,6 +3,7 @@
 import csv
 import json
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ import yaml
 
 import isotrope
 from isotrope.cli.main import guarded
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.methods import image_training
 from isotrope.methods.image_methods import METHODS
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import IMAGE_COLUMNS, fit_images
+from tests.image_run import write_pictures
 
 STEPS = 4
 
@@ -194,6 +197,8 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"cut": 0}, "--cut"),
         ({"micro_batch": 8}, "batch normalisation"),
         ({"precision": "16", "device": "cpu"}, "--precision 16 needs a GPU"),
+        ({"optimizer": "lars"}, "the learning rate of simclr is one for sgd; give --learning-rate"),
+        ({"classes": __file__}, "digits: a list of classes is for a folder of classes"),
     ],
 )
 def test_what_is_wrong_leaves_nothing_behind(
@@ -271,12 +276,98 @@ def test_a_list_of_classes(quick: dict, tmp_path: Path) -> None:
     assert 100 * again.metrics["knn_top1"] == pytest.approx(found.result.metrics["knn_final"])
 
 
-def test_pictures_without_labels(quick: dict, tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    np.savez(tmp_path / "x.npz", images=random.integers(0, 255, (40, 8, 8, 3), dtype=np.uint8))
-    outcome = fit_images(**{**quick, "data": str(tmp_path / "x.npz"), "limit": None})
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"labels": np.arange(40) % 2},  # none of the test part
+        {"labels": np.zeros(40, int), "y_test": np.zeros(40, int)},  # one class
+    ],
+)
+def test_pictures_without_labels_to_score_by(quick: dict, tmp_path: Path, labels: dict) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", images=pixels, x_test=pixels, **labels)
+    quick |= {"data": str(tmp_path / "x.npz"), "limit": None, "linear": True, "max_steps": 1}
+    outcome = fit_images(**quick)
     assert outcome.result.metrics["knn_final"] is None
     assert "no labels to test with" in outcome.result.details["verdict"]
+
+
+def planned(quick: dict, **changed: object) -> dict:
+    settings = {**quick, "max_steps": 1, "method": "dino", "width": 24, "encoder": "vit-tiny"}
+    return fit_images(**{**settings, **changed}).result.details
+
+
+def test_what_is_asked_for_replaces_what_the_recipe_has(quick: dict, tmp_path: Path) -> None:
+    plan = planned(quick, weight_decay=0.0)["plan"]
+    assert (plan["weight_decay"], plan["last_weight_decay"]) == (0, None)
+    lars = {"optimizer": "lars", "learning_rate": 0.3, "encoder": "resnet9", "width": 4}
+    plan = planned(quick, output=str(tmp_path / "lars"), method="simclr", **lars)["plan"]
+    assert (plan["optimizer"], plan["learning_rate"], plan["decay_all"]) == ("lars", 0.3, False)
+
+
+def test_a_set_smaller_than_a_batch_is_the_batch(quick: dict) -> None:
+    """Its learning rate and its throughput, too."""
+    outcome = fit_images(**{**quick, "batch_size": 128})
+    details, metrics = outcome.result.details, outcome.result.metrics
+    assert details["batch_size"] == 64
+    assert details["plan"]["learning_rate"] == pytest.approx(0.06 * 64 / 128)
+    expected = STEPS * 64 / metrics["seconds"]
+    assert metrics["images_per_second"] == pytest.approx(expected, rel=0.01)
+    assert "batch 64" in (outcome.output / "model" / "README.md").read_text()
+
+
+def test_a_set_smaller_than_the_processes(
+    quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_training, "world_size", lambda: 3)
+    with pytest.raises(InputError, match="2 images leave some of 3 processes without one"):
+        fit_images(**{**quick, "limit": 2})
+    assert not (tmp_path / "run").exists()
+
+
+def test_large_pictures_have_crops_that_a_vision_transformer_can_cut(
+    quick: dict, tmp_path: Path
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (4, 300, 260, 3), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", images=pixels)
+    changed = {"data": str(tmp_path / "x.npz"), "limit": None, "encoder": "vit-tiny", "width": 3}
+    outcome = fit_images(**{**quick, **changed, "max_steps": 1})
+    assert outcome.result.details["data"]["side"] == 256
+    assert outcome.encoder.image_size == 224
+
+
+def test_an_output_called_as_the_digits(
+    quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert fit_images(**{**quick, "output": "digits/run", "max_steps": 1}).exit_code == 0
+
+
+def test_without_kornia_nothing_is_written(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kornia", None)
+    with pytest.raises(MissingExtra, match=r"'kornia'.*isotrope\[image\]"):
+        fit_images(**quick)
+    assert not Path(quick["output"]).exists()
+
+
+def test_a_run_does_not_go_on_with_other_images(
+    quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_pictures(tmp_path / "data.npz")
+    quick |= {"data": str(data), "limit": None}
+    stop_after(2, monkeypatch)
+    assert fit_images(**quick).exit_code == 75
+    monkeypatch.undo()
+    half = tmp_path / "run" / "checkpoints" / ".last.ckpt.killed"
+    half.mkdir()
+    write_pictures(data, seed=1)
+    with pytest.raises(InputError, match="cannot resume: the data have changed"):
+        fit_images(**quick, resume=True)
+    write_pictures(data)
+    assert fit_images(**quick, resume=True).exit_code == 0
+    assert not half.exists()
 
 
 def test_resuming_a_finished_run_does_nothing(quick: dict) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "Dev",
     "Measuring",
     "Metrics",
+    "SameData",
     "Stop",
     "Timer",
     "columns",
@@ -340,6 +341,30 @@ class Checkpoints(L.Callback):
         """Save every k steps, but not after the last."""
         if trainer.global_step % self.every == 0 and trainer.global_step != self.last:
             self.save(trainer)
+
+
+class SameData(L.Callback):
+    """Sees to it that a run goes on with the data it began with."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the fingerprint of the data, which goes into checkpoints."""
+        return {"data": self.fingerprint}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Compare with that of a checkpoint.
+
+        Raises:
+            InputError: the data are others now.
+        """
+        if state_dict["data"] != self.fingerprint:
+            raise InputError(
+                f"cannot resume: the data have changed since the checkpoint (fingerprint "
+                f"{state_dict['data']} then, {self.fingerprint} now); restore them, or start again "
+                "in another output folder"
+            )
 
 
 class AtOnce(BaseException):

@@ -67,7 +67,7 @@ def image_card(settings: ImageSettings, result: Result) -> str:
         side=details["data"]["side"],
         fingerprint=result.provenance.get("data"),
         steps=metrics["steps"],
-        batch=settings.batch_size,
+        batch=details["batch_size"],
         optimizer=details["plan"]["optimizer"],
         rate=details["plan"]["learning_rate"],
         decay=details["plan"]["weight_decay"],

@@ -54,7 +54,7 @@ class ImageSettings(RunSettings):
         None,
         ge=4,
         description="side of the crops; default: that of the images where they are all alike and "
-        "at most 96, else 224",
+        "at most 96, else 32, 64, 96, 112 or 224, by the size of most",
     )
     augment: str | None = Field(
         None, description="recipe of the views' augmentation; default: the method's own"
@@ -83,7 +83,9 @@ class ImageSettings(RunSettings):
     batch_size: int = Field(128, ge=2, description="images a step, of all devices")
     epochs: float = Field(200.0, gt=0, description="passes over the data, unless --max-steps")
     optimizer: Literal["sgd", "lars", "adamw"] | None = Field(
-        None, description="default: the method's own"
+        None,
+        description="default: the method's own; another one needs --learning-rate (lars leaves "
+        "biases and norms alone)",
     )
     learning_rate: float | None = Field(
         None,
@@ -91,7 +93,9 @@ class ImageSettings(RunSettings):
         description="peak, not scaled by the batch size; warms up linearly, decays by a cosine; "
         "default: the method's own",
     )
-    weight_decay: float | None = Field(None, ge=0, description="default: the method's own")
+    weight_decay: float | None = Field(
+        None, ge=0, description="throughout; default: the method's own"
+    )
     warmup_epochs: float | None = Field(None, ge=0, description="default: the method's own")
     clip: float | None = Field(None, gt=0, description="largest norm of the gradient")
     workers: int | None = Field(
@@ -102,8 +106,8 @@ class ImageSettings(RunSettings):
 
     @property
     def inputs(self) -> list[str]:
-        """The files and folders that are trained on."""
-        return [self.data]
+        """The files and folders that are trained on; the digits come with scikit-learn."""
+        return [] if self.data == "digits" else [self.data]
 
     @property
     def rows(self) -> int:

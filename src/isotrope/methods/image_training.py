@@ -16,10 +16,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from isotrope.core.errors import InputError
-from isotrope.core.gather import rank, rows_of, wait
+from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
 from isotrope.data.image_batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.image_sets import ImageSet, load_images
+from isotrope.data.pixels import need_kornia
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
@@ -31,6 +32,7 @@ from isotrope.methods.callbacks import (
     Checkpoints,
     Dev,
     Metrics,
+    SameData,
     Stop,
     Timer,
     columns,
@@ -44,6 +46,7 @@ from isotrope.methods.launch import cores
 from isotrope.methods.run import (
     Outcome,
     backend_of,
+    begin,
     checkpoint,
     make_steps,
     nothing,
@@ -102,7 +105,7 @@ def _train(settings: ImageSettings) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
     prepared = _prepare(settings)
     if rank() == 0:
-        settings.save(Path(settings.output) / "config.yaml")  # --resume knows it as a run
+        begin(settings)
     wait()
     return _run(settings, prepared)
 
@@ -115,6 +118,7 @@ def _prepare(settings: ImageSettings) -> _Prepared:
     name, objective = _objective(settings, method, options)
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
+    need_kornia()
     scratch = settings.encoder in ARCHITECTURES
     encoder = None if scratch else _pretrained(settings)
     images = _data(settings, encoder.image_size if encoder else settings.image_size)
@@ -122,12 +126,16 @@ def _prepare(settings: ImageSettings) -> _Prepared:
         encoder = _encoder(settings, images.side)
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
     batches = ImageBatches(images.train, settings.batch_size, settings.seed)
-    per_epoch = batches.steps_per_epoch
-    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    if batches.size < world_size():
+        raise InputError(
+            f"{batches.size} images leave some of {world_size()} processes without one; use fewer "
+            "--devices"
+        )
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
     module = method(
         encoder=encoder,
         objective=objective,
-        plan=_plan(settings, method, steps, per_epoch),
+        plan=_plan(settings, method, steps, batches),
         options=options,
         augments=method.augments_of(encoder.image_size, options, settings.augment),
         seed=settings.seed,
@@ -140,19 +148,30 @@ def _prepare(settings: ImageSettings) -> _Prepared:
     return _Prepared(name, images, batches, module, steps)
 
 
-def _plan(settings: ImageSettings, method: type[ImageMethod], steps: int, per_epoch: int) -> Plan:
+def _plan(
+    settings: ImageSettings, method: type[ImageMethod], steps: int, batches: ImageBatches
+) -> Plan:
     """Return the recipe's plan with what the settings change of it."""
-    plan = method.recipe.plan(
-        steps=steps, steps_per_epoch=per_epoch, batch_size=settings.batch_size
-    )
-    warmup = settings.warmup_epochs
-    given: dict[str, Any] = {
-        "learning_rate": settings.learning_rate,
-        "weight_decay": settings.weight_decay,
-        "optimizer": settings.optimizer,
-        "warmup_steps": None if warmup is None else round(warmup * per_epoch),
-    }
-    return replace(plan, **{k: v for k, v in given.items() if v is not None})
+    per_epoch = batches.steps_per_epoch
+    plan = method.recipe.plan(steps=steps, steps_per_epoch=per_epoch, batch_size=batches.size)
+    if settings.optimizer not in (None, plan.optimizer):
+        if settings.learning_rate is None:
+            raise InputError(
+                f"--optimizer {settings.optimizer}: the learning rate of {method.name} is one for "
+                f"{plan.optimizer}; give --learning-rate, too"
+            )
+        # SimCLR, BYOL, Barlow Twins and MoCo v3 all keep LARS from biases and norms
+        all_decay = plan.decay_all and settings.optimizer != "lars"
+        plan = replace(plan, optimizer=settings.optimizer, decay_all=all_decay)
+    if settings.learning_rate is not None:
+        rate = settings.learning_rate
+        last = min(plan.last_learning_rate, rate)
+        plan = replace(plan, learning_rate=rate, last_learning_rate=last)
+    if settings.weight_decay is not None:
+        plan = replace(plan, weight_decay=settings.weight_decay, last_weight_decay=None)
+    if settings.warmup_epochs is not None:
+        plan = replace(plan, warmup_steps=round(settings.warmup_epochs * per_epoch))
+    return plan
 
 
 def _objective(
@@ -218,7 +237,7 @@ def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
     timer = Timer()
     metrics = Metrics(
         output,
-        batch_size=settings.batch_size,
+        batch_size=prepared.batches.size,
         steps_per_epoch=per_epoch,
         timer=timer,
         columns=IMAGE_COLUMNS,
@@ -227,6 +246,7 @@ def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
         output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer
     )
     stop = Stop(checkpoints, bar.tell)
+    same = SameData(prepared.images.fingerprint)
     dev = Dev(
         _neighbours(prepared),
         every=settings.knn_every * per_epoch,
@@ -248,7 +268,7 @@ def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
         steps=steps,
         resumed=resumed,
         # the first process alone tells, scores and writes
-        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), checkpoints, stop],
+        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), same, checkpoints, stop],
         clip=settings.clip or type(module).recipe.clip,
     )
     if code:
@@ -265,7 +285,11 @@ def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
 
 
 def _labelled(images: ImageSet) -> bool:
-    return images.train.labels is not None and images.test is not None
+    """Return whether there are classes to tell apart, and pictures to see it on."""
+    known, test = images.train.labels, images.test
+    if known is None or test is None or test.labels is None:
+        return False
+    return bool((known != known[0]).any())
 
 
 def _neighbours(prepared: _Prepared) -> Callable[[], float] | None:
@@ -322,14 +346,14 @@ def _introduce(settings: ImageSettings, prepared: _Prepared, tell: Callable[[str
     )
     plan = module.plan
     tell(
-        f"{prepared.steps:,} steps of {settings.batch_size}; {module.name} with "
+        f"{prepared.steps:,} steps of {prepared.batches.size}; {module.name} with "
         f"{prepared.objective}; {module.encoder.name}, {module.encoder.dimension} features; "
         f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
         f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
     )
     tell("loss by the {} backend: {}".format(*backend_of(settings)))
     if not _labelled(images):
-        tell("no kNN on the way: it needs labels and a test part (--holdout 0.1 makes one)")
+        tell("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
 
 
 def _result(
@@ -355,7 +379,7 @@ def _result(
             "steps": steps,
             "seconds": round(timer.seconds, 3),
             "images_per_second": round(
-                timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
+                timer.steps * prepared.batches.size / max(timer.seconds, 1e-9), 2
             ),
             **{name: newest.get(name) for name in ("loss", *MEASURED, *TRACKED)},
         },
@@ -371,6 +395,7 @@ def _result(
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
             "plan": asdict(module.plan),
+            "batch_size": prepared.batches.size,
             "augments": [asdict(augment) for augment in module.augments],
             "cut": {"c": settings.cut, "what": settings.cut_what},
             "data": {

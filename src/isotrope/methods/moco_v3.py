@@ -52,8 +52,9 @@ class MoCoV3(ImageMethod):
 
     Recipe: Chen, Xie and He, section 4 and appendix A: AdamW, learning rate 1.5e-4 times batch /
     256, weight decay .1 on everything, warm-up over 40 of 300 epochs, cosine, InfoNCE with
-    temperature .2, patch projection frozen. ``--optimizer lars`` is the paper's for ResNets
-    (.3 times batch / 256 and weight decay 1.5e-6 without biases and norms).
+    temperature .2, patch projection frozen. For ResNets they have LARS: ``--optimizer lars`` with
+    ``--learning-rate`` .3 times batch / 256 and ``--weight-decay 1.5e-6``, which leaves biases and
+    norms alone.
 
     Ours: narrower heads, 200 epochs with the same share of warm-up, small batches (theirs have
     4096 images): paper 003 trains it on ImageNet-100 without saying how.

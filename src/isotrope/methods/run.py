@@ -4,6 +4,7 @@ What is trained comes as a function (``Work``) that checks, prepares and trains;
 a folder that is its own, the processes it was asked for, and Lightning's loop with our callbacks.
 """
 
+import shutil
 import signal
 import sys
 import warnings
@@ -31,7 +32,16 @@ from isotrope.methods.launch import REQUEUE, launch
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Outcome", "backend_of", "checkpoint", "make_steps", "nothing", "run", "try_objective"]
+__all__ = [
+    "Outcome",
+    "backend_of",
+    "begin",
+    "checkpoint",
+    "make_steps",
+    "nothing",
+    "run",
+    "try_objective",
+]
 
 Settings = TypeVar("Settings", bound=RunSettings)
 Work = Callable[[Settings], "Outcome"]
@@ -200,6 +210,17 @@ def _check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outco
     if (output / "result.json").is_file():
         return Outcome(Result.load(output / "result.json"), output)
     return None
+
+
+def begin(settings: RunSettings) -> None:
+    """Make the run folder: by its config.yaml ``--resume`` knows it from here on.
+
+    What a run that was killed while it wrote has left half written is removed.
+    """
+    output = Path(settings.output)
+    settings.save(output / "config.yaml")
+    for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
+        shutil.rmtree(stale, ignore_errors=True)
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:

@@ -34,6 +34,7 @@ from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.run import (
     Outcome,
     backend_of,
+    begin,
     checkpoint,
     make_steps,
     nothing,
@@ -104,9 +105,7 @@ def _prepare(
     ours = made or not any(output.iterdir())
     try:
         if rank() == 0:
-            settings.save(output / "config.yaml")  # from here on --resume knows it as a run
-            for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
-                shutil.rmtree(stale, ignore_errors=True)  # of a run killed while it wrote
+            begin(settings)
         store = _store(settings, encoder, output / "tokens")
         if settings.dev == "auto":
             watch = watch_held_out(store, prompts=(settings.query_prompt, settings.passage_prompt))
