@@ -1,5 +1,8 @@
 import copy
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -60,7 +63,22 @@ class TestBuild:
         assert convolution.kernel_size == ((3, 3) if small else (7, 7))
         assert convolution.stride == ((1, 1) if small else (2, 2))
         assert isinstance(model.embedder.pooler, nn.Identity if small else nn.MaxPool2d)
-        assert convolution.weight.is_contiguous(memory_format=torch.channels_last)
+
+    @pytest.mark.parametrize("width", [4, 16])
+    def test_kernels_have_their_channels_last_unless_they_are_few(self, width):
+        model = ImageEncoder.build("resnet9", width=width).model
+        weight = model.embedder.embedder.convolution.weight
+        assert weight.is_contiguous(memory_format=torch.channels_last) is (width == 16)
+
+    def test_few_channels_do_not_kill_the_process(self):
+        """In a process of its own: torch writes where it may not, and that is a matter of luck."""
+        code = (
+            "import torch; from isotrope.encoders import ImageEncoder\n"
+            "encoder = ImageEncoder.build('resnet9', width=4, image_size=224).train()\n"
+            "for _ in range(3): encoder(torch.rand(2, 3, 224, 224)).sum().backward()"
+        )
+        checked = {**os.environ, "MALLOC_CHECK_": "3"}
+        assert subprocess.run([sys.executable, "-c", code], env=checked).returncode == 0
 
     @pytest.mark.parametrize(("size", "patch"), [(8, 4), (32, 4), (64, 4), (96, 16), (224, 16)])
     def test_patches_go_by_the_size_of_the_images(self, size, patch):

@@ -115,7 +115,17 @@ def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
 
 def channels_last(net: Any) -> nn.Module:  # noqa: ANN401 - torch's types know of tensors only
     """Lay out the kernels of ``net`` as fast convolutions want them, in place."""
-    return cast("nn.Module", net.to(memory_format=torch.channels_last))
+    return cast("nn.Module", net.to(memory_format=_layout(net)))
+
+
+def _layout(net: Any) -> torch.memory_format:  # noqa: ANN401
+    """Channels last, unless a stage has fewer than 16 of them.
+
+    There, on a CPU, torch's (2.13) backward pass of a 1 x 1 convolution of stride 2 writes beyond
+    its memory from 56 x 56 pixels on, and the process dies.
+    """
+    narrow = min(net.config.hidden_sizes) < 16
+    return torch.contiguous_format if narrow else torch.channels_last
 
 
 def cifar_resnet(config: "ResNetConfig") -> nn.Module:
@@ -177,7 +187,7 @@ def freeze_patches(module: nn.Module) -> None:
 
 def _pooled(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
     """The mean over the last map (ResNet), or its layer norm (ConvNeXt)."""
-    x = x.contiguous(memory_format=torch.channels_last)
+    x = x.contiguous(memory_format=_layout(net))
     return cast("Tensor", net(pixel_values=x).pooler_output.flatten(1))
 
 
