@@ -39,6 +39,14 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
+def test_somebody_elses_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "infonce").mkdir()
+    (tmp_path / "infonce" / "config.yaml").write_text("files:\n- mine.txt\noutput: infonce\n")
+    with pytest.raises(InputError, match=r"holds something else than a demo \(infonce\)"):
+        demo(tmp_path)
+    assert (tmp_path / "infonce" / "config.yaml").exists()
+
+
 @pytest.mark.slow
 def test_the_whole_demo_beats_the_untrained_model(tmp_path: Path) -> None:
     torch.set_num_threads(2)

@@ -375,3 +375,20 @@ def test_resuming_a_finished_run_does_nothing(quick: dict) -> None:
     finished = fit_images(**quick, resume=True)
     assert finished.encoder is None
     assert finished.result.metrics == outcome.result.metrics
+
+
+def test_an_encoder_of_ones_own(quick: dict) -> None:
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    )
+    own = isotrope.encoders.ImageEncoder.wrap(module, dimension=8, image_size=8)
+    before = module[0].weight.detach().clone()
+    del quick["width"]
+    quick |= {"encoder": own, "cut": 3.0, "knn_images": 40}
+    with pytest.raises(InputError, match="start them by torchrun"):
+        fit_images(**quick, devices=2)
+    found = fit_images(**quick)
+    assert found.encoder is own
+    change = float((module[0].weight.detach() - before).abs().max())
+    assert 0 < change < float(before.abs().max()) / 3, "trained, and not cut"
+    assert found.result.metrics["knn_final"] is not None

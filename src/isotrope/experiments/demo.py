@@ -31,6 +31,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import nearest_rows, retrieval
 from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
+from isotrope.methods.settings import read_yaml
 from isotrope.methods.training import fit
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
@@ -262,13 +263,23 @@ def _make_room(output: Path) -> None:
         InputError: the folder holds something that is not a demo of ours.
     """
     if output.is_dir() and any(output.iterdir()):
-        ours = {"pairs.tsv", "report.html", "demo.json", *OBJECTIVES}
-        strange = sorted(item.name for item in output.iterdir() if item.name not in ours)
+        written = {"pairs.tsv", "report.html", "demo.json"}
+        strange = sorted(
+            item.name for item in output.iterdir() if item.name not in written and not _is_run(item)
+        )
         if strange:
             raise InputError(
                 f"{output} holds something else than a demo ({strange[0]}); choose another folder"
             )
         shutil.rmtree(output)
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether a folder is one of our runs, and not another's of the same name."""
+    config = folder / "config.yaml"
+    if folder.name not in OBJECTIVES or not config.is_file():
+        return False
+    return bool(read_yaml(config).get("files") == [str(folder.parent / "pairs.tsv")])
 
 
 def _cell(text: str) -> str:

@@ -79,6 +79,12 @@ class ImageSettings(RunSettings):
         description="epochs between kNN accuracies on the test part (labels are needed; 0: at the "
         "start and the end)",
     )
+    knn_images: int | None = Field(
+        None,
+        ge=2,
+        description="at most so many training images, and as many test images, for kNN on the way, "
+        "evenly over the classes; default: all",
+    )
     linear: bool = Field(True, description="a linear probe at the end (labels are needed)")
     batch_size: int = Field(128, ge=2, description="images a step, of all devices")
     epochs: float = Field(200.0, gt=0, description="passes over the data, unless --max-steps")

@@ -4,6 +4,7 @@ The saved model is the one of the last step: nearest neighbours on the test part
 the way, and choosing a step by them would be choosing by the test part.
 """
 
+import functools
 import math
 import signal
 import time
@@ -62,11 +63,20 @@ SMALL = 96  # pixels of a side up to which images are taken as they are
 IMAGE_COLUMNS = columns(*TRACKED, "knn", "images_per_second")
 
 
-def fit_images(data: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by ImageSettings
+def fit_images(
+    data: Any,  # noqa: ANN401 - checked by ImageSettings, as all settings
+    *,
+    encoder: "str | Path | ImageEncoder" = "resnet18",
+    resume: bool = False,
+    **settings: Any,  # noqa: ANN401
+) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
     Args:
         data: folder, .npz file or name.
+        encoder: a name or folder, or an encoder of your own, such as
+            ``ImageEncoder.wrap(module, dimension=512, image_size=32)``: it is trained in place, and
+            its weights count as pretrained.
         resume: continue, start or do nothing, as ``--resume`` does.
         settings: any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
@@ -77,7 +87,15 @@ def fit_images(data: Any, *, resume: bool = False, **settings: Any) -> Outcome: 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
     """
-    return train(ImageSettings.read({"data": data, **settings}), resume=resume)
+    own = encoder if isinstance(encoder, ImageEncoder) else None
+    name = encoder if own is None else own.name
+    given = ImageSettings.read({"data": data, "encoder": name, **settings})
+    if own is not None and given.devices > 1:
+        raise InputError(
+            f"devices={given.devices} starts other processes, which do not have your encoder; "
+            "start them by torchrun, each with its own"
+        )
+    return run(given, functools.partial(_train, own=own), resume=resume)
 
 
 def train(settings: ImageSettings, *, resume: bool = False) -> Outcome:
@@ -101,16 +119,16 @@ class _Prepared:
     steps: int
 
 
-def _train(settings: ImageSettings) -> Outcome:
+def _train(settings: ImageSettings, own: ImageEncoder | None = None) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
-    prepared = _prepare(settings)
+    prepared = _prepare(settings, own)
     if rank() == 0:
         begin(settings)
     wait()
     return _run(settings, prepared)
 
 
-def _prepare(settings: ImageSettings) -> _Prepared:
+def _prepare(settings: ImageSettings, own: ImageEncoder | None) -> _Prepared:
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     method = find_method(settings.method)
@@ -119,8 +137,8 @@ def _prepare(settings: ImageSettings) -> _Prepared:
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
     need_kornia()
-    scratch = settings.encoder in ARCHITECTURES
-    encoder = None if scratch else _pretrained(settings)
+    scratch = own is None and settings.encoder in ARCHITECTURES
+    encoder = None if scratch else _pretrained(settings, own)
     images = _data(settings, encoder.image_size if encoder else settings.image_size)
     if encoder is None:
         encoder = _encoder(settings, images.side)
@@ -212,14 +230,14 @@ def _encoder(settings: ImageSettings, side: int) -> ImageEncoder:
     )
 
 
-def _pretrained(settings: ImageSettings) -> ImageEncoder:
-    """Load an encoder, which brings its own size of images and normalisation."""
+def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncoder:
+    """Load an encoder, or take the user's; it brings its size of images and normalisation."""
     for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
         if getattr(settings, name) != default:
             raise InputError(
                 f"--{name} is for an encoder from scratch; {settings.encoder} brings its own"
             )
-    encoder = ImageEncoder.load(settings.encoder, device=settings.device)
+    encoder = own or ImageEncoder.load(settings.encoder, device=settings.device)
     if settings.image_size not in (None, encoder.image_size):
         raise InputError(
             f"--image-size {settings.image_size}: {settings.encoder} takes images of "
@@ -248,7 +266,7 @@ def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
     stop = Stop(checkpoints, bar.tell)
     same = SameData(prepared.images.fingerprint)
     dev = Dev(
-        _neighbours(prepared),
+        _neighbours(settings, prepared),
         every=settings.knn_every * per_epoch,
         last=steps,
         keep=lambda step, value: None,  # what is saved is the last step
@@ -292,11 +310,14 @@ def _labelled(images: ImageSet) -> bool:
     return bool((known != known[0]).any())
 
 
-def _neighbours(prepared: _Prepared) -> Callable[[], float] | None:
+def _neighbours(settings: ImageSettings, prepared: _Prepared) -> Callable[[], float] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
     if not _labelled(prepared.images):
         return None
-    return lambda: 100 * knn_top1(prepared.module.encoder, prepared.images)
+    most = settings.knn_images
+    return lambda: (
+        100 * knn_top1(prepared.module.encoder, prepared.images, limit_train=most, limit_test=most)
+    )
 
 
 def _probe(
