@@ -22,13 +22,13 @@ HALF = replace(SLOPE, defined=Y[:, None] <= X)
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures behind the pictures."""
     kept: list[Figure] = []
-    written = surfaces._written
+    written = surfaces.written
 
     def keep(figure: Figure) -> Picture:
         kept.append(figure)
         return written(figure)
 
-    monkeypatch.setattr(surfaces, "_written", keep)
+    monkeypatch.setattr(surfaces, "written", keep)
     return kept
 
 
