@@ -275,11 +275,6 @@ def test_images_may_be_elsewhere_than_the_draws(
     assert views.shape == (9, 3, 24, 24)
 
 
-def test_draws_move() -> None:
-    draws = EVERYTHING.draw(4, generator()).to("meta")
-    assert {x.device.type for x in draws} == {"meta"}
-
-
 # -- recipes ------------------------------------------------------------------------------------
 
 STRONG, HALF, GENTLE = (0.8, 0.8, 0.8, 0.2), (0.4, 0.4, 0.4, 0.1), (0.4, 0.4, 0.2, 0.1)

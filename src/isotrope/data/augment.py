@@ -60,10 +60,6 @@ class Draws(NamedTuple):
         """Return those of a part of the images."""
         return Draws(*(x[part] for x in self))
 
-    def to(self, device: torch.device | str) -> "Draws":
-        """Return them on a device. ``apply`` does that by itself, and needs some on the CPU."""
-        return Draws(*(x.to(device) for x in self))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
