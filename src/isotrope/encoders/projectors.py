@@ -4,8 +4,8 @@ How the papers' heads are written, D being the dimension of the encoder:
 
 | method | head |
 |---|---|
-| SimCLR (lightly) | ``projector(D, [D], 128)`` |
-| SimCLR, MoCo v2 without batch norm (paper 003) | ``projector(D, [D], 128, batch_norm=False)`` |
+| SimCLR, MoCo v2 (paper 003, benchmark) | ``projector(D, [512], 128, batch_norm=False)`` |
+| SimCLR (Chen et al.) | ``projector(D, [512], 128, last_norm="affine")`` |
 | BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
 | SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |
 | Barlow Twins, VICReg | ``projector(D, [2048, 2048], 2048, bias=False)`` |
