@@ -7,7 +7,7 @@ matrix as long as there is room for it.
 ``bfloat16`` is the row blocks with rounded factors in their matrix products, accumulated in
 float32: about twice as fast where a processor multiplies bfloat16 (Zen 4, Sapphire Rapids, GPUs).
 A similarity is rounded to eight bits, so an exponential is wrong by up to 1/(256 tau) of itself,
-at random: gradients by up to 0.7%, values by 0.2% (benchmarks/bfloat16.py, 1,024 embeddings of 768
+at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 embeddings of 768
 numbers; the table is docs/results/bfloat16.csv). It is never chosen, only asked for, and where the
 hardest negative is asked nothing is rounded.
 """
