@@ -1,0 +1,105 @@
+"""Findings: what the doctor says, with the numbers it says it by and what to change."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+__all__ = ["HEALTHY", "VERDICTS", "Diagnosis", "Evidence", "Finding"]
+
+HEALTHY = "healthy"
+
+VERDICTS = {
+    HEALTHY: "nothing was found",
+    "dead-views": "the two views of a text are the same",
+    "diverging": "the learning rate is too high",
+    "collapsed": "all embeddings are one point",
+    "dimensional-collapse": "the embeddings lie in a few dimensions",
+    "unrelated-positives": "a positive is no closer than any negative",
+    "false-negatives": "copies of a text are pushed apart",
+    "norms-too-large": "the embeddings are too long to be turned by their gradient",
+    "negatives-not-hard": "every negative is pushed alike: the temperature is too high",
+    "never-dissipating": "no anchor is ever done: a risk of overfitting",
+    "dissipated-early": "hardly an anchor learns any more, from early on",
+    "ratio-under-bound": "the pull is too weak to bring positives closer",
+    "anisotropic-start": "all embeddings point the same way to begin with",
+    "overfitting": "the dev score falls while the loss goes on falling",
+}
+"""The words of a verdict, the root causes first, and what each means."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One number of a finding.
+
+    Attributes:
+        name: of the threshold (isotrope.diagnostics.thresholds), or of what is told besides.
+        number: what was found.
+        threshold: what it was compared with; None where the number only explains.
+        unit: of both.
+        side: where a number is sick: ``above`` the threshold or ``below`` it.
+    """
+
+    name: str
+    number: float
+    threshold: float | None = None
+    unit: str = ""
+    side: Literal["above", "below", ""] = ""
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        against = "" if self.threshold is None else f" ({self.side} {self.threshold:g})"
+        return f"{self.name.replace('_', ' ')} {self.number:.4g}{unit}{against}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        verdict: one of :data:`VERDICTS`.
+        evidence: the numbers, the deciding ones first.
+        source: paper and figure, or how the threshold was set.
+        change: one concrete change in the words of the command line.
+        detail: what happened and why the change helps, in a sentence or two.
+    """
+
+    verdict: str
+    evidence: tuple[Evidence, ...]
+    source: str
+    change: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the doctor found.
+
+    Attributes:
+        findings: the root cause first; none where nothing was found.
+        notes: what was looked at and what could not be; not part of the JSON.
+    """
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The findings' words in their order, or ``("healthy",)``."""
+        return tuple(finding.verdict for finding in self.findings) or (HEALTHY,)
+
+    def to_json(self) -> str:
+        """Return ``{"verdict": [...], "findings": [...]}``; what is not finite becomes null."""
+        record = {
+            "verdict": list(self.verdict),
+            "findings": [_plain(asdict(finding)) for finding in self.findings],
+        }
+        return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
