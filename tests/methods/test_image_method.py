@@ -17,10 +17,11 @@ from isotrope.core.gather import Whole
 from isotrope.core.views import Views
 from isotrope.data.image_batches import ImageBatches, ImageSteps
 from isotrope.data.image_records import ImagePart
+from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.effective_rank import effective_rank
-from isotrope.methods.image_measures import MEASURED, measure
+from isotrope.methods.image_measures import TRACKED, measure
 from isotrope.methods.image_method import ImageMethod, Options
 from isotrope.methods.image_methods import METHODS
 from isotrope.paradigm import registry
@@ -112,7 +113,7 @@ def test_what_is_logged_is_measured_on_the_first_term() -> None:
     crops = [x.double() for x in made.crops(batch(2))]
     views = made.views(crops)[0]
     found = made.measured
-    assert {*MEASURED, "loss", "norm", "alignment", "dissipation"} <= found.keys()
+    assert {*MEASURED, *TRACKED, "loss"} <= found.keys()
     assert found["loss"] == float(loss.detach())
     assert found["norm"] == pytest.approx(views.anchors.norm(dim=1).mean().item(), rel=1e-12)
     expected = float(alignment(views.anchors, views.positives).detach())
@@ -146,7 +147,7 @@ def test_of_logits_there_are_norms_and_rank_only() -> None:
     made = method("dino", log_every=1)
     made.training_step(batch(), 0)
     measured = {k for k, v in made.measured.items() if v is not None}
-    assert measured == {"loss", "norm", "norm_backbone", "effective_rank"}
+    assert measured == {*TRACKED, "loss", "norm", "effective_rank", "embedding_gradient"}
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:

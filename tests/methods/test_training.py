@@ -116,6 +116,34 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path, monkeypatch
     ]
 
 
+def test_a_run_of_an_older_version_goes_on_with_empty_cells(
+    quick: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that metrics.csv did not have then is empty before the step of resuming."""
+    step = simcse.SimCSE.training_step
+
+    def dies(self, batch, batch_idx):
+        if self.global_step == 5:
+            raise RuntimeError("the power is gone")
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(simcse.SimCSE, "training_step", dies)
+    with pytest.raises(RuntimeError, match="power"):
+        fit(**quick)
+    monkeypatch.undo()
+    folder = Path(quick["output"])
+    older = [column for column in COLUMNS if column not in ("std", "effective_rank")]
+    kept = rows(folder)
+    with (folder / "metrics.csv").open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, older, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept)
+    found = rows(fit(**quick, resume=True).output)
+    assert tuple(found[0]) == COLUMNS
+    assert [bool(row["std"]) for row in found if row["loss"]] == [False, False, True, True]
+    assert found[0] == {**kept[0], "std": "", "effective_rank": ""}
+
+
 def test_resume_of_a_finished_run_does_nothing(quick: dict) -> None:
     first = fit(**quick)
     stamp = (first.output / "result.json").stat().st_mtime_ns

@@ -18,10 +18,10 @@ from tqdm import tqdm
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
+from isotrope.diagnostics.observe import MEASURED
 
 __all__ = [
     "COLUMNS",
-    "MEASURED",
     "AtOnce",
     "Bar",
     "Checkpoints",
@@ -33,8 +33,6 @@ __all__ = [
     "Timer",
     "columns",
 ]
-
-MEASURED = ("dissipation", "dead", "hardest_share", "ratio", "alignment", "uniformity", "norm")
 
 
 def columns(*further: str) -> tuple[str, ...]:
@@ -133,7 +131,9 @@ class Metrics(L.Callback):
                 for row in csv.DictReader(handle):
                     if (at := int(row["step"])) < step:
                         self.rows[at] = {
-                            k: float(row[k]) if row[k] else None for k in self.columns[1:]
+                            # a column that the run did not have then stays empty
+                            k: float(cell) if (cell := row.get(k)) else None
+                            for k in self.columns[1:]
                         }
             kept = "".join(self._line(at) for at in sorted(self.rows) if at < step)
             if self._pending is not None and self._pending < step:

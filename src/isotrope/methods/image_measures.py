@@ -1,60 +1,30 @@
-"""What is logged of a batch of images: the components, and how embeddings and features lie."""
-
-import math
+"""What is logged of a batch of images: what is of any batch, and how long the features are."""
 
 import torch
 from torch import Tensor
 
 from isotrope.core.gather import summed
 from isotrope.core.views import Views
-from isotrope.measures.alignment import alignment
-from isotrope.measures.dimension_std import dimension_std
-from isotrope.measures.effective_rank import rank_of_moment
-from isotrope.measures.norms import mean_norm
-from isotrope.measures.opposite_halves import opposite_halves
-from isotrope.measures.uniformity import uniformity
-from isotrope.paradigm.anatomy import anatomy
+from isotrope.diagnostics import observe
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "measure"]
+__all__ = ["TRACKED", "measure"]
 
-MEASURED = ("norm_backbone", "opposite_halves", "far_opposite", "std", "effective_rank")
+TRACKED = ("norm_backbone",)
 """What :func:`measure` has besides what is measured of text."""
 
 
 @torch.no_grad()
 def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
-    """Return the components of a batch and how its embeddings lie.
+    """Return what is to be seen of a batch, and ``norm_backbone``.
 
     Args:
         objective: what they are trained with.
         views: raw embeddings of all processes, as the objective sees them.
-        features: of the encoder, of this process.
-
-    Returns:
-        ``anatomy``'s four; ``alignment`` and ``uniformity``; ``norm`` of the anchors and
-        ``norm_backbone`` of the features of all processes; ``opposite_halves`` and
-        ``far_opposite``, the shares of pairs more than pi/2 and 7 pi/8 apart; ``std`` and
-        ``effective_rank`` of the anchors. Of logits (DINO) there are norms and rank only.
+        features: of the encoder, of this process; ``norm_backbone`` is the mean norm of those of
+            all processes.
     """
-    views = views.detached()
-    anchors, own = views.anchors, views.own
-    found: dict[str, float | None] = {
-        **anatomy(objective, views),
-        **dict.fromkeys(("alignment", "uniformity", "opposite_halves", "far_opposite", "std")),
-        "norm": float(mean_norm(anchors)),
-        "norm_backbone": _mean_of_all(_norms(features)),
-        "effective_rank": float(_effective_rank(anchors)),
-    }
-    if objective.space != "logits":
-        found |= {
-            "alignment": float(alignment(anchors, own)),
-            "uniformity": float(uniformity(anchors)),
-            "opposite_halves": float(opposite_halves(anchors, own)),
-            "far_opposite": float(opposite_halves(anchors, own, 7 * math.pi / 8)),
-            "std": float(dimension_std(anchors)),
-        }
-    return found
+    return {**observe.measure(objective, views), "norm_backbone": _mean_of_all(_norms(features))}
 
 
 def _norms(features: Tensor) -> Tensor:
@@ -65,10 +35,3 @@ def _norms(features: Tensor) -> Tensor:
 
 def _mean_of_all(values: Tensor) -> float:
     return float(summed(values.sum()) / summed(torch.full_like(values.sum(), len(values))))
-
-
-def _effective_rank(anchors: Tensor) -> Tensor:
-    """The effective rank, from the smaller of the two moments, whose eigenvalues are the same."""
-    x = anchors.cpu().double()  # Apple's GPUs have no float64
-    x = x - x.mean(dim=0)
-    return rank_of_moment(x @ x.T if len(x) < x.shape[1] else x.T @ x)

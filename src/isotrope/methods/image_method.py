@@ -27,14 +27,14 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.methods.gradient_cache import cached, refuse_batch_statistics
-from isotrope.methods.image_measures import MEASURED, measure
+from isotrope.methods.image_measures import measure
 from isotrope.methods.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.methods.recipe import Plan, Recipe
 from isotrope.methods.shares import shared_loss
 from isotrope.methods.simcse import step_seed
 from isotrope.paradigm.objective import Objective, Paper
 
-__all__ = ["MEASURED", "ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
+__all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 
 _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
 

@@ -22,13 +22,13 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.image_batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.image_sets import ImageSet, load_images
 from isotrope.data.pixels import need_kornia
+from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.encoders.sentence import find_device
 from isotrope.evaluation.image_scores import image_scores, knn_top1
 from isotrope.methods.callbacks import (
-    MEASURED,
     Bar,
     Checkpoints,
     Dev,
@@ -39,7 +39,7 @@ from isotrope.methods.callbacks import (
     columns,
 )
 from isotrope.methods.image_card import image_card
-from isotrope.methods.image_method import MEASURED as TRACKED
+from isotrope.methods.image_measures import TRACKED
 from isotrope.methods.image_method import ImageMethod, Options, Plan
 from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings

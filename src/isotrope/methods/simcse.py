@@ -23,13 +23,10 @@ from isotrope.core.errors import InputError
 from isotrope.core.gather import gathered, rank
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch
+from isotrope.diagnostics.observe import measure
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.measures.alignment import alignment
-from isotrope.measures.norms import mean_norm
-from isotrope.measures.uniformity import uniformity
 from isotrope.methods.gradient_cache import cached
 from isotrope.methods.shares import shared_loss
-from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["SimCSE", "Steps", "step_seed"]
@@ -189,20 +186,6 @@ class SimCSE(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
-
-
-@torch.no_grad()
-def measure(objective: Objective, views: Views) -> dict[str, float | None]:
-    """Return the components, alignment, uniformity and norm of one batch of raw embeddings."""
-    views = views.detached()
-    anchors = views.anchors.float() if views.anchors.dtype.itemsize < 4 else views.anchors
-    positives = views.positives.to(anchors.dtype)
-    return {
-        **anatomy(objective, views),
-        "alignment": float(alignment(anchors, positives)),
-        "uniformity": float(uniformity(anchors)),
-        "norm": float(mean_norm(anchors)),
-    }
 
 
 @contextlib.contextmanager

@@ -24,11 +24,12 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
+from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.methods.callbacks import MEASURED, Bar, Checkpoints, Dev, Metrics, Stop, Timer
+from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.run import (

@@ -9,7 +9,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["DEAD", "anatomy", "hardest_share"]
+__all__ = ["DEAD", "anatomy", "first_rows", "hardest_share", "summary"]
 
 MOST = 4096  # rows that are looked at: their components are matrices
 DEAD = 0.01  # below this GD an anchor hardly moves
@@ -49,8 +49,17 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
-    pairs = objective.compare(_first(views))
-    terms = objective.components(pairs)
+    pairs = objective.compare(first_rows(views))
+    return summary(objective.components(pairs), pairs)
+
+
+def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
+    """Return the four numbers of :func:`anatomy` of given components.
+
+    Args:
+        terms: of the anchors.
+        pairs: the row statistics they came from.
+    """
     ratio = terms.ratio
     weighted = terms.mass != 0
     return {
@@ -63,8 +72,8 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     }
 
 
-def _first(views: Views) -> Views:
-    """The first rows of a batch too large for matrices, with their own positives."""
+def first_rows(views: Views) -> Views:
+    """Return the first 4,096 rows of a batch too large for matrices, with their own positives."""
     if len(views.positives) <= MOST:
         return views
     groups = None if views.groups is None else views.groups[views.rows][:MOST]

@@ -1,0 +1,207 @@
+"""What is logged of a batch: the components, both parts of the gradient, how embeddings lie."""
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Terms
+from isotrope.core.views import Views
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.measures.alignment import alignment
+from isotrope.measures.dimension_std import dimension_std
+from isotrope.measures.effective_rank import rank_of_moment
+from isotrope.measures.norms import mean_norm
+from isotrope.measures.opposite_halves import opposite_halves
+from isotrope.measures.uniformity import uniformity
+from isotrope.paradigm.anatomy import DEAD, first_rows, summary
+from isotrope.paradigm.assemble import tangent
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["MEASURED", "SAME", "measure"]
+
+MEASURED = (
+    "dissipation",
+    "dead",
+    "hardest_share",
+    "ratio",
+    "alignment",
+    "uniformity",
+    "norm",
+    "above_bound",
+    "gradient_alignment",
+    "gradient_uniformity",
+    "embedding_gradient",
+    "positive_mean",
+    "positive_std",
+    "negative_mean",
+    "negative_std",
+    "distance_gap",
+    "opposite_halves",
+    "far_opposite",
+    "std",
+    "effective_rank",
+    "false_negatives",
+)
+"""The names of what :func:`measure` returns, in the order of the columns of metrics.csv."""
+
+SAME = 0.999  # cosine from which two embeddings are taken for the same thing
+_NEAR = 0.25  # of the average distance of negatives: nearer than that something is the matter
+
+
+@torch.no_grad()
+def measure(objective: Objective | None, views: Views) -> dict[str, float | None]:
+    """Return what is to be seen of one batch, a number or None for each name in ``MEASURED``.
+
+    What compares rows with each other looks at the first 4,096. Negatives are those of the other
+    view that the objective sees: neither an anchor's positive nor a row of its group. Angles are
+    in radians, standard deviations divide by the number of values.
+
+    Args:
+        objective: what the batch is trained with. Without components (not on the sphere) and
+            without an objective everything about them is None; of logits (DINO) there are norms,
+            rank and gradient only.
+        views: raw embeddings, n x d.
+
+    Returns:
+        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01;
+        ``hardest_share`` the share of the weight on the hardest negative; ``ratio`` the mean R;
+        ``above_bound`` the share of active anchors whose ratio is above the lower bound of Lemma 1
+        (paper 000) for small steps and the hardest negative;
+        ``alignment`` and ``uniformity``; ``norm`` of the anchors;
+        ``gradient_alignment`` and ``gradient_uniformity`` the mean length of what pulls an anchor
+        and of what pushes it, in the tangent plane at the normalised anchor (paper 001, eq. 7 to
+        22, without 1/||h||);
+        ``embedding_gradient`` the mean length of n dL/dz_i, the gradient that reaches a raw
+        anchor (paper 003, Prop. 3.1);
+        ``positive_mean``, ``positive_std``, ``negative_mean``, ``negative_std`` of the angles
+        (paper 000, figure 9); ``distance_gap`` (paper 001, figure 3); ``opposite_halves`` and
+        ``far_opposite``, the shares of positive pairs more than pi/2 and 7 pi/8 apart (paper 003);
+        ``std`` of the dimensions of the normalised anchors; ``effective_rank`` of the anchors;
+        ``false_negatives`` the share of anchors with a negative that looks like a positive: as
+        near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
+        has none, within a quarter of 1 - cos of the average negative.
+    """
+    views = views.detached().map(_wide)
+    found: dict[str, float | None] = dict.fromkeys(MEASURED)
+    found["norm"] = float(mean_norm(views.anchors))
+    found["effective_rank"] = _effective_rank(views.anchors)
+    if objective is not None and not objective.has_terms:
+        found["embedding_gradient"] = _embedding_gradient(objective, views)
+    if objective is not None and objective.space == "logits":
+        return found
+    few = first_rows(views)
+    if objective is not None and objective.has_terms:
+        pairs = objective.compare(few)
+        found |= _components(objective.components(pairs), pairs, few.anchors)
+    else:
+        pairs = choose_pairs(few.unit())
+    return found | _spread(views) | _angles(pairs)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
+def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | None]:
+    """What the components say, and the lengths of the gradient and its two parts."""
+    views = pairs.views
+    size = len(views.anchors) * terms.scale
+    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
+    gd = terms.dissipation[:, None]
+    pulled = gd * tangent(pull * views.own, views.anchors)
+    pushed = gd * tangent(terms.weight @ pairs.columns(terms.against), views.anchors)
+    whole = pushed - pulled
+    if terms.residual is not None:
+        whole = whole + tangent(terms.residual, views.anchors)
+    norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
+    # a row without direction has a unit vector of zeros, and receives nothing
+    reached = whole / norm.masked_fill(norm == 0, torch.inf)
+    return {
+        **summary(terms, pairs),
+        "above_bound": _above_bound(terms, pairs),
+        "gradient_alignment": size * float(mean_norm(pulled)),
+        "gradient_uniformity": size * float(mean_norm(pushed)),
+        "embedding_gradient": size * float(mean_norm(reached)),
+    }
+
+
+def _above_bound(terms: Terms, pairs: Pairs) -> float | None:
+    """The share of active anchors above the bound of Lemma 1, whose limit is p.q / |p|^2."""
+    active = (terms.dissipation >= DEAD) & (terms.mass != 0)
+    if terms.ratio is None or not bool(active.any()):
+        return None
+    views = pairs.views
+    masked = pairs.similarity().masked_fill(~pairs.negative(), -torch.inf)
+    p = tangent(views.own, views.anchors)
+    q = tangent(pairs.columns()[masked.argmax(dim=1)], views.anchors)
+    above = terms.ratio * p.square().sum(dim=1) > (p * q).sum(dim=1)
+    return _share(above[active])
+
+
+def _embedding_gradient(objective: Objective, views: Views) -> float:
+    """The mean length of n dL/dz_i by autograd, where no components tell."""
+    with torch.enable_grad():
+        leaf = views.anchors.clone().requires_grad_()
+        loss = objective.loss(dataclasses.replace(views, anchors=leaf))
+        (gradient,) = torch.autograd.grad(loss, leaf)
+    return len(leaf) * float(mean_norm(gradient))
+
+
+def _spread(views: Views) -> dict[str, float | None]:
+    """How the embeddings lie, without a look at their negatives."""
+    anchors, own = views.anchors, views.own
+    return {
+        "alignment": float(alignment(anchors, own)),
+        "uniformity": float(uniformity(anchors)) if len(anchors) > 1 else None,
+        "opposite_halves": float(opposite_halves(anchors, own)),
+        "far_opposite": float(opposite_halves(anchors, own, 7 * math.pi / 8)),
+        "std": float(dimension_std(anchors)),
+    }
+
+
+def _effective_rank(anchors: Tensor) -> float:
+    """The effective rank, from the smaller of the two moments, whose eigenvalues are the same."""
+    x = anchors.cpu().double()  # Apple's GPUs have no float64
+    x = x - x.mean(dim=0)
+    return float(rank_of_moment(x @ x.T if len(x) < x.shape[1] else x.T @ x))
+
+
+def _angles(pairs: Pairs) -> dict[str, float | None]:
+    """Angles with positives and negatives, and what follows from them."""
+    views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
+    apart = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
+    together = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
+    angle = 2 * torch.atan2(apart, together)  # arccos loses half the digits of a small angle
+    found: dict[str, float | None] = {
+        "positive_mean": float(angle.mean()),
+        "positive_std": float(angle.std(correction=0)),
+    }
+    count = negative.sum(dim=1)
+    some = count > 0
+    if not bool(some.any()):
+        return found
+    others = similarity.clamp(-1, 1).arccos()[negative]
+    count, chord = count[some], (2 - 2 * similarity).clamp_min(0).sqrt()
+    gap = chord.masked_fill(~negative, 0)[some].sum(dim=1) / count - apart[some]
+    return found | {
+        "negative_mean": float(others.mean()),
+        "negative_std": float(others.std(correction=0)),
+        "distance_gap": float(gap.mean()),
+        "false_negatives": _share(_false_negative(pairs)[some]),
+    }
+
+
+def _false_negative(pairs: Pairs) -> Tensor:
+    """Where a negative looks like a positive, n booleans; see :func:`measure`."""
+    negative, similarity = pairs.negative(), pairs.similarity()
+    hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
+    mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
+    same = (hardest >= pairs.positive) | (hardest >= SAME)
+    return same & (1 - hardest <= _NEAR * (1 - mean))
+
+
+def _share(where: Tensor) -> float:
+    return int(where.sum()) / len(where)
