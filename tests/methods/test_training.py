@@ -323,12 +323,10 @@ def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
 
 def test_the_last_numbers_are_of_one_batch(quick: dict, monkeypatch) -> None:
     """A share that does not exist at the end must not be an old one."""
-    from isotrope.methods import simcse
-
     looks = iter([0.5, 0.25, None, None])
     monkeypatch.setattr(
         simcse,
-        "anatomy",
+        "measure",
         lambda *_: {"dissipation": 0.0, "dead": 1.0, "hardest_share": next(looks), "ratio": 1.0},
     )
     assert fit(**quick).result.metrics["hardest_share"] is None

@@ -37,7 +37,7 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 
-__all__ = ["Decomposition", "decompose"]
+__all__ = ["Decomposition", "decompose", "normalised_mass"]
 
 Of = Literal["embeddings", "similarities"]
 Reduction = Literal["mean", "sum"]
@@ -154,7 +154,7 @@ def decompose(
         fitted = push @ pairs.columns(against) - pull[:, None] * views.own
         residual = gradient - tangent(fitted, views.anchors)
         unique = rank == pairs.negative(against).sum(dim=1) + 1
-    size, normalised = _mass(push, pull)
+    size, normalised = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
     terms = Terms(
         size, push / divisor[:, None], pull / divisor, against, scale=scale, residual=residual
@@ -235,8 +235,13 @@ def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tenso
     return push, pull, rank
 
 
-def _mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """GD (n), and where it is the sum of the weights (n booleans)."""
+def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+    """Return GD (n), and where it is the sum of the weights (n booleans); see the module.
+
+    Args:
+        push: n x c, GD times W.
+        pull: n, GD times the pull.
+    """
     mass, magnitude = push.sum(dim=1), push.abs().sum(dim=1)
     noise = math.sqrt(torch.finfo(push.dtype).eps)
     pushed = magnitude > noise * pull.abs()

@@ -1,0 +1,82 @@
+"""The components that the gradient of a batch holds, against those of the loss itself."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from isotrope.core.views import Views
+from isotrope.objectives import DCL, MET, InfoNCE, NTXent
+from isotrope.paradigm.decompose import decompose
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.recover import Recovered, recover
+
+
+def batch(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    x, noise = torch.randn(2, n, d, generator=random, dtype=torch.float64)
+    return 3 * x, x + 0.7 * noise
+
+
+def recovered(objective: Objective, anchors: Tensor, positives: Tensor, **how: str) -> Recovered:
+    leaf = anchors.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(objective(leaf, positives), leaf)
+    return recover(gradient, Views(anchors, positives), **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("objective", [InfoNCE(temperature=0.3), MET(margin=2.0), DCL()])
+def test_they_are_those_of_the_objective(objective: Objective) -> None:
+    anchors, positives = batch(6, 9)
+    found, terms = recovered(objective, anchors, positives), objective.terms(anchors, positives)
+    assert found.determined.all()
+    assert found.misfit < 1e-12
+    mass = terms.dissipation * terms.mass
+    torch.testing.assert_close(found.terms.dissipation, mass)
+    torch.testing.assert_close(found.terms.weight, terms.weight / terms.mass[:, None])
+    torch.testing.assert_close(found.terms.ratio, terms.ratio)
+
+
+@pytest.mark.parametrize(("n", "d"), [(5, 8), (6, 6), (9, 5), (2, 3)])
+def test_they_are_those_of_a_decomposition_of_each_anchor(n: int, d: int) -> None:
+    anchors, positives = batch(n, d)
+    loss = InfoNCE(temperature=0.4)
+    found, slow = recovered(loss, anchors, positives), decompose(loss, anchors, positives)
+    torch.testing.assert_close(found.terms.dissipation, slow.terms.dissipation)
+    torch.testing.assert_close(found.terms.weight, slow.terms.weight)
+    torch.testing.assert_close(found.terms.pull, slow.terms.pull)
+    assert found.determined.tolist() == slow.unique.tolist()
+
+
+def test_negatives_of_both_views() -> None:
+    anchors, positives = batch(4, 12)
+    objective = NTXent(temperature=0.5)
+    leaf = anchors.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(objective(leaf, positives), leaf)
+    both = recover(gradient, Views(anchors, positives), against="both")
+    assert both.misfit < 1e-12
+    assert both.determined.all()
+    assert recover(gradient, Views(anchors, positives)).misfit > 0.05
+
+
+def test_a_duplicate_leaves_the_pull_of_others_determined() -> None:
+    anchors, positives = batch(6, 9)
+    positives[5] = positives[4]
+    objective = InfoNCE(temperature=0.3)
+    found = recovered(objective, anchors, positives)
+    assert found.determined.tolist() == [True] * 4 + [False] * 2
+    terms = objective.terms(anchors, positives)
+    mass = (terms.dissipation * terms.mass)[:4]
+    torch.testing.assert_close(found.terms.dissipation[:4], mass)
+
+
+def test_a_positive_that_is_the_anchor_pulls_nothing_that_can_be_seen() -> None:
+    anchors, _ = batch(5, 9)
+    found = recovered(InfoNCE(temperature=0.3), anchors, anchors.clone())
+    assert not found.determined.any()
+    assert found.misfit < 1e-9
+
+
+def test_a_loss_that_is_left_alone_has_no_gradient() -> None:
+    anchors, positives = batch(5, 9)
+    found = recover(torch.zeros_like(anchors), Views(anchors, positives))
+    assert found.misfit == 0
+    assert not found.terms.dissipation.any()
