@@ -1,0 +1,222 @@
+"""Spectrum: what the curvature of a loss says about a point: extremes, counts, verdicts.
+
+Source: paper 004, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz* values, which
+are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around zero, millions
+of eigenvalues wide, is stood for by a few. So next to the counts there is an estimate of the
+eigenvalues themselves, by the weights (``density``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.curvature.density import share_below, trace
+from isotrope.diagnostics.curvature.lanczos import Lanczos, Ritz
+from isotrope.diagnostics.curvature.product import Hessian
+
+__all__ = ["Compared", "Direction", "Spectrum", "compare"]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One Ritz direction in the Polyak-Lojasiewicz inequality.
+
+    Attributes:
+        value: lambda, the curvature.
+        slope: g, the component of the gradient.
+        rate: 1 - mu / lambda with mu = g^2 / (2 (L - L*)): what a step of 1 / lambda leaves of the
+            gap. None where lambda is not positive: there it exceeds 1, and the direction is one of
+            escape.
+    """
+
+    value: float
+    slope: float
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The spectrum of a Hessian of N parameters at one point.
+
+    Attributes:
+        size: N.
+        loss: L.
+        gradient_norm: of L.
+        probes: Ritz values of independent start vectors, one or more.
+    """
+
+    size: int
+    loss: float
+    gradient_norm: float
+    probes: tuple[Ritz, ...]
+
+    @classmethod
+    def of(cls, hessian: Hessian, processes: Sequence[Lanczos]) -> "Spectrum":
+        """Return the spectrum that Lanczos processes on one Hessian have found."""
+        norm = float(torch.linalg.vector_norm(hessian.gradient, dtype=torch.float64))
+        return cls(hessian.size, hessian.loss, norm, tuple(p.ritz() for p in processes))
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        """lambda_max, and within which distance there is an eigenvalue."""
+        best = max(self.probes, key=lambda r: float(r.values[-1]))
+        return float(best.values[-1]), float(best.errors[-1])
+
+    @property
+    def smallest(self) -> tuple[float, float]:
+        """lambda_min, and within which distance there is an eigenvalue."""
+        best = min(self.probes, key=lambda r: float(r.values[0]))
+        return float(best.values[0]), float(best.errors[0])
+
+    @property
+    def trace(self) -> tuple[float, float]:
+        """The estimated trace and its standard error."""
+        return trace(self.probes, self.size)
+
+    def count(self, low: float, high: float) -> float:
+        """Return how many Ritz values lie in (low, high), the mean over probes."""
+        return float(np.mean([((r.values > low) & (r.values < high)).sum() for r in self.probes]))
+
+    def negative(self) -> float:
+        """Return how many Ritz values are below 0, the mean over probes."""
+        return self.count(-np.inf, 0.0)
+
+    def eigenvalues(self, low: float, high: float) -> float:
+        """Return the estimated number of eigenvalues in (low, high]."""
+        shares = share_below(self.probes, high, equal=True) - share_below(
+            self.probes, low, equal=True
+        )
+        return self.size * float(shares.mean())
+
+    def verdict(self) -> str:
+        """Return what kind of point this is, as far as the error bounds allow."""
+        value, error = self.smallest
+        at = f"lambda_min = {value:.3g} (error {error:.1g})"
+        if value + error < 0:
+            return f"strict saddle or slope, not a minimum: {at} < 0"
+        if value - error > 0:
+            return f"convex along all that was found: {at} > 0"
+        return f"undecided: {at}; more iterations would tell"
+
+    def step(self, learning_rate: float) -> str:
+        """Return how a learning rate stands to 1/lambda_max and to 2/lambda_max.
+
+        The first is paper 004's bound (section 2.5), the second where plain gradient descent on a
+        quadratic starts to diverge.
+        """
+        top = self.largest[0]
+        if top <= 0:
+            return f"learning rate {learning_rate:.3g}: no positive curvature limits it"
+        one, two = 1 / top, 2 / top
+        if learning_rate <= one:
+            how = "within 1/lambda_max"
+        elif learning_rate <= two:
+            how = "above 1/lambda_max, within 2/lambda_max"
+        else:
+            how = "above 2/lambda_max: plain gradient descent would oscillate along the top"
+        return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {one:.3g})"
+
+    def descent(self, optimum: float) -> list[Direction]:
+        """Return all Ritz directions of the first probe with their rates towards ``optimum``.
+
+        Args:
+            optimum: L*, the loss at the optimum, which only its user can know.
+
+        Raises:
+            InputError: an optimum that is not below the loss.
+        """
+        gap = self.loss - optimum
+        if not gap > 0:
+            raise InputError(
+                f"the loss at the optimum must be below the loss here, {self.loss:g}; found "
+                f"{optimum:g}"
+            )
+        first = self.probes[0]
+        return [
+            Direction(
+                float(value),
+                float(slope),
+                None if value <= 0 else float(1 - slope**2 / (2 * gap) / value),
+            )
+            for value, slope in zip(first.values, first.slopes, strict=True)
+        ]
+
+    def proxy(self, optimum: float) -> float | None:
+        """Return the mean rate over the positive Ritz directions (paper 004, eq. 24), or None."""
+        rates = [d.rate for d in self.descent(optimum) if d.rate is not None]
+        return float(np.mean(rates)) if rates else None
+
+    def numbers(self, threshold: float = 1.0) -> dict[str, Any]:
+        """Return all single numbers, by name.
+
+        Args:
+            threshold: Ritz values in (0, threshold) are counted as nearly flat.
+        """
+        (top, top_error), (low, low_error) = self.largest, self.smallest
+        total, total_error = self.trace
+        return {
+            "parameters": self.size,
+            "loss": self.loss,
+            "gradient_norm": self.gradient_norm,
+            "lambda_max": top,
+            "lambda_max_error": top_error,
+            "lambda_min": low,
+            "lambda_min_error": low_error,
+            "ritz_values": sum(len(r.values) for r in self.probes) / len(self.probes),
+            "negative": self.negative(),
+            "flat": self.count(0.0, threshold),
+            "threshold": threshold,
+            "trace": total,
+            "trace_error": total_error,
+            "eigenvalues_not_positive": self.eigenvalues(-np.inf, 0.0),
+            "eigenvalues_positive": self.eigenvalues(0.0, np.inf),
+        }
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two spectra under the hypotheses of paper 004, section 4.
+
+    H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
+
+    Attributes:
+        not_positive: estimated eigenvalues, of the larger network and of the smaller.
+        positive: the same.
+        ritz: Ritz values, not positive and positive, of either. They add up to the iterations and
+            so cannot fall together: they decide nothing about H0.
+        verdict: in words.
+    """
+
+    not_positive: tuple[float, float]
+    positive: tuple[float, float]
+    ritz: tuple[tuple[float, float], tuple[float, float]]
+    verdict: str
+
+
+def compare(one: Spectrum, other: Spectrum) -> Compared:
+    """Compare two spectra by paper 004's hypotheses; the larger network is found by its size.
+
+    Raises:
+        InputError: networks of the same size.
+    """
+    if one.size == other.size:
+        raise InputError(
+            f"both spectra are of {one.size:,} parameters; the hypotheses are about fewer"
+        )
+    pair: Sequence[Spectrum] = sorted((one, other), key=lambda s: -s.size)
+    large, small = pair
+    not_positive = (large.eigenvalues(-np.inf, 0.0), small.eigenvalues(-np.inf, 0.0))
+    positive = (large.eigenvalues(0.0, np.inf), small.eigenvalues(0.0, np.inf))
+    fewer = positive[1] < positive[0], not_positive[1] < not_positive[0]
+    verdict = {
+        (True, True): "H0 rejected: non-positive and positive eigenvalues both fall (H1)",
+        (False, True): "H0 stands: only non-positive eigenvalues fall",
+        (True, False): "neither: positive eigenvalues fall, non-positive ones do not",
+        (False, False): "neither: no kind of eigenvalue falls",
+    }[fewer]
+    ritz = tuple((s.count(-np.inf, np.nextafter(0, 1)), s.count(0.0, np.inf)) for s in pair)
+    return Compared(not_positive, positive, (ritz[0], ritz[1]), verdict)
