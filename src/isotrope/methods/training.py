@@ -4,6 +4,7 @@ Nothing is written before the settings, the objective, the dev set and the encod
 found good; what fails while the data is read leaves no folder behind.
 """
 
+import functools
 import math
 import shutil
 import sys
@@ -48,7 +49,16 @@ from isotrope.methods.watch import Watch, watch_file, watch_held_out
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Outcome", "fit", "summary", "train"]
+__all__ = [
+    "Outcome",
+    "batch_at",
+    "encoder_of",
+    "fit",
+    "module_of",
+    "store_of",
+    "summary",
+    "train",
+]
 
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
@@ -101,13 +111,13 @@ def _prepare(
     try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
-    encoder = _encoder(settings)
+    encoder = encoder_of(settings)
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
     ours = made or not any(output.iterdir())
     try:
         if rank() == 0:
             begin(settings)
-        store = _store(settings, encoder, output / "tokens")
+        store = store_of(settings, encoder, output / "tokens")
         if settings.dev == "auto":
             watch = watch_held_out(store, prompts=(settings.query_prompt, settings.passage_prompt))
         batches = Batches(store, settings.batch_size, settings.seed)
@@ -126,7 +136,12 @@ def _prepare(
     return encoder, objective, store, batches, watch
 
 
-def _encoder(settings: TrainSettings) -> SentenceEncoder:
+def encoder_of(settings: TrainSettings) -> SentenceEncoder:
+    """Return the encoder that a run starts from.
+
+    Raises:
+        InputError: there is none, or it does not fit the settings.
+    """
     device = settings.device
     if settings.precision == "16" and find_device(device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
@@ -170,7 +185,7 @@ def _records(settings: TrainSettings) -> Iterator[Any]:
     return read([Path(f) for f in settings.files], columns=settings.columns or None)
 
 
-def _store(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
+def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
     """Return the tokenised corpus, from an earlier part of this run if it is there."""
     if (folder / "manifest.json").is_file():
         return TokenStore.open(folder)
@@ -212,17 +227,10 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def _run(
-    settings: TrainSettings,
-    encoder: SentenceEncoder,
-    objective: Objective,
-    store: TokenStore,
-    batches: Batches,
-    watch: Watch | None,
-) -> Outcome:
-    output = Path(settings.output)
-    per_epoch = batches.steps_per_epoch
-    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+def module_of(
+    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, steps: int
+) -> SimCSE:
+    """Return what is trained, as it is before the first step."""
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
@@ -238,6 +246,40 @@ def _run(
         backend=settings.backend,
     )
     cut_initialize(module.head, settings.cut, what=settings.cut_what)
+    return module
+
+
+def batch_at(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    store: TokenStore,
+    batches: Batches,
+    step: int,
+) -> Batch:
+    """Return the batch of a step, or the part of it that is this process's."""
+    indices = batches.at(step)
+    return collate(
+        store,
+        indices,
+        pad_id=encoder.tokenizer.pad_token_id or 0,
+        overhead=CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH,
+        most=settings.micro_batch,
+        part=rows_of(len(indices)),
+    )
+
+
+def _run(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    objective: Objective,
+    store: TokenStore,
+    batches: Batches,
+    watch: Watch | None,
+) -> Outcome:
+    output = Path(settings.output)
+    per_epoch = batches.steps_per_epoch
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    module = module_of(settings, encoder, objective, steps)
     if world_size() > 1:
         share_statistics(module)
     module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
@@ -276,20 +318,7 @@ def _run(
     )
     _introduce(settings, encoder, store, steps, bar.tell)
     resumed, start = checkpoint(output / "checkpoints", bar.tell)
-    pad = encoder.tokenizer.pad_token_id or 0
-    overhead = CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH
-
-    def at(step: int) -> Batch:
-        indices = batches.at(step)
-        return collate(
-            store,
-            indices,
-            pad_id=pad,
-            overhead=overhead,
-            most=settings.micro_batch,
-            part=rows_of(len(indices)),
-        )
-
+    at = functools.partial(batch_at, settings, encoder, store, batches)
     loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
     began = time.perf_counter()
     code = make_steps(
