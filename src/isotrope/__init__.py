@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Anatomy": "isotrope.diagnostics.anatomy",
     "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.methods",
@@ -19,6 +20,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Anatomy",
     "Paradigm",
     "__version__",
     "decompose",
@@ -31,6 +33,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
+    from isotrope.diagnostics.anatomy import Anatomy as Anatomy
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.methods import fit as fit

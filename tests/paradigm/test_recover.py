@@ -20,7 +20,7 @@ def batch(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 def recovered(objective: Objective, anchors: Tensor, positives: Tensor, **how: str) -> Recovered:
     leaf = anchors.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(objective(leaf, positives), leaf)
-    return recover(gradient, Views(anchors, positives), **how)  # type: ignore[arg-type]
+    return recover(len(leaf) * gradient, Views(anchors, positives), **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("objective", [InfoNCE(temperature=0.3), MET(margin=2.0), DCL()])
@@ -49,12 +49,10 @@ def test_they_are_those_of_a_decomposition_of_each_anchor(n: int, d: int) -> Non
 def test_negatives_of_both_views() -> None:
     anchors, positives = batch(4, 12)
     objective = NTXent(temperature=0.5)
-    leaf = anchors.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(objective(leaf, positives), leaf)
-    both = recover(gradient, Views(anchors, positives), against="both")
+    both = recovered(objective, anchors, positives, against="both")
     assert both.misfit < 1e-12
     assert both.determined.all()
-    assert recover(gradient, Views(anchors, positives)).misfit > 0.05
+    assert recovered(objective, anchors, positives).misfit > 0.05
 
 
 def test_a_duplicate_leaves_the_pull_of_others_determined() -> None:

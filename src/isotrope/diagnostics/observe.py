@@ -20,7 +20,7 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "SAME", "measure"]
+__all__ = ["MEASURED", "SAME", "columns", "measure"]
 
 MEASURED = (
     "dissipation",
@@ -47,12 +47,20 @@ MEASURED = (
 )
 """The names of what :func:`measure` returns, in the order of the columns of metrics.csv."""
 
+
+def columns(*further: str) -> tuple[str, ...]:
+    """Return the columns of metrics.csv: those of every run, then ``further``."""
+    return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
+
+
 SAME = 0.999  # cosine from which two embeddings are taken for the same thing
 _NEAR = 0.25  # of the average distance of negatives: nearer than that something is the matter
 
 
 @torch.no_grad()
-def measure(objective: Objective | None, views: Views) -> dict[str, float | None]:
+def measure(
+    objective: Objective | None, views: Views, *, terms: Terms | None = None
+) -> dict[str, float | None]:
     """Return what is to be seen of one batch, a number or None for each name in ``MEASURED``.
 
     What compares rows with each other looks at the first 4,096. Negatives are those of the other
@@ -64,6 +72,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
             without an objective everything about them is None; of logits (DINO) there are norms,
             rank and gradient only.
         views: raw embeddings, n x d.
+        terms: the components, where another than ``objective`` tells them.
 
     Returns:
         ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01;
@@ -95,9 +104,12 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
     few = first_rows(views)
     if objective is not None and objective.has_terms:
         pairs = objective.compare(few)
-        found |= _components(objective.components(pairs), pairs, few.anchors)
+        terms = objective.components(pairs)
     else:
+        few = few if terms is None else few.map(lambda x: x.to(terms.weight))
         pairs = choose_pairs(few.unit())
+    if terms is not None:
+        found |= _components(terms, pairs, few.anchors)
     return found | _spread(views) | _angles(pairs)
 
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.observe import columns
 
 __all__ = [
     "COLUMNS",
@@ -31,13 +31,7 @@ __all__ = [
     "SameData",
     "Stop",
     "Timer",
-    "columns",
 ]
-
-
-def columns(*further: str) -> tuple[str, ...]:
-    """Return the columns of metrics.csv: those of every run, then ``further``."""
-    return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
 
 
 COLUMNS = columns("dev", "sentences_per_second")

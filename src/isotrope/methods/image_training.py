@@ -22,7 +22,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.image_batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.image_sets import ImageSet, load_images
 from isotrope.data.pixels import need_kornia
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
@@ -36,7 +36,6 @@ from isotrope.methods.callbacks import (
     SameData,
     Stop,
     Timer,
-    columns,
 )
 from isotrope.methods.image_card import image_card
 from isotrope.methods.image_measures import TRACKED
@@ -57,7 +56,7 @@ from isotrope.methods.run import (
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["IMAGE_COLUMNS", "fit_images", "summary", "train"]
+__all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "prepare", "summary", "train"]
 
 SMALL = 96  # pixels of a side up to which images are taken as they are
 IMAGE_COLUMNS = columns(*TRACKED, "knn", "images_per_second")
@@ -109,8 +108,16 @@ def train(settings: ImageSettings, *, resume: bool = False) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    """What was found good before anything is written."""
+class Prepared:
+    """What was found good before anything is written.
+
+    Attributes:
+        objective: its name.
+        images: to train and to test on.
+        batches: of every step.
+        module: what is trained, as it is before the first step.
+        steps: of the run.
+    """
 
     objective: str
     images: ImageSet
@@ -121,14 +128,23 @@ class _Prepared:
 
 def _train(settings: ImageSettings, own: ImageEncoder | None = None) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
-    prepared = _prepare(settings, own)
+    prepared = prepare(settings, own)
     if rank() == 0:
         begin(settings)
     wait()
     return _run(settings, prepared)
 
 
-def _prepare(settings: ImageSettings, own: ImageEncoder | None) -> _Prepared:
+def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepared:
+    """Check everything, read the data and build what is trained; nothing is written.
+
+    Args:
+        settings: of the run.
+        own: the user's encoder, if it is one.
+
+    Raises:
+        InputError: anything wrong with the settings, the data or the encoder.
+    """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     method = find_method(settings.method)
@@ -163,7 +179,7 @@ def _prepare(settings: ImageSettings, own: ImageEncoder | None) -> _Prepared:
         backend=settings.backend,
     )
     module.cut_heads(settings.cut, settings.cut_what)
-    return _Prepared(name, images, batches, module, steps)
+    return Prepared(name, images, batches, module, steps)
 
 
 def _plan(
@@ -246,7 +262,7 @@ def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncod
     return encoder
 
 
-def _run(settings: ImageSettings, prepared: _Prepared) -> Outcome:
+def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
     output, module, steps = Path(settings.output), prepared.module, prepared.steps
     per_epoch = prepared.batches.steps_per_epoch
     torch.manual_seed(settings.seed)
@@ -310,7 +326,7 @@ def _labelled(images: ImageSet) -> bool:
     return bool((known != known[0]).any())
 
 
-def _neighbours(settings: ImageSettings, prepared: _Prepared) -> Callable[[], float] | None:
+def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], float] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
     if not _labelled(prepared.images):
         return None
@@ -322,7 +338,7 @@ def _neighbours(settings: ImageSettings, prepared: _Prepared) -> Callable[[], fl
 
 def _probe(
     settings: ImageSettings,
-    prepared: _Prepared,
+    prepared: Prepared,
     result: Result,
     tell: Callable[[str], None],
 ) -> None:
@@ -335,7 +351,7 @@ def _probe(
     tell(f"linear probe: {accuracy:.2f}")
 
 
-def _loader(settings: ImageSettings, prepared: _Prepared, start: int) -> DataLoader[ImageBatch]:
+def _loader(settings: ImageSettings, prepared: Prepared, start: int) -> DataLoader[ImageBatch]:
     """Return what gives the batches of the steps that are left, decoded by workers if need be."""
     workers = settings.workers
     if workers is None:
@@ -356,7 +372,7 @@ def _deaf(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _introduce(settings: ImageSettings, prepared: _Prepared, tell: Callable[[str], None]) -> None:
+def _introduce(settings: ImageSettings, prepared: Prepared, tell: Callable[[str], None]) -> None:
     """Say what is about to happen."""
     images, module = prepared.images, prepared.module
     tested = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
@@ -379,7 +395,7 @@ def _introduce(settings: ImageSettings, prepared: _Prepared, tell: Callable[[str
 
 def _result(
     settings: ImageSettings,
-    prepared: _Prepared,
+    prepared: Prepared,
     dev: Dev,
     metrics: Metrics,
     timer: Timer,

@@ -12,7 +12,7 @@ line. That is O(c^2 d) for the batch, where a decomposition for each anchor is O
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -43,28 +43,38 @@ class Recovered:
     determined: Tensor
     misfit: float
 
+    def in_units_of(self, unit: float) -> "Recovered":
+        """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
+        terms = self.terms
+        residual = None if terms.residual is None else terms.residual / unit
+        terms = replace(
+            terms,
+            dissipation=terms.dissipation / unit,
+            scale=terms.scale * unit,
+            residual=residual,
+        )
+        return replace(self, terms=terms)
+
 
 def recover(
     gradient: Tensor,
     views: Views,
     *,
     against: Literal["cross", "both"] = "cross",
-    reduction: Literal["mean", "sum"] = "mean",
 ) -> Recovered:
-    """Return the components of the loss whose gradient by the raw anchors is ``gradient``.
+    """Return the components of the anchors' losses from their gradients by the raw anchors.
 
     Args:
-        gradient: n x d.
+        gradient: n x d, row i of anchor i's own loss: of a mean over n anchors, n times its
+            gradient. ``terms.scale`` is 1/n, that of the mean.
         views: the raw embeddings; further negatives are columns too, groups are not looked at.
         against: what the negatives are: the other view, or both views (NT-Xent).
-        reduction: how the loss makes one number of n, as for ``decompose``.
     """
-    noise = max(gradient.shape) * torch.finfo(gradient.dtype).eps
+    noise = min(max(gradient.shape) * torch.finfo(gradient.dtype).eps, 0.01)
     pairs = choose_pairs(views.map(lambda x: x.detach().cpu().double()).unit())
     h, columns, negative = pairs.views.anchors, pairs.columns(against), pairs.negative(against)
-    scale = 1 / len(h) if reduction == "mean" else 1.0
     norm = torch.linalg.vector_norm(views.anchors.detach().cpu().double(), dim=1, keepdim=True)
-    target = tangent(gradient.detach().cpu().double() * norm / scale, h)
+    target = tangent(gradient.detach().cpu().double() * norm, h)
     coefficient, determined = _solve(columns, h, target, negative, noise)
     push = coefficient.where(negative, 0.0)
     pull = -coefficient.diagonal()
@@ -72,9 +82,8 @@ def recover(
     size, _ = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
     residual, whole = target - fitted, float(torch.linalg.vector_norm(target))
-    terms = Terms(
-        size, push / divisor[:, None], pull / divisor, against, scale=scale, residual=residual
-    )
+    weight, pull = push / divisor[:, None], pull / divisor
+    terms = Terms(size, weight, pull, against, scale=1 / len(h), residual=residual)
     misfit = float(torch.linalg.vector_norm(residual)) / whole if whole else 0.0
     return Recovered(terms, determined, misfit)
 

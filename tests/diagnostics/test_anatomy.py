@@ -1,0 +1,235 @@
+"""The anatomy of a loop of one's own."""
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import isotrope
+from isotrope.core.errors import InputError
+from isotrope.core.views import Views
+from isotrope.diagnostics.anatomy import COLUMNS, Anatomy
+from isotrope.diagnostics.observe import MEASURED, measure
+from isotrope.objectives import DCL, InfoNCE
+
+GRADIENT = ("gradient_alignment", "gradient_uniformity", "embedding_gradient")
+COMPONENTS = ("dissipation", "dead", "hardest_share", "ratio", "above_bound")
+
+
+def users_loss(anchors: Tensor, positives: Tensor, temperature: float = 0.1) -> Tensor:
+    """What someone without this library writes."""
+    a, b = F.normalize(anchors, dim=1), F.normalize(positives, dim=1)
+    return F.cross_entropy(a @ b.T / temperature, torch.arange(len(a)))
+
+
+def batch(n: int = 12, d: int = 20, *, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(0)
+    x, noise = torch.randn(2, n, d, generator=random, dtype=dtype)
+    return (3 * x).requires_grad_(), (x + 0.9 * noise).requires_grad_()
+
+
+def test_a_plain_loop_with_a_loss_of_ones_own(tmp_path: Path) -> None:
+    """The example of the README: five lines around someone's own training."""
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 24))
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-2)
+    data = torch.randn(160, 16)
+
+    anatomy = isotrope.Anatomy(every=5, temperature=0.1)
+    for step in range(20):
+        x = data[step % 10 * 16 :][:16]
+        anchors, positives = encoder(x), encoder(x + 0.5 * torch.randn(16, 16))
+        loss = users_loss(anchors, positives)
+        anatomy.observe(anchors, positives, loss)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    file = anatomy.save(tmp_path / "run")
+
+    with file.open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["step"] for row in rows] == ["0", "5", "10", "15"]
+    assert all(row[name] for row in rows for name in ("loss", "misfit", *MEASURED))
+    assert all(0 < float(row["dissipation"]) < 1 for row in rows)
+    again = Anatomy.load(tmp_path / "run")
+    assert again.rows[-1]["dissipation"] == pytest.approx(anatomy.rows[-1]["dissipation"], rel=1e-9)
+    assert [row["step"] for row in again.rows] == [0, 5, 10, 15]
+    assert again.diagnose().verdict == anatomy.diagnose(batch_size=16).verdict
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5])
+def test_a_loss_of_ones_own_has_the_numbers_of_the_same_objective(temperature: float) -> None:
+    anchors, positives = batch()
+    row = Anatomy(temperature=temperature).observe(
+        anchors, positives, users_loss(anchors, positives, temperature)
+    )
+    assert row is not None
+    expected = measure(InfoNCE(temperature=temperature), Views(anchors, positives))
+    for name in MEASURED:
+        assert row[name] == pytest.approx(expected[name], rel=1e-9, abs=1e-12), name
+    assert row["misfit"] < 1e-9
+
+
+def test_without_a_temperature_dissipation_counts_it() -> None:
+    anchors, positives = batch()
+    row = Anatomy().observe(anchors, positives, users_loss(anchors, positives))
+    expected = measure(InfoNCE(temperature=0.1), Views(anchors, positives))
+    assert row is not None
+    assert row["dissipation"] == pytest.approx(10 * (expected["dissipation"] or 0), rel=1e-9)
+    assert row["gradient_alignment"] == pytest.approx(expected["gradient_alignment"], rel=1e-9)
+
+
+def test_a_sum_is_no_mean() -> None:
+    anchors, positives = batch()
+    loss = len(anchors) * users_loss(anchors, positives)
+    row = Anatomy(reduction="sum").observe(anchors, positives, loss)
+    mean = Anatomy().observe(anchors, positives, users_loss(anchors, positives))
+    assert row is not None
+    assert mean is not None
+    for name in (*COMPONENTS, *GRADIENT):
+        assert row[name] == pytest.approx(mean[name], rel=1e-9), name
+
+
+def test_negatives_and_both_views() -> None:
+    anchors, positives = batch(4, 20)
+    negatives = torch.randn(3, 20, generator=torch.Generator().manual_seed(1)).double()
+    loss = DCL(temperature=0.3)(anchors, positives, negatives)
+    row = Anatomy(temperature=0.3).observe(anchors, positives, loss, negatives=negatives)
+    assert row is not None
+    expected = measure(DCL(temperature=0.3), Views(anchors, positives, negatives))
+    assert row["hardest_share"] == pytest.approx(expected["hardest_share"], rel=1e-9)
+    assert row["negative_mean"] == pytest.approx(expected["negative_mean"], rel=1e-9)
+    loss = isotrope.objectives.NTXent(temperature=0.3)(anchors, positives)
+    both = Anatomy(temperature=0.3, against="both").observe(anchors, positives, loss)
+    cross = Anatomy(temperature=0.3).observe(anchors, positives, loss)
+    assert both is not None
+    assert cross is not None
+    assert both["misfit"] < 1e-9 < 0.05 < cross["misfit"]
+    assert cross["dissipation"] is None is not both["dissipation"]
+
+
+def test_an_objective_tells_its_own_components() -> None:
+    anchors, positives = batch(30, 5)  # a gradient in 5 dimensions determines no 30 weights
+    objective = InfoNCE(temperature=0.2)
+    row = Anatomy(objective).observe(anchors, positives, objective(anchors, positives))
+    assert row is not None
+    assert row["dissipation"] == measure(objective, Views(anchors, positives))["dissipation"]
+    assert row["misfit"] is None
+    unknown = Anatomy().observe(anchors, positives, users_loss(anchors, positives))
+    assert unknown is not None
+    assert {name for name in MEASURED if unknown[name] is None} == {*COMPONENTS, *GRADIENT[:2]}
+
+
+def test_half_precision_is_good_for_two_digits() -> None:
+    anchors, positives = batch(16, 64, dtype=torch.float32)
+    half = anchors.detach().bfloat16().requires_grad_(), positives.detach().bfloat16()
+    row = Anatomy(temperature=0.5).observe(*half, users_loss(*half, 0.5))
+    exact = Anatomy(temperature=0.5).observe(
+        anchors, positives, users_loss(anchors, positives, 0.5)
+    )
+    assert row is not None
+    assert exact is not None
+    for name in ("dissipation", "ratio", *GRADIENT):
+        assert row[name] == pytest.approx(exact[name], rel=0.02), name
+
+
+def test_what_is_not_due_is_not_looked_at() -> None:
+    anatomy = Anatomy(every=3)
+    anchors, positives = batch()
+    loss = users_loss(anchors, positives)
+    wrong = torch.ones(3, 3)  # would be refused
+    assert anatomy.observe(anchors, positives, loss) is not None
+    assert anatomy.observe(wrong, wrong.flatten(), wrong) is None
+    assert not anatomy.due
+    assert anatomy.observe(wrong, wrong.flatten(), wrong) is None
+    assert anatomy.due
+    assert len(anatomy.rows) == 1
+    assert anatomy.calls == 3
+
+
+def test_the_graph_and_the_gradients_of_parameters_are_left_alone() -> None:
+    layer = nn.Linear(8, 20).double()
+    x, other = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0)).double()
+    gradients = []
+    for looked in (False, True):
+        layer.zero_grad()
+        anchors, positives = layer(x), layer(other)
+        loss = users_loss(anchors, positives)
+        if looked:
+            Anatomy().observe(anchors, positives, loss)
+            assert layer.weight.grad is None
+        loss.backward()
+        gradients.append(layer.weight.grad.clone())
+    assert torch.equal(*gradients)
+
+
+def test_nan_is_a_row_without_measurements() -> None:
+    anchors, positives = batch()
+    with torch.no_grad():
+        anchors[0, 0] = torch.nan
+    row = Anatomy().observe(anchors, positives, users_loss(anchors, positives))
+    assert row is not None
+    assert math.isnan(row["loss"] or 0)
+    assert all(row[name] is None for name in MEASURED)
+
+
+def test_without_a_loss_or_a_history_there_is_no_gradient() -> None:
+    anchors, positives = batch()
+    row = Anatomy().observe(anchors, positives)
+    with torch.no_grad():
+        also = Anatomy().observe(anchors, positives, users_loss(anchors, positives))
+    assert row is not None
+    assert also is not None
+    assert row["loss"] is None is not also["loss"]
+    assert row["embedding_gradient"] is also["embedding_gradient"] is None
+    assert row["positive_mean"] == also["positive_mean"] is not None
+
+
+def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
+    anatomy = Anatomy(every=2)
+    with pytest.raises(ValueError, match="no row to add to"):
+        anatomy.note(dev=1.0)
+    for _ in range(3):
+        anatomy.observe(*batch())
+    anatomy.note(gradient_norm=2.0)
+    anatomy.note(1, dev=70.5)
+    anatomy.note(0, dev=70.0, learning_rate=1e-3)
+    rows = Anatomy.load(anatomy.save(tmp_path / "a.csv")).rows
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert [row["dev"] for row in rows] == [70, 70.5, None]
+    assert [row["gradient_norm"] for row in rows] == [None, None, 2]
+    with pytest.raises(ValueError, match=r"no column 'gradientnorm'.*did you mean 'gradient_norm'"):
+        anatomy.note(gradientnorm=2.0)
+
+
+def test_a_run_of_ours_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,loss,dissipation,sentences_per_second\n3,1.5,,9\n")
+    (row,) = Anatomy.load(tmp_path).rows
+    assert row == {**dict.fromkeys(COLUMNS), "step": 3, "loss": 1.5}
+
+
+@pytest.mark.parametrize("content", [None, "steps\n1\n", "step\nx\n"])
+def test_what_is_no_anatomy_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "metrics.csv").write_text(content)
+    with pytest.raises(InputError, match=r"holds no rows of metrics\.csv"):
+        Anatomy.load(tmp_path)
+
+
+def test_mistakes_are_named() -> None:
+    anchors, positives = batch()
+    loss = users_loss(anchors, positives)
+    with pytest.raises(ValueError, match="every must be positive; found 0"):
+        Anatomy(every=0)
+    with pytest.raises(ValueError, match="temperature must be positive; found -1"):
+        Anatomy(temperature=-1.0)
+    with pytest.raises(ValueError, match=r"must be a scalar; found shape \(12, 1\)"):
+        Anatomy().observe(anchors, positives, loss.expand(12, 1))
+    with pytest.raises(ValueError, match="does not depend on these anchors"):
+        Anatomy().observe(anchors.detach(), positives, loss)
+    with pytest.raises(ValueError, match="does not depend on these anchors"):
+        Anatomy().observe(anchors * 1, positives, loss)
