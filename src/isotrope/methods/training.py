@@ -55,6 +55,7 @@ __all__ = [
     "encoder_of",
     "fit",
     "module_of",
+    "steps_of",
     "store_of",
     "summary",
     "train",
@@ -227,6 +228,11 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
+def steps_of(settings: TrainSettings, batches: Batches) -> int:
+    """Return the steps of the whole run."""
+    return settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
+
+
 def module_of(
     settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, steps: int
 ) -> SimCSE:
@@ -277,8 +283,7 @@ def _run(
     watch: Watch | None,
 ) -> Outcome:
     output = Path(settings.output)
-    per_epoch = batches.steps_per_epoch
-    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    per_epoch, steps = batches.steps_per_epoch, steps_of(settings, batches)
     module = module_of(settings, encoder, objective, steps)
     if world_size() > 1:
         share_statistics(module)
