@@ -26,6 +26,8 @@ VERBS = {
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
     "simulate": "what an objective does to an anchor, over all angles",
+    "diagnose": "say what is wrong with a run or a model, and what to change",
+    "spectrum": "the curvature of a run's objective: eigenvalues of its Hessian",
     "report": "compare runs in one HTML file",
     "demo": "the whole job on the documentation installed on this machine",
     "demo-images": "image encoders without labels, on the digits of scikit-learn",
@@ -39,6 +41,7 @@ examples:
       --objective.weight softmax:0.05 --objective.ratio 1.5 --output runs/edited
   isotrope evaluate runs/first --sts DIR
   isotrope search runs/first sentences.txt "what you are looking for"
+  isotrope diagnose runs/first
   isotrope report runs/first runs/edited
   isotrope objectives infonce
   isotrope simulate dissipation --objective infonce

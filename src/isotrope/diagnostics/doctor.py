@@ -1,22 +1,23 @@
-"""The doctor: rules from evidence to findings, the root cause first.
+"""The doctor: what is wrong with a run or a model, the root cause first, and what to change.
 
-A rule looks at a :class:`~isotrope.diagnostics.evidence.Case` and returns a finding or None. The
-rules stand in the order of cause and effect: what explains the rest is named first.
+The evidence is a :class:`~isotrope.diagnostics.evidence.Case`, the knowledge stands in
+:mod:`isotrope.diagnostics.rules`, its numbers in :mod:`isotrope.diagnostics.thresholds`.
 """
-
-from collections.abc import Callable
 
 from isotrope.diagnostics.evidence import Case
 from isotrope.diagnostics.findings import Diagnosis, Finding
+from isotrope.diagnostics.rules import EXPLAINS, RULES
 
 __all__ = ["diagnose"]
 
-Rule = Callable[[Case], Finding | None]
-
-RULES: tuple[Rule, ...] = ()
-
 
 def diagnose(case: Case) -> Diagnosis:
-    """Return what is wrong, the root cause first."""
-    found = (rule(case) for rule in RULES)
-    return Diagnosis(tuple(finding for finding in found if finding is not None), case.notes)
+    """Return what is wrong, the root cause first; what a finding explains is not told again."""
+    findings: list[Finding] = []
+    explained: set[str] = set()
+    for rule in RULES:
+        finding = rule(case)
+        if finding is not None and finding.verdict not in explained:
+            findings.append(finding)
+            explained |= EXPLAINS.get(finding.verdict, set())
+    return Diagnosis(tuple(findings), case.notes)

@@ -1,18 +1,27 @@
 """Evidence: all that is known of a run or a model, as the one record that the doctor reasons on.
 
 It comes from a run folder (settings, metrics.csv, result.json), from the rows of somebody's own
-loop (``isotrope.Anatomy``), and from a probe: embeddings of data under the saved model.
+loop (``isotrope.Anatomy``), and from probes: embeddings of data under the encoder that was saved,
+and under the one that training began with (:mod:`isotrope.diagnostics.probe`).
 """
 
+import csv
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Case", "of_rows"]
+__all__ = ["Case", "Row", "is_run", "of_rows", "of_run"]
 
 Row = Mapping[str, float | None]
+Kind = Literal["text", "images", ""]
 
 
 @dataclass(frozen=True)
@@ -20,18 +29,61 @@ class Case:
     """What the doctor is shown.
 
     Attributes:
+        kind: what is embedded; ``""`` where nobody said.
         rows: one a logged step, by column of metrics.csv, in the order of steps.
+        scores: (step, dev score or kNN accuracy), larger is better, of 100.
         settings: of the run, as config.yaml spells them (hyphens); empty without a run.
-        objective: what was trained with, or None where nobody said.
         details: of result.json; empty where there is none.
+        objective: what was trained with, or None where nobody said.
+        probe: numbers of the saved encoder on data, by column, with what only a probe has
+            (``mean_cosine``, ``copies``, ``count``, ``dimension``); None where there was none.
+        start: the same of the encoder that training began with.
         notes: what was looked at and what could not be.
     """
 
+    kind: Kind = ""
     rows: Sequence[Row] = ()
+    scores: Sequence[tuple[int, float]] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    objective: Objective | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    objective: Objective | None = None
+    probe: Row | None = None
+    start: Row | None = None
     notes: tuple[str, ...] = ()
+
+    def series(self, column: str) -> list[float]:
+        """Return the values of a column that were measured, in the order of steps."""
+        values = (row.get(column) for row in self.rows)
+        return [value for value in values if value is not None and math.isfinite(value)]
+
+    def first(self, column: str) -> float | None:
+        """Return the value of the first logged step, before any update; else the first probe's."""
+        values = self.series(column)
+        return values[0] if values else _of(self.start, column)
+
+    def early(self, column: str) -> float | None:
+        """Return the median of the second to last step of the first third."""
+        values = self.series(column)
+        return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
+
+    def end(self, column: str) -> float | None:
+        """Return the median of the last third of the steps; if none has it, the probe's."""
+        values = self.series(column)
+        if not values:
+            return _of(self.probe, column)
+        return statistics.median(values[-max(1, len(values) // 3) :])
+
+    def setting(self, name: str) -> Any:  # noqa: ANN401 - any setting
+        """Return a setting of the run, None where it is not known."""
+        return self.settings.get(name)
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows of a batch, of training or of the probe."""
+        told = self.details.get("batch_size", self.setting("batch-size"))
+        if told is None and self.probe is not None:
+            told = self.probe.get("count")
+        return None if told is None else int(told)
 
 
 def of_rows(
@@ -39,6 +91,7 @@ def of_rows(
     *,
     objective: Objective | None = None,
     settings: Mapping[str, Any] | None = None,
+    kind: Kind = "",
 ) -> Case:
     """Return the case of somebody's own loop.
 
@@ -47,6 +100,108 @@ def of_rows(
         objective: what was trained with, if it is one of ours.
         settings: what is known of the loop, in the words of the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``.
+        kind: ``text`` or ``images``, if that is known: a few rules are about one of them.
     """
-    ordered = sorted(rows, key=lambda row: row["step"] or 0)
-    return Case(rows=ordered, settings=settings or {}, objective=objective)
+    ordered = sorted(rows, key=lambda row: row.get("step") or 0)
+    return Case(kind=kind, rows=ordered, settings=settings or {}, objective=objective)
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder is one of our runs, and not a model."""
+    return (folder / "config.yaml").is_file() and (folder / "metrics.csv").is_file()
+
+
+def of_run(folder: Path) -> Case:
+    """Return the case of a run folder, without probes.
+
+    Raises:
+        InputError: one of its files cannot be read.
+    """
+    folder = Path(folder)
+    settings = _settings(folder / "config.yaml")
+    finished = (folder / "result.json").is_file()
+    result = Result.load(folder / "result.json") if finished else None
+    details = result.details if result is not None else {}
+    kind: Kind = "images" if "data" in settings and "files" not in settings else "text"
+    rows = _rows(folder / "metrics.csv")
+    column = "knn" if kind == "images" else "dev"
+    scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
+    measured = [row for row in rows if row.get("loss") is not None]
+    objective, said = _objective(settings, details)
+    notes = [f"{len(measured)} logged steps" + ("" if finished else " of a run without a result")]
+    notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
+    return Case(
+        kind=kind,
+        rows=measured,
+        scores=scores,
+        settings=settings,
+        details=details,
+        objective=objective,
+        notes=(*notes, *said),
+    )
+
+
+def _of(row: Row | None, column: str) -> float | None:
+    return None if row is None else row.get(column)
+
+
+def _settings(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read ({_line(error)}); restore the file") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"{path} must hold settings, `key: value` on each line")
+    return settings
+
+
+def _rows(path: Path) -> list[dict[str, float | None]]:
+    """The rows by step; a run in progress may be in the middle of its last line."""
+    try:
+        with path.open(newline="", encoding="utf-8") as handle:
+            lines = list(csv.DictReader(handle))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read ({_line(error)}); restore the file") from error
+    rows: dict[int, dict[str, float | None]] = {}
+    for number, line in enumerate(lines, start=2):
+        whole = None not in line and None not in line.values()
+        if not whole and number == len(lines) + 1:
+            continue
+        try:
+            if not whole:
+                raise ValueError("another number of cells than columns")
+            row = {name: float(cell) if cell else None for name, cell in line.items()}
+            step = int(row["step"])  # type: ignore[arg-type]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path}, line {number}: {_line(error)}; every cell is a number or empty, and one "
+                "of them the step"
+            ) from error
+        rows.setdefault(step, {}).update({k: v for k, v in row.items() if v is not None})
+    return [rows[step] for step in sorted(rows)]
+
+
+def _objective(
+    settings: Mapping[str, Any], details: Mapping[str, Any]
+) -> tuple[Objective | None, list[str]]:
+    """The objective with its parameters, and a note where it cannot be had."""
+    told = details.get("objective") or {}
+    name = told.get("name") or settings.get("objective")
+    if name is None:
+        return None, ["the objective is not known"]
+    asked = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
+    try:
+        for plugin in settings.get("plugin") or []:
+            registry.load_plugin(Path(plugin))
+        known = {k: v for k, v in (told.get("parameters") or {}).items() if v is not None}
+        fields = registry.find(name).__dataclass_fields__
+        own = {k: v for k, v in known.items() if k in fields}
+        return registry.build(name, {**own, **asked}), []
+    except (ValueError, TypeError) as error:
+        return None, [f"the objective {name} cannot be built: {_line(error)}"]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,121 @@
+"""``isotrope diagnose``: say what is wrong with a run or a model, and what to change."""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isotrope.cli.arguments import Parser, dotted
+from isotrope.core.errors import InputError
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics.findings import Diagnosis, Finding
+
+EPILOG = """\
+examples:
+  isotrope diagnose runs/first
+  isotrope diagnose runs/first --json
+  isotrope diagnose all-MiniLM-L6-v2
+  isotrope diagnose path/to/model --data my-texts.txt
+  isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
+  isotrope diagnose path/to/image-model --data photos/
+
+Of a run its log, its dev scores, its settings and its saved model are looked at; the diagnosis is
+also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
+embeddings of some data show: --data, or pairs of docstrings of the installed packages.
+
+The first finding is the likely root cause; what it explains is not told again. Each one has its
+numbers with their thresholds, where these come from, and one change in the words of
+`isotrope train`. All thresholds stand in docs/diagnosis.md.
+
+exit codes: 0 whatever the verdict, 2 bad input, 1 a bug.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, examine, diagnose, print."""
+    flags, others = dotted(arguments, "objective")
+    settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
+    given = _parsed(others, settings)
+    from isotrope.diagnostics.doctor import diagnose
+    from isotrope.diagnostics.examine import examine
+    from isotrope.paradigm import registry
+
+    for plugin in given.plugin:
+        registry.load_plugin(plugin)
+    objective = registry.build(given.objective, settings) if given.objective else None
+    columns = [name.strip() for c in given.columns for name in c.split(",") if name.strip()]
+    case = examine(given.target, data=given.data, columns=columns or None, objective=objective)
+    diagnosis = diagnose(case)
+    if case.settings:
+        _save(diagnosis, Path(given.target) / "diagnosis.json")
+    print(diagnosis.to_json() if given.json else _text(diagnosis), end="")
+    return 0
+
+
+def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="isotrope diagnose",
+        description="Say why a run collapsed, stalled or overfitted, and what to change.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("target", metavar="RUN_OR_MODEL", help="run folder, model folder, or name of a model")
+    add("--data", metavar="FILE", help="text, pairs or images to embed [the run's own]")
+    add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
+    add(
+        "--objective",
+        metavar="NAME",
+        help="look at its components on the data; settings as --objective.SETTING VALUE",
+    )
+    add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    given = parser.parse_args(list(arguments))
+    if settings and not given.objective:
+        parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
+    return given
+
+
+def _save(diagnosis: "Diagnosis", path: Path) -> None:
+    """Keep the diagnosis beside the run; a folder that cannot be written is no obstacle."""
+    from isotrope.core.files import replacing
+
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(diagnosis.to_json(), encoding="utf-8")
+    except (InputError, OSError) as error:
+        print(f"isotrope: warning: the diagnosis is not kept: {error}", file=sys.stderr)
+
+
+def _text(diagnosis: "Diagnosis") -> str:
+    blocks = [f"verdict: {', '.join(diagnosis.verdict)}"]
+    blocks += [_block(i, finding) for i, finding in enumerate(diagnosis.findings, start=1)]
+    blocks.append(_wrapped("looked at: " + "; ".join(diagnosis.notes)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _block(number: int, finding: "Finding") -> str:
+    from isotrope.diagnostics.findings import VERDICTS
+
+    lines = [
+        f"{number}. {finding.verdict}: {VERDICTS[finding.verdict]}",
+        _wrapped(finding.detail, "   "),
+        *(f"   - {evidence}" for evidence in finding.evidence),
+        _wrapped(f"source: {finding.source}", "   "),
+        _wrapped(f"change: {finding.change}", "   "),
+    ]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text,
+        width=96,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

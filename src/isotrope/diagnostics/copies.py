@@ -1,0 +1,59 @@
+"""Copies: how many texts of a corpus have another one beside them that says the same.
+
+Two texts are copies if the sets of their words overlap by four fifths (Jaccard), digits left out:
+``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.data.repeats import near_identical
+
+__all__ = ["OVERLAP", "copied"]
+
+OVERLAP = 0.8
+_FEWEST = 4  # words: below that, a shared few of them say little
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
+    """Return the share of texts that have a copy among the others.
+
+    Args:
+        texts: n of them; time and memory grow with n^2, so give a sample.
+        guarded: texts that are the same up to case and punctuation are no copies of each other,
+            because training sees to them.
+
+    Example:
+        >>> copied(["One and the same text, no 1", "one and the same text, no 2", "Another one"])
+        0.6666666666666666
+    """
+    from scipy.sparse import csr_matrix
+
+    words = [sorted(set(_WORD.findall(text.casefold()))) for text in texts]
+    numbers = {word: i for i, word in enumerate(dict.fromkeys(w for row in words for w in row))}
+    sizes = np.array([len(row) for row in words])
+    columns = np.array([numbers[w] for row in words for w in row], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    held = csr_matrix(
+        (np.ones(len(columns), np.float32), columns, starts), (len(texts), max(1, len(numbers)))
+    )
+    shared = (held @ held.T).tocoo()
+    i, j = shared.row, shared.col
+    union = sizes[i] + sizes[j] - shared.data
+    alike = (
+        (i != j) & (shared.data >= OVERLAP * union) & (np.minimum(sizes[i], sizes[j]) >= _FEWEST)
+    )
+    if guarded:
+        same = _numbered(texts)
+        alike &= same[i] != same[j]
+    return len(np.unique(i[alike])) / len(texts)
+
+
+def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
+    """The same number for texts that are the same up to case and punctuation."""
+    found: dict[bytes, int] = {}
+    return np.array([found.setdefault(near_identical(text), len(found)) for text in texts])

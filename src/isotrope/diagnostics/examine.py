@@ -1,0 +1,162 @@
+"""Examining: from what a user names, a run or a model, to the case that the doctor looks at.
+
+Of a run its log, its scores and its settings are read, and its saved encoder is probed with the
+data that it was trained on; where these have gone, the rest decides. Of a model there is nothing
+but the probe.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.evidence import Case, Row, is_run, of_run
+from isotrope.diagnostics.probe import (
+    ROWS,
+    Texts,
+    probe_images,
+    probe_texts,
+    read_texts,
+    texts_of,
+)
+from isotrope.encoders.loading import load_encoder
+from isotrope.encoders.names import is_image, resolve
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["examine"]
+
+
+def examine(
+    target: Path | str,
+    *,
+    data: str | None = None,
+    columns: Sequence[str] | None = None,
+    objective: Objective | None = None,
+) -> Case:
+    """Return the case of a run folder or of a model.
+
+    Args:
+        target: a run folder, or whatever names an encoder (:func:`isotrope.load`).
+        data: what to embed, instead of a run's own data: text or pairs, or images.
+        columns: of tables of text.
+        objective: whose components are looked at, of a model; a run has its own.
+
+    Raises:
+        InputError: no run and no model there, or data that cannot be read.
+    """
+    folder = Path(target)
+    if not is_run(folder):
+        return _of_model(target, data, columns, objective)
+    case = of_run(folder)
+    case = case if objective is None else replace(case, objective=objective)
+    if not (folder / "model").is_dir():
+        return _noting(case, "no saved model to probe")
+    try:
+        probe = _images_of_run if case.kind == "images" else _texts_of_run
+        return probe(case, folder, data, columns)
+    except InputError as error:
+        if data is not None:
+            raise
+        return _noting(case, f"the saved model was not probed: {error}")
+
+
+def _of_model(
+    target: Path | str, data: str | None, columns: Sequence[str] | None, objective: Objective | None
+) -> Case:
+    if is_image(resolve(target)):
+        if data is None:
+            raise InputError(f"{target} takes images, and none are here: name some with --data")
+        probe = _crops(target, data, {}, {}, objective)
+        notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
+        return Case(kind="images", objective=objective, probe=probe, notes=notes)
+    texts = _docstrings() if data is None else read_texts([data], columns=columns)
+    encoder = load_encoder(target)
+    assert isinstance(encoder, SentenceEncoder)
+    probe = probe_texts(encoder, texts, objective=objective)
+    return Case(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
+
+
+def _docstrings() -> Texts:
+    """Pairs that every machine has."""
+    from isotrope.data.docstrings import collect
+
+    found = [(item.query, item.target) for item in collect()]
+    return texts_of(found, views="pairs", name="docstrings of installed packages, no --data given")
+
+
+def _texts_of_run(
+    case: Case, folder: Path, data: str | None, columns: Sequence[str] | None
+) -> Case:
+    """Probe the saved encoder, and where positives are texts of their own the one before it."""
+    settings = case.settings
+    prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
+    texts = read_texts(
+        [data] if data is not None else settings["files"],
+        columns=columns if data is not None else settings.get("columns") or None,
+        views="auto" if data is not None else settings.get("views", "auto"),
+        prompts=prompts,
+        guarded=data is None,
+    )
+    told: dict[str, Any] = {
+        "dropout": settings.get("dropout"),
+        "max_length": settings.get("max-length"),
+        "guarded": data is None,
+    }
+    case = _noting(case, _shown(texts))
+    case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **told))
+    began = settings.get("encoder", "scratch")
+    if texts.views == "dropout" or began == "scratch":
+        return case
+    try:
+        encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
+        return replace(case, start=probe_texts(encoder, texts, **told))
+    except InputError as error:
+        return _noting(case, f"the encoder that training began with was not probed: {error}")
+
+
+def _images_of_run(
+    case: Case, folder: Path, data: str | None, columns: Sequence[str] | None
+) -> Case:
+    probe = _crops(folder, data or case.settings["data"], case.settings, case.details, None)
+    case = _noting(case, f"{probe['count']:.0f} images, two crops of each")
+    return replace(case, probe=probe)
+
+
+def _crops(
+    target: Path | str,
+    data: str,
+    settings: Mapping[str, Any],
+    details: Mapping[str, Any],
+    objective: Objective | None,
+) -> Row:
+    """Probe an encoder of images with crops as training made them."""
+    import numpy as np
+    import torch
+
+    from isotrope.data.augment import Augment, two_views
+    from isotrope.data.image_sets import load_images
+    from isotrope.encoders.image import ImageEncoder
+
+    encoder = ImageEncoder.load(target)
+    size = encoder.image_size
+    train = load_images(data, side=size, limit=settings.get("limit")).train.images
+    rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)
+    made = details.get("augments")
+    augments = (
+        [Augment(**{k: tuple(v) if isinstance(v, list) else v for k, v in a.items()}) for a in made]
+        if made
+        else two_views(settings.get("augment") or "simclr", size)
+    )
+    images = torch.from_numpy(train.read(rows))
+    return probe_images(encoder, images, augments, objective=objective)
+
+
+def _shown(texts: Texts) -> str:
+    what = "pairs" if len(texts.records[0]) > 1 else "texts"
+    return f"{len(texts.records)} of {texts.read:,} {what} ({texts.name})"
+
+
+def _noting(case: Case, note: str) -> Case:
+    return replace(case, notes=(*case.notes, note))

@@ -1,0 +1,132 @@
+"""Readings: what several rules take from a case, computed in one place."""
+
+import torch
+
+from isotrope.diagnostics.evidence import Case, Row
+from isotrope.diagnostics.findings import Evidence
+from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.paradigm.compose import pushes
+from isotrope.paradigm.objective import Objective
+
+__all__ = [
+    "anchors_done_on_ideal",
+    "learning_rate",
+    "lower_rate",
+    "most_dimensions",
+    "negatives",
+    "parameters",
+    "point_at_first",
+    "pushing",
+    "separation",
+    "sick",
+    "temperature",
+    "told",
+    "weight_decay",
+]
+
+_IDEAL = 64  # rows of the ideal batch
+
+
+def sick(name: str, number: float | None) -> bool:
+    """Tell whether a number lies on the sick side of the threshold of that name."""
+    return THRESHOLDS[name].sick(number)
+
+
+def told(case: Case, *columns: str) -> tuple[Evidence, ...]:
+    """Return the numbers at the end that explain a finding without deciding it."""
+    found = ((column, case.end(column)) for column in columns)
+    return tuple(Evidence(name, number) for name, number in found if number is not None)
+
+
+def point_at_first(case: Case) -> bool:
+    """Tell whether all embeddings were one point before the first update."""
+    return sick("collapse_uniformity", case.first("uniformity"))
+
+
+def separation(row: Row | None) -> float | None:
+    """Return how far negatives are from positives: difference of mean angles over deviation."""
+    near, far, *spreads = (
+        None if row is None else row.get(name)
+        for name in ("positive_mean", "negative_mean", "positive_std", "negative_std")
+    )
+    spread = max(x or 0.0 for x in spreads)
+    return None if near is None or far is None or spread == 0 else (far - near) / spread
+
+
+def learning_rate(case: Case) -> float | None:
+    """Return the peak learning rate, if the settings or the recipe's plan tell it."""
+    return _planned(case, "learning-rate")
+
+
+def weight_decay(case: Case) -> float | None:
+    """Return the weight decay, if the settings or the recipe's plan tell it."""
+    return _planned(case, "weight-decay")
+
+
+def lower_rate(case: Case, divisor: float) -> str:
+    """Return the flag for a lower learning rate."""
+    rate = learning_rate(case)
+    return f"--learning-rate {f'RATE/{divisor:g}' if rate is None else f'{rate / divisor:.2g}'}"
+
+
+def most_dimensions(case: Case) -> int | None:
+    """Return the largest effective rank that a batch can have, as far as n and d are known."""
+    size = case.batch_size
+    d = (case.details.get("method") or {}).get("options", {}).get("dimension")
+    if d is None and case.probe is not None:
+        d = case.probe.get("dimension")
+    found = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
+    return min(found) if found else None
+
+
+def negatives(case: Case) -> int | None:
+    """Return how many negatives an anchor has: of the batch, of both views, or of a queue."""
+    queue = (case.details.get("method") or {}).get("options", {}).get("queue")
+    if queue is not None:
+        return int(queue)
+    size, objective = case.batch_size, case.objective
+    if size is None or objective is None or not objective.has_terms:
+        return None
+    sides = 2 if objective.terms(*_ideal(4)).against == "both" else 1
+    return sides * (size - 1)
+
+
+def pushing(objective: Objective) -> bool:
+    """Tell whether an objective pushes anything apart; without components it counts as if."""
+    return not objective.has_terms or pushes(objective)
+
+
+def anchors_done_on_ideal(objective: Objective) -> float:
+    """Return the mean GD where positives coincide and negatives are orthogonal: none is needed."""
+    return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
+
+
+def parameters(case: Case) -> dict[str, object]:
+    """Return the objective's hyperparameters and exchanged parts, those of a parent included."""
+    if case.objective is None:
+        return {}
+    own = case.objective.hyperparameters()
+    parent = own.get("parent")
+    inherited = parent.hyperparameters() if isinstance(parent, Objective) else {}
+    return {**inherited, **own}
+
+
+def temperature(case: Case) -> float | None:
+    """Return the temperature of the weights, None where they have none."""
+    own = parameters(case)
+    name, _, value = str(own.get("weight", "")).partition(":")
+    if name == "softmax":
+        return float(value.split(":")[0])
+    tau = own.get("temperature")
+    return float(tau) if isinstance(tau, (int, float)) else None
+
+
+def _planned(case: Case, name: str) -> float | None:
+    told = case.setting(name)
+    if told is None:
+        told = (case.details.get("plan") or {}).get(name.replace("-", "_"))
+    return None if told is None else float(told)
+
+
+def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.eye(n), torch.eye(n)

@@ -1,0 +1,61 @@
+"""What the doctor knows: one rule for each verdict, and the order of cause and effect.
+
+A rule looks at a :class:`~isotrope.diagnostics.evidence.Case` and returns a finding or None. A
+number that was not measured decides nothing.
+"""
+
+from collections.abc import Callable
+
+from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.findings import Finding
+from isotrope.diagnostics.rules.collapse import collapsed, dimensional_collapse, diverging
+from isotrope.diagnostics.rules.forces import (
+    dissipated_early,
+    negatives_not_hard,
+    never_dissipating,
+    ratio_under_bound,
+)
+from isotrope.diagnostics.rules.norms import norms_too_large
+from isotrope.diagnostics.rules.outcome import anisotropic_start, overfitting
+from isotrope.diagnostics.rules.positives import dead_views, false_negatives, unrelated_positives
+
+__all__ = ["EXPLAINS", "RULES"]
+
+RULES: tuple[Callable[[Case], Finding | None], ...] = (
+    dead_views,
+    unrelated_positives,
+    diverging,
+    collapsed,
+    dimensional_collapse,
+    norms_too_large,
+    negatives_not_hard,
+    false_negatives,
+    never_dissipating,
+    dissipated_early,
+    ratio_under_bound,
+    anisotropic_start,
+    overfitting,
+)
+"""In the order of cause and effect: what explains the rest is named first."""
+
+_OF_A_POINT = {
+    "dimensional-collapse",
+    "false-negatives",
+    "norms-too-large",
+    "negatives-not-hard",
+    "never-dissipating",
+    "ratio-under-bound",
+    "anisotropic-start",
+    "overfitting",
+}
+
+EXPLAINS: dict[str, set[str]] = {
+    "dead-views": {"dissipated-early", "false-negatives", "ratio-under-bound"},
+    "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_OF_A_POINT},
+    "diverging": {"collapsed", *_OF_A_POINT},
+    "collapsed": {"dissipated-early", *_OF_A_POINT},
+    "dimensional-collapse": {"false-negatives", "negatives-not-hard", "anisotropic-start"},
+    "negatives-not-hard": {"false-negatives", "never-dissipating"},
+}
+"""What follows from a finding, and is not told besides it: in a batch that has become a point no
+negative is harder than another, whatever the temperature."""

@@ -1,0 +1,130 @@
+"""Rules about embeddings that are thrown together: at once, to a point, or to a few directions."""
+
+from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.readings import (
+    learning_rate,
+    lower_rate,
+    most_dimensions,
+    parameters,
+    point_at_first,
+    pushing,
+    sick,
+    told,
+    weight_decay,
+)
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+
+__all__ = ["collapsed", "dimensional_collapse", "diverging"]
+
+ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
+_HELD_APART = ("byol", "simsiam", "dino")  # by a predictor or a centre, without negatives
+
+
+def diverging(case: Case) -> Finding | None:
+    """The first steps lose what the encoder had, and the loss does not come back."""
+    start, spread = case.first("std"), case.early("std")
+    began, ended = case.first("loss"), case.end("loss")
+    if start is None or spread is None or began is None or ended is None:
+        return None
+    if start == 0 or began <= 0 or _decayed(case) or _nothing_pushes(case):
+        return None
+    lost, rise = spread / start, ended / began
+    if not (sick("lost_spread", lost) and sick("loss_rise", rise)):
+        return None
+    rate = learning_rate(case)
+    return Finding(
+        "diverging",
+        (
+            compared("lost_spread", lost),
+            compared("loss_rise", rise),
+            *([] if rate is None else [Evidence("learning_rate", rate)]),
+            *told(case, "uniformity", "gradient_norm"),
+        ),
+        THRESHOLDS["lost_spread"].source,
+        lower_rate(case, 10),
+        "The first steps have thrown the embeddings together, and the loss has never come back "
+        "below where it began: the steps are too long.",
+    )
+
+
+def collapsed(case: Case) -> Finding | None:
+    """All embeddings are one point; what else is known says why."""
+    uniformity = case.end("uniformity")
+    if uniformity is None or not sick("collapse_uniformity", uniformity):
+        return None
+    why, change, more = _why_collapsed(case)
+    return Finding(
+        "collapsed",
+        (
+            compared("collapse_uniformity", uniformity),
+            *more,
+            *told(case, "negative_mean", "std", "norm"),
+        ),
+        THRESHOLDS[more[0].name if more else "collapse_uniformity"].source,
+        change,
+        f"All inputs get nearly the same direction. {why}",
+    )
+
+
+def dimensional_collapse(case: Case) -> Finding | None:
+    """The embeddings differ, but in a few directions only."""
+    rank, most = case.end("effective_rank"), most_dimensions(case)
+    if rank is None or most is None or not sick("rank_share", rank / most):
+        return None
+    began = case.first("effective_rank")
+    if case.rows and parameters(case).get("cov_coeff") == 0:
+        why = "Nothing keeps the coordinates apart: the weight of their covariances is 0."
+        change = "--objective.cov_coeff 1"
+    elif began is None or sick("rank_share", began / most):
+        why = "The encoder did so before the first step."
+        change = ANOTHER
+    else:
+        why = "Training has taken the other directions away."
+        change = "--method vicreg" if case.kind == "images" else "--objective infonce"
+    return Finding(
+        "dimensional-collapse",
+        (compared("rank_share", rank / most), *told(case, "effective_rank", "uniformity", "std")),
+        THRESHOLDS["rank_share"].source,
+        change,
+        f"The embeddings use about {rank:.1f} of {most} directions. {why}",
+    )
+
+
+def _why_collapsed(case: Case) -> tuple[str, str, tuple[Evidence, ...]]:
+    """The cause, the change, and the numbers that decide between causes."""
+    decay = weight_decay(case)
+    if not case.rows or point_at_first(case):
+        why = "The encoder did so before the first step, and no gradient leads out of a point."
+        return why, ANOTHER, ()
+    if decay is not None and _decayed(case):
+        why = "The weight decay has shrunk the weights faster than the loss renews them."
+        return why, "--weight-decay 5e-4", (compared("decay_that_kills", decay),)
+    if _nothing_pushes(case):
+        why = "Nothing in the objective pushes embeddings apart."
+        return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
+    if sick("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
+        why = (
+            "An anchor that is pushed from its hardest negative only, or less than it is pulled, "
+            "ends at one point where the encoder could not tell inputs apart to begin with: the "
+            "loss is then its margin."
+        )
+        return why, "--objective infonce (first; this one once inputs are told apart)", ()
+    return "No setting explains it but the length of the steps.", lower_rate(case, 10), ()
+
+
+def _decayed(case: Case) -> bool:
+    """Whether the weight decay is one that kills encoders of images."""
+    return case.kind == "images" and sick("decay_that_kills", weight_decay(case))
+
+
+def _nothing_pushes(case: Case) -> bool:
+    """Whether neither the objective nor the method keeps embeddings apart."""
+    if case.objective is None or pushing(case.objective):
+        return False
+    return case.setting("method") not in _HELD_APART
+
+
+def _stops_by_margin(case: Case) -> bool:
+    own = parameters(case)
+    return "margin" in own or str(own.get("dissipation", "")).startswith("margin")

@@ -1,0 +1,133 @@
+"""Rules about the components of the gradient: which negatives push, how long, against what pull."""
+
+import statistics
+
+from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.readings import (
+    anchors_done_on_ideal,
+    negatives,
+    parameters,
+    sick,
+    temperature,
+    told,
+)
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.registry import names
+
+__all__ = ["dissipated_early", "negatives_not_hard", "never_dissipating", "ratio_under_bound"]
+
+
+def negatives_not_hard(case: Case) -> Finding | None:
+    """A softmax of a high temperature is uniform; weights without one are not judged."""
+    share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
+    if share is None or count is None or tau is None:
+        return None
+    if not sick("hardest_times_uniform", share * count):
+        return None
+    usual = 0.1 if case.kind == "images" else 0.05
+    better = usual if tau > usual else tau / 2
+    exchanged = "softmax" in str(parameters(case).get("weight", ""))
+    return Finding(
+        "negatives-not-hard",
+        (
+            compared("hardest_times_uniform", share * count),
+            Evidence("hardest_share", share),
+            Evidence("temperature", tau),
+            *told(case, "dissipation", "gradient_uniformity"),
+        ),
+        THRESHOLDS["hardest_times_uniform"].source,
+        f"--objective.weight softmax:{better:g}"
+        if exchanged
+        else f"--objective.temperature {better:g}",
+        f"The hardest of {count} negatives is pushed hardly more than any other: a softmax of "
+        f"temperature {tau:g} does not tell them apart.",
+    )
+
+
+def never_dissipating(case: Case) -> Finding | None:
+    """GD stays 1: by a margin that no batch can keep or, on sentences, by design."""
+    end, objective = case.end("dissipation"), case.objective
+    if end is None or objective is None or not sick("gd_at_the_end", end):
+        return None
+    ideal = anchors_done_on_ideal(objective)
+    margin = parameters(case).get("margin")
+    # paper 000 is about sentences; from scratch on images objectives without GD are the rule
+    if not sick("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
+        return None
+    if margin is None:
+        why, change = "Nothing in this objective says that an anchor is done.", _stopping(objective)
+    else:
+        usual = type(objective)().hyperparameters()["margin"]
+        why = f"A margin of {margin} is more than an ideal batch keeps."
+        change = f"--objective.margin {usual:g}"
+    return Finding(
+        "never-dissipating",
+        (compared("gd_at_the_end", end), compared("gd_on_ideal", ideal), *told(case, "dead")),
+        THRESHOLDS["gd_on_ideal"].source,
+        change,
+        f"Every anchor is pulled and pushed in full to the last step. {why} The risk is "
+        "overfitting: embeddings go on moving after what there was to learn has been learnt.",
+    )
+
+
+def dissipated_early(case: Case) -> Finding | None:
+    """Hardly an anchor has a gradient after the first fifth, and the dev score has not gained."""
+    dead = case.series("dead")
+    if len(dead) < 5:
+        return None
+    later, gain = statistics.median(dead[len(dead) // 5 :]), _gain(case)
+    if not sick("dead_early", later) or (gain is not None and not sick("gain", gain)):
+        return None
+    return Finding(
+        "dissipated-early",
+        (
+            compared("dead_early", later),
+            *([] if gain is None else [compared("gain", gain)]),
+            *told(case, "dissipation", "positive_mean", "negative_mean"),
+        ),
+        THRESHOLDS["dead_early"].source,
+        _harder(case),
+        "Positives are so much closer than all negatives that the objective takes nearly every "
+        "anchor for done, almost from the start: more steps will change nothing.",
+    )
+
+
+def ratio_under_bound(case: Case) -> Finding | None:
+    """The pull loses against the push (Lemma 1)."""
+    above = case.end("above_bound")
+    if above is None or not sick("above_bound", above):
+        return None
+    return Finding(
+        "ratio-under-bound",
+        (compared("above_bound", above), *told(case, "ratio", "positive_mean", "negative_mean")),
+        THRESHOLDS["above_bound"].source,
+        "--objective.ratio 1.5",
+        "A step takes most anchors away from their positives: for each push of the negatives the "
+        "positive pulls by less than the bound of Lemma 1.",
+    )
+
+
+def _stopping(objective: Objective) -> str:
+    """The form of an objective that says when an anchor is done."""
+    known = names()
+    for form in (f"modified{objective.name}", f"{objective.name}plus"):
+        if form in known:
+            return f"--objective {form}"
+    return "--objective.dissipation margin:0.3"
+
+
+def _gain(case: Case) -> float | None:
+    return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
+
+
+def _harder(case: Case) -> str:
+    """What leaves anchors more to learn."""
+    own = parameters(case)
+    margin, tau = own.get("margin"), own.get("temperature")
+    if isinstance(tau, float):
+        return f"--objective.temperature {2 * tau:g}"
+    if isinstance(margin, float):
+        return f"--objective.margin {1.5 * margin:g}"
+    return "--batch-size 256 (more negatives, and harder ones among them)"

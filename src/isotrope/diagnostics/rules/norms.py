@@ -1,0 +1,43 @@
+"""The rule about norms: embeddings too long to be turned by their gradient (paper 003)."""
+
+from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.readings import sick, told, weight_decay
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+
+__all__ = ["norms_too_large"]
+
+
+def norms_too_large(case: Case) -> Finding | None:
+    """Long by any measure, or long and with nothing that holds them."""
+    norm, decay = case.end("norm"), weight_decay(case)
+    if norm is None or (case.objective is not None and case.objective.space != "sphere"):
+        return None  # what is not normalised may be as long as it likes
+    unheld = case.kind == "images" and sick("decay_that_holds", decay)
+    if sick("norm", norm):
+        found, change = (compared("norm", norm),), _shorter(case)
+    elif decay is not None and unheld and sick("norm_without_decay", norm):
+        found = (compared("decay_that_holds", decay), compared("norm_without_decay", norm))
+        change = "--weight-decay 5e-4"
+    else:
+        return None
+    began = case.first("norm")
+    return Finding(
+        "norms-too-large",
+        (
+            *found,
+            *([] if began is None else [Evidence("norm_at_the_start", began)]),
+            *told(case, "embedding_gradient"),
+        ),
+        THRESHOLDS[found[0].name].source,
+        change,
+        "The gradient that reaches an embedding is divided by its norm, and every step makes the "
+        "norm larger: directions hardly change any more.",
+    )
+
+
+def _shorter(case: Case) -> str:
+    """What makes the embeddings shorter to begin with."""
+    if case.kind != "images" and case.setting("head") != "mlp":
+        return "--head mlp (its tanh keeps norms under sqrt(d))"
+    return "--cut 9" if case.setting("method") in ("byol", "simsiam") else "--cut 3"

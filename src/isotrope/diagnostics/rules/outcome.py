@@ -1,0 +1,54 @@
+"""Rules about what training came from and came to: anisotropy, and a dev score that falls."""
+
+from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.readings import lower_rate, sick, told
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+
+__all__ = ["anisotropic_start", "overfitting"]
+
+
+def anisotropic_start(case: Case) -> Finding | None:
+    """Different texts point one way, and training, if there was any, has left them so.
+
+    Features of images after a ReLU have no negative entries, and so always do.
+    """
+    cosine = None if case.probe is None or case.kind == "images" else case.probe["mean_cosine"]
+    if cosine is None or not sick("mean_cosine", cosine):
+        return None
+    if case.rows and not sick("spread_by_training", case.end("uniformity")):
+        return None
+    return Finding(
+        "anisotropic-start",
+        (compared("mean_cosine", cosine), *told(case, "uniformity", "effective_rank")),
+        THRESHOLDS["mean_cosine"].source,
+        "--objective infonce (a short `isotrope train` from this encoder)",
+        "Different texts have nearly one direction, as in a language model that was never trained "
+        "to compare texts: until it is, cosines tell little apart.",
+    )
+
+
+def overfitting(case: Case) -> Finding | None:
+    """The dev score falls from its best while training goes on."""
+    if len(case.scores) < 2:
+        return None
+    step, best = max(case.scores, key=lambda pair: (pair[1], -pair[0]))
+    last = case.scores[-1][1]
+    name = "dev_fall_images" if case.kind == "images" else "dev_fall"
+    if not sick(name, best - last):
+        return None
+    never_rose = step == case.scores[0][0]
+    return Finding(
+        "overfitting",
+        (
+            compared(name, best - last),
+            Evidence("best_score", best),
+            Evidence("last_score", last),
+            Evidence("best_step", step),
+            *told(case, "loss", "dissipation"),
+        ),
+        THRESHOLDS[name].source,
+        lower_rate(case, 3) if never_rose else f"--max-steps {step}",
+        "The score on held-out data has fallen from its best while training went on."
+        + (" It never rose at all." if never_rose else ""),
+    )

@@ -1,0 +1,67 @@
+"""Rules about the views: the same, unrelated, or with copies of themselves among the negatives."""
+
+from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.findings import Finding
+from isotrope.diagnostics.readings import point_at_first, separation, sick, told
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+
+__all__ = ["dead_views", "false_negatives", "unrelated_positives"]
+
+
+def dead_views(case: Case) -> Finding | None:
+    """A text and itself: every angle to a positive is 0, in embeddings that are not one point."""
+    angles = case.series("positive_mean")
+    if not angles and case.objective is not None and case.probe is not None:
+        angles = [x for x in [case.probe.get("positive_mean")] if x is not None]
+    if not angles or not sick("view_angle", max(angles)) or point_at_first(case):
+        return None
+    return Finding(
+        "dead-views",
+        (compared("view_angle", max(angles)), *told(case, "negative_mean", "dead")),
+        THRESHOLDS["view_angle"].source,
+        "--dropout 0.1",
+        "The two views of a text are the same vector, so that positives teach nothing: what makes "
+        "them differ (dropout, augmentation) is switched off.",
+    )
+
+
+def unrelated_positives(case: Case) -> Finding | None:
+    """Before training real pairs are closer than chance; those of a shuffled file are not."""
+    at_first = separation(case.rows[0] if case.rows else None)
+    sampled = separation(case.start if case.start is not None else case.probe)
+    decided = sampled if sampled is not None else at_first
+    if decided is None or not sick("separation", decided) or point_at_first(case):
+        return None
+    # one batch is a small sample: it speaks against the finding only where it is clear
+    if at_first is not None and at_first > 2 * THRESHOLDS["separation"].value:
+        return None
+    return Finding(
+        "unrelated-positives",
+        (compared("separation", decided), *told(case, "positive_mean", "negative_mean", "loss")),
+        THRESHOLDS["separation"].source,
+        "--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)",
+        "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed "
+        "up. The loss stays where guessing is, or falls by learning pairs by heart.",
+    )
+
+
+def false_negatives(case: Case) -> Finding | None:
+    """Copies that are pushed apart; two images can look alike and still be two."""
+    if case.kind == "images":
+        return None
+    numbers = {
+        "copies": None if case.probe is None else case.probe.get("copies"),
+        "false_negatives": case.end("false_negatives"),
+    }
+    found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
+    if not found:
+        return None
+    return Finding(
+        "false-negatives",
+        (*found, *told(case, "dead", "hardest_share", "positive_mean")),
+        THRESHOLDS[found[0].name].source,
+        "--files UNIQUE (FILE without copies: `sort -u`, after removing what only numbers them)",
+        "Many texts have a copy that counts as a negative, so that training pushes apart what "
+        "means the same. `isotrope train` keeps exact copies out, and those that differ in case "
+        "and punctuation only; these differ by more, or the loop is another one.",
+    )

@@ -1,0 +1,205 @@
+"""Thresholds: every number that the doctor decides by, in one table with its source.
+
+docs/diagnosis.md is written from this table by `make docs`. What no paper gives was set on the
+tuning half of the zoo (isotrope.experiments.zoo) and judged on its other half.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from isotrope.diagnostics.findings import Evidence
+
+__all__ = ["THRESHOLDS", "ZOO", "Threshold", "compared"]
+
+ZOO = "set on the tuning half of the zoo, judged on the other (docs/results/zoo.csv)"
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One number that decides.
+
+    Attributes:
+        value: the number itself is healthy.
+        unit: of the value.
+        side: where a measured number is sick: ``above`` the value or ``below`` it.
+        decides: the verdict, and what is measured.
+        source: paper and figure, or how the value was set.
+    """
+
+    value: float
+    unit: str
+    side: Literal["above", "below"]
+    decides: str
+    source: str
+
+    def sick(self, number: float | None) -> bool:
+        """Return whether a number lies on the sick side; one that was not measured does not."""
+        if number is None:
+            return False
+        return number > self.value if self.side == "above" else number < self.value
+
+
+THRESHOLDS: dict[str, Threshold] = {
+    "view_angle": Threshold(
+        0.001,
+        "rad",
+        "below",
+        "dead-views: mean angle of an anchor and its positive, largest of all logged steps",
+        "0 without dropout, up to rounding; " + ZOO,
+    ),
+    "collapse_uniformity": Threshold(
+        -0.035,
+        "",
+        "above",
+        "collapsed: uniformity (0: one point; -4: even), median of the last third",
+        ZOO,
+    ),
+    "rank_share": Threshold(
+        0.06,
+        "of min(n - 1, d)",
+        "below",
+        "dimensional-collapse: effective rank of a batch over the most it can be",
+        ZOO,
+    ),
+    "decay_that_kills": Threshold(
+        5e-3,
+        "",
+        "above",
+        "collapsed, because of --weight-decay: the decay of images",
+        "paper 003, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
+    ),
+    "separation": Threshold(
+        0.15,
+        "standard deviations",
+        "below",
+        "unrelated-positives: (mean angle to negatives - to positives) / deviation of either, "
+        "before training",
+        ZOO,
+    ),
+    "lost_spread": Threshold(
+        0.25,
+        "of the start",
+        "below",
+        "diverging: deviation of the dimensions in the first third of the run over that of step 0",
+        ZOO,
+    ),
+    "loss_rise": Threshold(
+        1.0,
+        "of the start",
+        "above",
+        "diverging: loss of the last third over the loss of step 0",
+        ZOO,
+    ),
+    "false_negatives": Threshold(
+        0.3,
+        "of the anchors",
+        "above",
+        "false-negatives: anchors with a negative that looks like a positive",
+        ZOO,
+    ),
+    "copies": Threshold(
+        0.2,
+        "of the texts",
+        "above",
+        "false-negatives: texts with a copy in a sample of the data, that differs in a few words",
+        ZOO,
+    ),
+    "norm": Threshold(
+        100.0,
+        "",
+        "above",
+        "norms-too-large: mean norm of what the objective sees",
+        "gradients shrink as 1/norm, convergence as 1/norm^2 (paper 003, Prop. 3.1, figure 2); "
+        + ZOO,
+    ),
+    "norm_without_decay": Threshold(
+        5.0,
+        "",
+        "above",
+        "norms-too-large, together with the decay: mean norm of what the objective sees",
+        "paper 003, table 1: 13.5 to 31.4 without decay, .41 to .81 at 5e-4",
+    ),
+    "decay_that_holds": Threshold(
+        1e-5,
+        "",
+        "below",
+        "norms-too-large, together with the norm: weight decay of images from scratch",
+        "paper 003, table 1: 5e-6 does no more than 0",
+    ),
+    "hardest_times_uniform": Threshold(
+        2.0,
+        "times uniform",
+        "below",
+        "negatives-not-hard: share of the weight on the hardest negative times their number",
+        "paper 000, figure 3 and section 3.2.2 (falls from temperature .3 on); value " + ZOO,
+    ),
+    "gd_on_ideal": Threshold(
+        0.5,
+        "",
+        "above",
+        "never-dissipating: GD of the objective on an ideal batch (h = h', negatives orthogonal)",
+        "paper 000, table 2: 1 for the ineffective objectives; 0 for those that stop",
+    ),
+    "gd_at_the_end": Threshold(
+        0.99,
+        "",
+        "above",
+        "never-dissipating: mean GD, median of the last third",
+        "paper 000, sections 3.1 and 4; paper 001, section 4.2",
+    ),
+    "dead_early": Threshold(
+        0.9,
+        "of the anchors",
+        "above",
+        "dissipated-early: anchors with GD < .01, median of the whole run after its first fifth",
+        "GD below .01 as in paper 000's released code; share " + ZOO,
+    ),
+    "gain": Threshold(
+        1.0,
+        "points",
+        "below",
+        "dissipated-early, if there is a dev score: what it has gained",
+        ZOO,
+    ),
+    "above_bound": Threshold(
+        0.5,
+        "of the active anchors",
+        "below",
+        "ratio-under-bound: anchors whose ratio exceeds the lower bound of Lemma 1",
+        "paper 000, Lemma 1 and figure 8; share " + ZOO,
+    ),
+    "mean_cosine": Threshold(
+        0.6,
+        "",
+        "above",
+        "anisotropic-start: mean cosine of different texts",
+        "about .5 in raw BERT (paper 000, figure 5); value " + ZOO,
+    ),
+    "spread_by_training": Threshold(
+        -1.0,
+        "",
+        "above",
+        "anisotropic-start, of a run: uniformity of what its objective sees, at the end",
+        ZOO,
+    ),
+    "dev_fall": Threshold(
+        1.5,
+        "points",
+        "above",
+        "overfitting: best dev score minus the last, of text",
+        ZOO,
+    ),
+    "dev_fall_images": Threshold(
+        5.0,
+        "points",
+        "above",
+        "overfitting: best kNN accuracy minus the last",
+        ZOO,
+    ),
+}
+
+
+def compared(name: str, number: float) -> Evidence:
+    """Return the evidence that a number gives against the threshold of that name."""
+    threshold = THRESHOLDS[name]
+    return Evidence(name, number, threshold.value, threshold.unit, threshold.side)
