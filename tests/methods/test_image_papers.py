@@ -1,10 +1,11 @@
 """Every method against its paper's pseudo-code, written again here with plain torch, in float64."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy, normalize, relu
 
 from isotrope.core.errors import InputError
@@ -308,8 +309,25 @@ def test_vicregs_invariance_is_a_mean_over_dimensions() -> None:
     assert cls.settings_of("infonce", options) == {}
 
 
-def test_simsiams_constant_predictor() -> None:
-    made = method("simsiam", options={"constant": True})
+def test_byols_projections_can_be_normalised() -> None:
+    last = method("byol", options={"last_norm": True}).projector[-1]
+    assert isinstance(last, nn.BatchNorm1d)
+    assert not last.affine
+    assert isinstance(method("byol").projector[-1], nn.Linear)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rate"),
+    [
+        ("simsiam", {"constant": True}, 0.1),
+        ("simsiam", {"predictor_rate": 10}, 0.5),
+        ("byol", {"predictor_rate": 10}, 0.5),
+    ],
+)
+def test_a_predictor_has_a_learning_rate_of_its_own(
+    name: str, options: dict[str, Any], rate: float
+) -> None:
+    made = method(name, options=options)
     optimizer = made.configure_optimizers()
     made.step = 10
     made.on_before_optimizer_step(optimizer)
@@ -319,5 +337,5 @@ def test_simsiams_constant_predictor() -> None:
         for group in optimizer.param_groups
         if any(p is q for q in group["params"])
     }
-    assert {r for n, r in rates.items() if n.startswith("predictor")} == {0.1}
+    assert {r for n, r in rates.items() if n.startswith("predictor")} == {rate}
     assert {r for n, r in rates.items() if not n.startswith("predictor")} == {0.05}

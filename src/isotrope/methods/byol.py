@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+import torch
 from torch import Tensor, nn
 
 from isotrope.core.hyper import Hyper
@@ -10,7 +11,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import predictor, projector
 from isotrope.methods.image_method import ImageMethod, Options, Recipe
-from isotrope.methods.optimisers import cosine
+from isotrope.methods.optimisers import build_optimizer, cosine
 from isotrope.paradigm.objective import Paper
 
 __all__ = ["BYOL", "BYOLOptions"]
@@ -23,6 +24,10 @@ class BYOLOptions(Options):
     hidden: Annotated[int, Hyper("", "width of either head's hidden layer", at_least=1)] = 1024
     dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
+    last_norm: Annotated[bool, Hyper("", "batch normalisation of the projections, too")] = False
+    predictor_rate: Annotated[
+        float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
+    ] = 1.0
     decay: Annotated[
         float, Hyper("", "of the target, at the first step", at_least=0, at_most=1)
     ] = 0.99
@@ -38,7 +43,8 @@ class BYOL(ImageMethod):
     gradient.
 
     Heads: projector and predictor alike: linear, batch normalisation, ReLU, linear, d - 1024 - 256
-    and 256 - 1024 - 256.
+    and 256 - 1024 - 256. ``last_norm`` normalises the projections as well, without scale and shift,
+    as the projector of paper 003's code does (three layers of 2048, predictor with a bottleneck).
 
     Momenta: theta' <- m theta' + (1 - m) theta after each step, parameters only: the batch
     normalisations of the target have running statistics of their own. m = .99; with ``rising`` it
@@ -49,7 +55,8 @@ class BYOL(ImageMethod):
     LARS, learning rate .2 at 256, weight decay 1.5e-6 but on biases and norms, heads 4096 - 256.
 
     Ours: the crops are SimCLR's, as in the benchmark; ``--augment byol`` has those of the paper.
-    The target normalises by the statistics of its own batch.
+    The target normalises by the statistics of its own batch. ``predictor_rate`` lets the predictor
+    learn faster than the encoder, which short runs need (Tian et al., 2021, who call it alpha_p).
 
     Reference: Grill et al., 2020, section 3.1.
     """
@@ -71,7 +78,13 @@ class BYOL(ImageMethod):
     def build(self) -> None:
         """Make the heads and the target."""
         hidden, d, norm = self.options.hidden, self.options.dimension, self.options.batch_norm
-        self.projector = projector(self.encoder.dimension, [hidden], d, batch_norm=norm)
+        self.projector = projector(
+            self.encoder.dimension,
+            [hidden],
+            d,
+            batch_norm=norm,
+            last_norm="plain" if self.options.last_norm else "none",
+        )
         self.predictor = predictor(d, hidden, batch_norm=norm)
         self.target = Momentum(self._online(), self.options.decay)
 
@@ -83,6 +96,16 @@ class BYOL(ImageMethod):
         p, other = (self.predictor(self.projector(self.features(crop))) for crop in crops)
         t, other_t = (self.targets(self.target, crop) for crop in crops)
         return [Views(p, other_t), Views(other, t)]
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
+        return build_optimizer(
+            self,
+            self.plan,
+            predictor=self.predictor,
+            times=self.options.predictor_rate,
+            fused=not self.scaled,
+        )
 
     def after_step(self) -> None:
         """Move the target."""

@@ -45,26 +45,39 @@ def weight_decay_at(plan: Plan, step: int) -> float:
 
 
 def build_optimizer(
-    module: nn.Module, plan: Plan, *, constant: nn.Module | None = None, fused: bool = False
+    module: nn.Module,
+    plan: Plan,
+    *,
+    predictor: nn.Module | None = None,
+    times: float = 1.0,
+    constant: bool = False,
+    fused: bool = False,
 ) -> torch.optim.Optimizer:
     """Return the optimiser of all parameters of ``module`` that want a gradient.
 
     Args:
         module: the method.
         plan: of the run.
-        constant: part of it whose learning rate stays at the peak (SimSiam's predictor).
+        predictor: part of it with a learning rate of its own.
+        times: its learning rate over that of the rest.
+        constant: it stays at the peak.
         fused: one kernel for all of AdamW.
     """
-    held = set() if constant is None else set(constant.parameters())
+    apart = set() if predictor is None else set(predictor.parameters())
     by_kind: dict[tuple[bool, bool], list[Tensor]] = {}
     for parameter in module.parameters():
         if parameter.requires_grad:
             # biases, and the scales and shifts of norms, are vectors
-            kind = (plan.decay_all or parameter.ndim > 1, parameter in held)
+            kind = (plan.decay_all or parameter.ndim > 1, parameter in apart)
             by_kind.setdefault(kind, []).append(parameter)
     groups: list[dict[str, Any]] = [
-        {"params": parameters, "decays": decays, "constant": constant}
-        for (decays, constant), parameters in by_kind.items()
+        {
+            "params": parameters,
+            "decays": decays,
+            "times": times if its else 1.0,
+            "constant": constant and its,
+        }
+        for (decays, its), parameters in by_kind.items()
     ]
     optimizer: torch.optim.Optimizer
     if plan.optimizer == "adamw":
@@ -80,7 +93,8 @@ def build_optimizer(
 def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
     """Give every group of :func:`build_optimizer` its rates of the update ``step``."""
     for group in optimizer.param_groups:
-        group["lr"] = plan.learning_rate if group["constant"] else learning_rate_at(plan, step)
+        rate = plan.learning_rate if group["constant"] else learning_rate_at(plan, step)
+        group["lr"] = group["times"] * rate
         group["weight_decay"] = weight_decay_at(plan, step) if group["decays"] else 0.0
 
 
@@ -111,7 +125,7 @@ class LARS(torch.optim.Optimizer):
         trust: float = 0.001,
     ) -> None:
         values = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust}
-        super().__init__(groups, {**values, "decays": True, "constant": False})
+        super().__init__(groups, {**values, "decays": True, "times": 1.0, "constant": False})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # noqa: ANN401 - torch's

@@ -25,6 +25,9 @@ class SimSiamOptions(Options):
     bottleneck: Annotated[int, Hyper("", "width of the predictor's hidden layer", at_least=1)] = 512
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     constant: Annotated[bool, Hyper("", "the predictor's learning rate does not decay")] = False
+    predictor_rate: Annotated[
+        float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
+    ] = 1.0
 
 
 class SimSiam(ImageMethod):
@@ -44,8 +47,9 @@ class SimSiam(ImageMethod):
     .03 at 256 on CIFAR-10 (appendix D), paper 003 .2 at 1024 in 8 accumulated parts.
 
     Ours: the predictor's learning rate decays too, as in the benchmark; ``constant`` holds it, as
-    Chen and He do on ImageNet (section 4.2). The crops are SimCLR's, as there;
-    ``--augment simsiam`` has those of the paper.
+    Chen and He do on ImageNet (section 4.2). ``predictor_rate`` lets it learn faster than the
+    encoder, which short runs need (Tian et al., 2021, who call it alpha_p). The crops are SimCLR's,
+    as there; ``--augment simsiam`` has those of the paper.
 
     Reference: Chen and He, 2021, algorithm 1.
     """
@@ -86,6 +90,12 @@ class SimSiam(ImageMethod):
         ]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the plan's optimiser, the predictor in a group of its own if it is constant."""
-        constant = self.predictor if self.options.constant else None
-        return build_optimizer(self, self.plan, constant=constant, fused=not self.scaled)
+        """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
+        return build_optimizer(
+            self,
+            self.plan,
+            predictor=self.predictor,
+            times=self.options.predictor_rate,
+            constant=self.options.constant,
+            fused=not self.scaled,
+        )
