@@ -5,21 +5,45 @@ import math
 from pathlib import Path
 from typing import Any
 
-COLUMNS = (
+OLD = (
     "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
     "alignment,uniformity,norm,dev,sentences_per_second"
 )
-PLOTTED = ("dev", "loss", "dissipation", "hardest_share", "ratio", "norm", "gradient_norm")
+"""The columns that runs had before the angles and the parts of the gradient were measured."""
+COLUMNS = (
+    "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
+    "alignment,uniformity,norm,above_bound,gradient_alignment,gradient_uniformity,"
+    "embedding_gradient,positive_mean,positive_std,negative_mean,negative_std,distance_gap,"
+    "opposite_halves,far_opposite,std,effective_rank,false_negatives,dev,sentences_per_second"
+)
+OLD_PLOTTED = (
+    "dev", "loss", "dissipation", "hardest_share", "ratio", "norm", "gradient_norm", "trajectory",
+)  # fmt: skip
+PLOTTED = (
+    "dev", "loss", "dissipation", "hardest_share", "ratio", "above_bound", "parts",
+    "false_negatives", "norm", "embedding_gradient", "gradient_norm", "angles", "distance_gap",
+    "opposite_halves", "trajectory", "effective_rank", "std",
+)  # fmt: skip
+"""The pictures of a run on text, in the order of the page."""
 
 
-def row(step: int, *, dev: float | None, ratio: float | None = 1.0) -> str:
+def row(step: int, *, dev: float | None, ratio: float | None = 1.0, columns: str = COLUMNS) -> str:
     """Return one line of metrics.csv; step 0 has a dev score and nothing else."""
     decay = math.exp(-step / 20)
-    measured = [
-        step / 40, 0.1 + decay, 3e-5, 1 + decay, 0.2 + 0.3 * decay, 0.01, 0.5 - 0.1 * decay, ratio,
-        0.2 - 0.1 * decay, -3 + decay, 6 - decay,
-    ]  # fmt: skip
-    cells = [step, *(measured if step else [None] * len(measured)), dev, 400 if step else None]
+    measured = {
+        "epoch": step / 40, "loss": 0.1 + decay, "learning_rate": 3e-5, "gradient_norm": 1 + decay,
+        "dissipation": 0.2 + 0.3 * decay, "dead": 0.01, "hardest_share": 0.5 - 0.1 * decay,
+        "ratio": ratio, "alignment": 0.2 - 0.1 * decay, "uniformity": -3 + decay,
+        "norm": 6 - decay, "above_bound": 0.9 - 0.4 * decay, "gradient_alignment": 0.3 * decay,
+        "gradient_uniformity": 0.2 * decay, "embedding_gradient": 0.01 + 0.1 * decay,
+        "positive_mean": 0.4 + decay, "positive_std": 0.2, "negative_mean": 1.5,
+        "negative_std": 0.1, "distance_gap": 0.5 - 0.5 * decay, "opposite_halves": 0.1 * decay,
+        "far_opposite": 0.0, "std": 0.04, "effective_rank": 50 - decay, "false_negatives": 0.0,
+    }  # fmt: skip
+    told = (measured if step else {}) | {
+        "step": step, "dev": dev, "sentences_per_second": 400 if step else None,
+    }  # fmt: skip
+    cells = [told.get(name) for name in columns.split(",")]
     return ",".join("" if cell is None else f"{cell:.6g}" for cell in cells)
 
 
@@ -34,13 +58,14 @@ def write_run(
     dev_name: str = "dev STS Spearman (dev.tsv)",
     verdict: str | None = None,
     settings: str = "",
+    columns: str = COLUMNS,
 ) -> Path:
     """Write a run of 40 steps, logged every 2, with ``dev`` spread over its length."""
     folder.mkdir(parents=True)
     parameters = {"temperature": 0.05} if parameters is None else parameters
     at = {round(40 * i / max(len(dev) - 1, 1)): score for i, score in enumerate(dev)}
-    rows = [row(step, dev=at.get(step), ratio=ratio) for step in range(0, 41, 2)]
-    (folder / "metrics.csv").write_text("\n".join([COLUMNS, *rows]) + "\n", encoding="utf-8")
+    rows = [row(step, dev=at.get(step), ratio=ratio, columns=columns) for step in range(0, 41, 2)]
+    (folder / "metrics.csv").write_text("\n".join([columns, *rows]) + "\n", encoding="utf-8")
     dotted = "".join(f"objective.{name}: {value}\n" for name, value in parameters.items())
     (folder / "config.yaml").write_text(
         f"files: [notes.txt]\nobjective: {objective}\n{dotted}{settings}", encoding="utf-8"
@@ -128,3 +153,34 @@ def write_image_run(
         }  # fmt: skip
         (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
     return folder
+
+
+SICK = {
+    "verdict": ["collapsed", "ratio-under-bound"],
+    "findings": [
+        {
+            "verdict": "collapsed",
+            "evidence": [
+                {"name": "final_std", "number": 0.0012, "threshold": 0.01, "side": "below"},
+                {"name": "rank", "number": 1.5, "threshold": None, "unit": "directions"},
+            ],
+            "source": "paper 000, figure 9",
+            "change": "--objective ntxent",
+            "detail": "All embeddings are one point.",
+        },
+        {
+            "verdict": "ratio-under-bound",
+            "evidence": [{"name": "above", "number": None, "threshold": 1500, "side": "above"}],
+            "source": "paper 000, lemma 1",
+            "change": "--objective.ratio 1.5",
+            "detail": "The pull is weak.",
+        },
+    ],
+}  # fmt: skip
+
+
+def write_diagnosis(run: Path, record: Any = None) -> Path:
+    """Write what ``isotrope diagnose`` writes: healthy, without a record."""
+    record = {"verdict": ["healthy"], "findings": []} if record is None else record
+    (run / "diagnosis.json").write_text(json.dumps(record), encoding="utf-8")
+    return run

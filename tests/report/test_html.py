@@ -1,5 +1,7 @@
-"""The report is one inert file that says what the runs say, and survives what users call things."""
+"""The report is one closed file that says what the runs say, whatever users call things."""
 
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -9,7 +11,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.report.html import Example, Table, write_report
-from tests.report.folders import PLOTTED, write_run
+from tests.report.folders import PLOTTED, SICK, write_diagnosis, write_run
 
 NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
 
@@ -66,21 +68,24 @@ def report(tmp_path: Path, *runs: Path, **extra: object) -> tuple[str, Page]:
     return source, page
 
 
-def test_report_is_one_inert_file_with_everything_in_it(tmp_path: Path) -> None:
+def test_report_is_one_closed_file_with_everything_in_it(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name) for name in ("one", "two")]
     source, page = report(tmp_path, *runs, title="My runs")
     assert all(load.startswith(("#", "data:")) for load in page.loads)
     assert "@import" not in source
     assert "url(" not in re.sub(r"url\(#\w+\)", "", source)
-    assert [kind for kind, _ in page.scripts] == ["application/json"]
+    assert [kind for kind, _ in page.scripts] == ["application/json", None]
+    # the policy lets our one script run, and nothing else
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1][1].encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}'; style-src" in source
     assert "prefers-color-scheme: dark" in source
-    for key in (*PLOTTED, "trajectory"):
+    for key in PLOTTED:
         assert f'id="series-{key}-1"' in source
     for words in ("My runs", "Comparison", "Gradient dissipation", "temperature 0.05", "abc123"):
         assert words in page.text
     assert "isotrope train 'my notes.txt'" in page.text
     assert "commit 0123456789ab with changes" in page.text
-    data = json.loads(page.scripts[0][1])
+    data = json.loads(page.scripts[0][1])["runs"]
     assert [run["name"] for run in data] == ["one", "two"]
     assert data[0]["series"]["dev"][0] == 86.61
     assert data[0]["series"]["loss"][0] is None
@@ -131,7 +136,8 @@ def test_missing_numbers_say_why(tmp_path: Path) -> None:
     assert "the pull of this objective is a matrix" in source
     assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
     assert any("has not written its result" in title for title in page.titles)
-    assert "not measured" in source
+    assert "still rising when it ends? Not measured in these runs: Dev score." in page.text
+    assert "per push from the negatives. Not measured: barlow." in page.text
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -156,6 +162,45 @@ def test_tables_and_examples(tmp_path: Path) -> None:
         )
 
 
+def test_diagnoses_come_first(tmp_path: Path) -> None:
+    sick = write_diagnosis(write_run(tmp_path / "sick"), SICK)
+    well = write_diagnosis(write_run(tmp_path / "well"))
+    unknown = write_run(tmp_path / "no one looked")
+    source, page = report(tmp_path, sick, well, unknown)
+    health = "sick: collapsed, ratio under bound. 1 of 3 runs is healthy, 1 not diagnosed."
+    assert page.text.index(health) < page.text.index("is best: ")
+    for words in (
+        "1. Collapsed All embeddings are one point. Change --objective ntxent",
+        "final std 0.0012 below 0.01",
+        "rank 1.5 directions \N{EN DASH}",
+        "above not finite above 1,500",
+        "paper 000, figure 9",
+        "Healthy: well. Nothing was found.",
+        "Not diagnosed yet: no one looked.",
+    ):
+        assert words in page.text
+    assert f"isotrope diagnose &#39;{unknown}&#39;" in source
+    assert json.loads(page.scripts[0][1])["runs"][0]["diagnosis"]["verdict"][0] == "collapsed"
+
+    _, page = report(tmp_path, well, write_diagnosis(write_run(tmp_path / "other")))
+    assert page.text.index("well is best") < page.text.index("All 2 runs are healthy.")
+    _, page = report(tmp_path, well, unknown)
+    assert "1 of 2 runs is healthy, 1 not diagnosed." in page.text
+    _, page = report(tmp_path, sick)
+    assert "Training report Collapsed, ratio under bound. sick reached" in page.text
+    _, page = report(tmp_path, unknown)
+    assert "Not diagnosed yet: no one looked." in page.text
+
+
+@pytest.mark.parametrize("record", [[], {"verdict": ["x"]}, {"verdict": 3, "findings": []}])
+def test_a_damaged_diagnosis(tmp_path: Path, record: object) -> None:
+    run = write_diagnosis(write_run(tmp_path / "one"), record)
+    with pytest.raises(
+        InputError, match=r"diagnosis\.json is no diagnosis .* diagnose .*one` again"
+    ):
+        write_report([run], tmp_path / "x.html")
+
+
 def test_words_of_users_stay_words(tmp_path: Path) -> None:
     name = NASTY.replace("/", "\N{DIVISION SLASH}")
     run = write_run(
@@ -167,9 +212,15 @@ def test_words_of_users_stay_words(tmp_path: Path) -> None:
         tables=[Table(NASTY, nasty, [nasty, nasty], NASTY)],
         examples=[Example(NASTY, nasty, nasty, NASTY)],
     )  # fmt: skip
-    assert page.tags.count("script") == 1
+    assert page.tags.count("script") == 2
     assert "img" not in page.tags
-    assert json.loads(page.scripts[0][1])[0]["objective"] == NASTY
+    told = {"name": NASTY, "number": 1.0, "threshold": 2, "unit": NASTY, "side": NASTY}
+    words = dict.fromkeys(("verdict", "source", "change", "detail"), NASTY)
+    write_diagnosis(run, {"verdict": [NASTY], "findings": [words | {"evidence": [told]}]})
+    _, diagnosed = report(tmp_path, run)
+    assert diagnosed.tags.count("script") == 2
+    assert f"Change {NASTY}" in diagnosed.text
+    assert json.loads(page.scripts[0][1])["runs"][0]["objective"] == NASTY
     assert NASTY in page.text
 
 

@@ -1,6 +1,7 @@
 """Pictures draw every series, whatever its values, and the same data gives the same bytes."""
 
 import itertools
+import re
 import warnings
 from pathlib import Path
 from xml.etree import ElementTree
@@ -8,9 +9,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from isotrope.report.plots import panels, styles
+from isotrope.report.panels import Panel, panel, panels, sections
+from isotrope.report.plots import styles
+from isotrope.report.quantities import QUANTITIES
 from isotrope.report.runs import Run, read_run
-from tests.report.folders import PLOTTED, write_run
+from tests.report.folders import COLUMNS, OLD, OLD_PLOTTED, PLOTTED, write_run
 
 
 def record(name: str, steps: list[float], **series: list[float]) -> Run:
@@ -18,14 +21,20 @@ def record(name: str, steps: list[float], **series: list[float]) -> Run:
     return Run(name, Path(name), {"objective": name}, np.array(steps, dtype=float), columns, None)
 
 
+def one(key: str, runs: list[Run]) -> Panel:
+    drawn = panel(next(quantity for quantity in QUANTITIES if quantity.key == key), runs)
+    assert drawn is not None
+    return drawn
+
+
 def test_every_series_is_drawn_the_same_way_each_time(tmp_path: Path) -> None:
     runs = [read_run(write_run(tmp_path / name)) for name in ("one", "two")]
     drawn = panels(runs)
-    assert [panel.key for panel in drawn] == [*PLOTTED[:5], "trajectory", *PLOTTED[5:]]
-    for panel, index in itertools.product(drawn, range(2)):
-        ElementTree.fromstring(panel.svg)
-        assert f'id="series-{panel.key}-{index}"' in panel.svg
-        assert styles(2)[index].colour in panel.svg
+    assert [shown.key for shown in drawn] == list(PLOTTED)
+    for shown, index in itertools.product(drawn, range(2)):
+        ElementTree.fromstring(shown.svg)
+        assert f'id="series-{shown.key}-{index}"' in shown.svg
+        assert styles(2)[index].colour in shown.svg
     assert drawn == panels(runs)
 
 
@@ -50,37 +59,99 @@ def test_ids_are_unique_on_a_page(tmp_path: Path) -> None:
     ids=["empty", "one point", "constant", "zero", "NaN", "some NaN", "wide"],
 )
 def test_odd_series(values: list[float]) -> None:
-    keys = (*PLOTTED, "alignment", "uniformity")
+    keys = COLUMNS.split(",")[2:]
     run = record("odd", list(range(len(values))), **dict.fromkeys(keys, values))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drawn = panels([run])
-    nothing = not np.isfinite(values).any()
-    assert all(("not measured" in panel.svg) == nothing for panel in drawn)
-    assert all(("series-" in panel.svg) != nothing for panel in drawn)
+    if not np.isfinite(values).any():
+        assert drawn == []
+        return
+    assert [shown.key for shown in drawn] == list(PLOTTED)
+    for shown in drawn:
+        assert f'id="series-{shown.key}-0"' in shown.svg
+        assert "nan" not in shown.svg
+
+
+def test_what_no_run_has_measured_is_named(tmp_path: Path) -> None:
+    old = read_run(write_run(tmp_path / "old", columns=OLD))
+    assert [shown.key for shown in panels([old])] == list(OLD_PLOTTED)
+    absent = {section.title: names for section, _, names in sections([old])}
+    assert absent["Training"] == []
+    assert absent["Angles"] == [
+        "Angles to positive and negatives",
+        "Distance gap",
+        "Opposite halves",
+    ]
+    new = read_run(write_run(tmp_path / "new"))
+    assert one("angles", [old, new]).without == ("old",)
+    assert one("loss", [old, new]).without == ()
+
+
+def test_bands_and_second_lines(tmp_path: Path) -> None:
+    runs = [read_run(write_run(tmp_path / name)) for name in ("one", "two")]
+    angles = one("angles", runs)
+    assert angles.names == ("positive", "negatives")
+    assert angles.svg.count("fill-opacity: 0.16") == 4
+    for name in ("0", "0-1", "1", "1-1"):
+        assert f'id="series-angles-{name}"' in angles.svg
+    assert ">π/2<" in angles.svg
+    assert one("loss", runs).names == ()
+    crowd = [record(str(i), [0, 1], positive_mean=[1, 1], positive_std=[1, 1]) for i in range(7)]
+    assert "fill-opacity: 0.16" not in one("angles", crowd).svg
+
+
+def test_scales_find_the_points_again() -> None:
+    """Where the page's script puts a point is where the picture has it."""
+    runs = [
+        record(n, [0, 50, 100], loss=v, gradient_norm=g, alignment=[0.1, 0.2, 0.3], uniformity=v)
+        for n, v, g in (("a", [9, 8.5, 8], [1, 10, 100]), ("b", [0.2, 0.1, 0.3], [3, 200, 1]))
+    ]
+    for key in ("loss", "gradient_norm", "trajectory"):
+        shown = one(key, runs)
+        scale = shown.scales[key]
+        assert scale.log == (key == "gradient_norm")
+        assert len(scale.lines) == 2
+        for line in scale.lines:
+            run = runs[line["run"]]
+            x = run.series["alignment"] if scale.across == "alignment" else run.steps
+            y = run.series[line["column"]]
+            place = re.search(rf'id="series-{key}-{line["run"]}"> <path d="([^"]*)"', shown.svg)
+            assert place
+            drawn = np.array(re.findall(r"[ML] ([\d.]+) ([\d.]+)", place[1]), dtype=float)
+            expected = (
+                scale.x[0] + scale.x[1] * x,
+                line["y"][0] + line["y"][1] * (np.log10(y) if scale.log else y),
+            )
+            np.testing.assert_allclose(drawn.T, expected, atol=0.02)
+            left, top, right, bottom = scale.box
+            assert ((drawn > (left, top)) & (drawn < (right, bottom))).all()
 
 
 def test_long_series_are_drawn_as_running_means() -> None:
     steps = [float(step) for step in range(300)]
     noise = list(np.random.default_rng(0).normal(size=300))
-    loss = panels([record("x", steps, loss=noise)])[1].svg
+    loss = one("loss", [record("x", steps, loss=noise)]).svg
     assert "opacity: 0.22" in loss
 
 
 def test_losses_of_different_objectives_do_not_share_an_axis() -> None:
-    one, two = (record(n, [0, 1], loss=v) for n, v in (("a", [9.0, 8.0]), ("b", [0.2, 0.1])))
-    assert panels([one, two])[1].title == "Loss, scaled to 0-1"
-    assert panels([one])[1].title == "Loss"
+    a, b = (record(n, [0, 1], loss=v) for n, v in (("a", [9.0, 8.0]), ("b", [0.2, 0.1])))
+    assert one("loss", [a, b]).title == "Loss, scaled to 0-1"
+    assert one("loss", [a]).title == "Loss"
 
 
 def test_more_runs_than_colours_stay_apart() -> None:
     assert len(set(styles(20))) == 20
     crowd = [record(f"run {i}", [0, 1], dev=[i, i + 1.0]) for i in range(9)]
-    assert "run 3" in panels(crowd[:8])[0].wide
-    assert "run 3" not in panels(crowd)[0].wide
+    assert ">run 3<" in one("dev", crowd[:8]).wide
+    assert ">run 3<" not in one("dev", crowd).wide
 
 
 def test_names_are_neither_math_nor_markup() -> None:
+    assert (
+        ">label-0<" in one("dev", [record(f"label-{i}", [0, 1], dev=[i, i]) for i in (1, 0)]).wide
+    )
     run = record("$x^$ <b>\N{SNOWMAN}\u4e2d and a long tail", [0, 1], dev=[1.0, 2.0])
-    wide = panels([run])[0].wide
+    wide = one("dev", [run]).wide
     assert ">$x^$ &lt;b&gt;\N{SNOWMAN}\u4e2d and a lon\u2026<" in wide

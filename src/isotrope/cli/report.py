@@ -9,7 +9,7 @@ from isotrope.cli.arguments import Parser
 EPILOG = """\
 examples:
   isotrope report runs/first
-  isotrope report runs/* -o comparison.html
+  isotrope report runs/* -o comparison.html --pictures comparison
 
 The file needs no network and no other file: send it, open it anywhere.
 """
@@ -32,8 +32,14 @@ def run(arguments: Sequence[str]) -> int:
         default=Path("report.html"),
         help="[report.html]",
     )
+    parser.add_argument(
+        "--pictures",
+        metavar="DIR",
+        type=Path,
+        help="also write every picture there, as SVG and as PNG",
+    )
     given = parser.parse_args(list(arguments))
     from isotrope.report.html import write_report
 
-    print(write_report(given.runs, given.output))
+    print(write_report(given.runs, given.output, pictures=given.pictures))
     return 0

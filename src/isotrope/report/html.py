@@ -1,14 +1,12 @@
-"""The report: one HTML file that compares runs, complete in itself, without scripts or network."""
+"""The report: one HTML file that compares runs, complete in itself, without network."""
 
-import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -24,7 +22,11 @@ from isotrope.report.comparison import (
     number,
     verdict,
 )
-from isotrope.report.plots import INK, panels, styles
+from isotrope.report.diagnoses import command, read_diagnosis, summary
+from isotrope.report.embedded import data, permission, source
+from isotrope.report.panels import sections
+from isotrope.report.pictures import write_pictures
+from isotrope.report.plots import SECOND, styles
 from isotrope.report.runs import Run, read_run
 
 __all__ = ["Example", "Table", "write_report"]
@@ -86,6 +88,7 @@ def write_report(
     title: str = "Training report",
     tables: Sequence[Table] = (),
     examples: Sequence[Example] = (),
+    pictures: Path | None = None,
 ) -> Path:
     """Compare run folders in one self-contained HTML file.
 
@@ -95,6 +98,7 @@ def write_report(
         title: the page's title.
         tables: further tables, shown after the comparison.
         examples: searches before and after training.
+        pictures: a folder; every picture is also written there, as SVG and as PNG.
 
     Returns:
         ``output``.
@@ -107,7 +111,10 @@ def write_report(
     output = Path(output)
     if output.is_dir():
         raise InputError(f"{output} is a folder; give the name of an HTML file to write")
-    page = _page(_named([read_run(Path(run)) for run in runs]), title, tables, examples)
+    read = _named([read_run(Path(run)) for run in runs])
+    page = _page(read, title, tables, examples)
+    if pictures is not None:
+        write_pictures(read, pictures)
     with replacing(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return output
@@ -123,23 +130,47 @@ def _page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    diagnoses = [read_diagnosis(run.folder) for run in runs]
+    drawn = sections(runs)
+    scales = {
+        key: scale
+        for _, panels, _ in drawn
+        for panel in panels
+        for key, scale in panel.scales.items()
+    }
+    together = list(zip(runs, diagnoses, strict=True))
+    health = summary([(run.name, found) for run, found in together])
+    sick = any(found is not None and not found.healthy for found in diagnoses)
+    script = source("hover.js")
     return environment.get_template("template.html").render(
         title=title,
-        headline=headline(runs),
+        # what is wrong comes before which is best
+        headlines=[health, headline(runs)] if sick else [headline(runs), health],
         runs=[
-            {"run": run, "style": style, "verdict": verdict(run), "origin": _origin(run)}
-            for run, style in zip(runs, styles(len(runs)), strict=True)
+            {
+                "run": run,
+                "style": style,
+                "verdict": verdict(run),
+                "origin": _origin(run),
+                "diagnosis": diagnosis,
+            }
+            for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
         ],
+        healthy=[run.name for run, found in together if found is not None and found.healthy],
+        undiagnosed=[run for run, found in together if found is None],
+        command=command,
         columns=columns(runs),
         comparison=cells(runs),
         tables=[(table, _cells(table)) for table in tables],
-        panels=[
-            {"panel": panel, "svg": _ink(panel.svg), "wide": _ink(panel.wide)}
-            for panel in panels(runs)
-        ],
+        sections=drawn,
+        second=SECOND,
+        markup=Markup,
         examples=examples,
         glossary=_glossary(runs),
-        data=_data(runs),
+        data=data(runs, diagnoses, scales),
+        script=script,
+        allowed=permission(script),
+        sheet=source("sheet.css"),
         parameters=_parameters,
     )
 
@@ -157,48 +188,9 @@ def _named(runs: Sequence[Run]) -> list[Run]:
     return [
         run
         if names.count(run.name) == 1
-        else Run(
-            f"{run.folder.resolve().parent.name}/{run.name}",
-            run.folder,
-            run.settings,
-            run.steps,
-            run.series,
-            run.result,
-        )
+        else replace(run, name=f"{run.folder.resolve().parent.name}/{run.name}")
         for run in runs
     ]
-
-
-def _ink(svg: str) -> Markup:
-    """Let a picture take the text colour of the page, in its light and its dark form."""
-    return Markup(svg.replace(INK, "currentColor"))  # noqa: S704 - made by plots, names escaped
-
-
-def _data(runs: Sequence[Run]) -> Markup:
-    """Return everything shown as JSON that cannot end the script element it stands in."""
-    records = [
-        {
-            "name": run.name,
-            "method": run.method,
-            "objective": run.objective,
-            "parameters": run.parameters,
-            "settings": run.settings,
-            "steps": _short(run.steps),
-            "series": {name: _short(values) for name, values in run.series.items()},
-            "metrics": run.result.metrics if run.result else None,
-            "details": run.result.details if run.result else None,
-            "provenance": run.result.provenance if run.result else None,
-        }
-        for run in runs
-    ]
-    text = json.dumps(records, ensure_ascii=False, separators=(",", ":"), default=str)
-    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return Markup(safe)  # noqa: S704 - JSON without any "<"
-
-
-def _short(values: np.ndarray[Any, Any]) -> list[float | None]:
-    """Return six significant digits of each value, None where nothing was measured."""
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
 def _parameters(parameters: Mapping[str, Any]) -> str:

@@ -1,61 +1,33 @@
-"""Pictures of training: one small SVG per quantity, one line per run.
+"""Drawing one quantity of several runs: the lines, bands and marks of one picture.
 
-Every picture is transparent, with one grey for text and axes and line colours that keep a contrast
-of three to one against white and against near-black and stay apart for colour-blind eyes. The
-same runs give the same bytes.
+There is one grey for text and axes, and line colours that keep a contrast of three to one against
+white and against near-black and stay apart for colour-blind eyes.
 """
 
-import html
-import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
+from isotrope.report.quantities import Line, Quantity
 from isotrope.report.runs import Run
 
-__all__ = ["INK", "Panel", "Style", "panels", "styles"]
+__all__ = ["INK", "SECOND", "Curve", "Style", "draw", "heading", "styles"]
 
 INK = "#7d838c"
 # Okabe and Ito's palette without its yellow; sky blue and orange are darkened to show on white
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c2679a", "#3a8fc4", "#b07d00")
 _DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5))
-# points; a point is a CSS pixel where a picture is shown at its own size
-_WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150
+SECOND = (1.0, 1.7)
+"""Dashes of the second line of a run."""
 _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the raw line
-_MOST_LABELS = 8  # runs named at their lines' ends; beyond, the legend of the page has to do
-_LONGEST = 21  # characters of a name that fit beside the dev curves
-_MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
-
-_CURVES = (
-    ("loss", "Loss", "What is minimised; falls as training goes on."),
-    ("dissipation", "Gradient dissipation, GD", "How much of the gradient is still alive."),
-    ("hardest_share", "Weight on the hardest negative, W", "1 = only the hardest one is pushed."),
-    ("ratio", "Ratio, R", "Pull to the positive per push from the negatives."),
-    ("trajectory", "Uniformity over alignment", "From ring to dot; lower left is better on both."),
-    ("norm", "Embedding norm", "Mean length before normalisation."),
-    ("gradient_norm", "Gradient norm", "Length of the gradient of all parameters."),
-)
-_OF_IMAGES = (
-    ("norm_backbone", "Backbone norm", "Mean length of the features that are kept."),
-    (
-        "opposite_halves",
-        "Opposite halves",
-        "Share of pairs that are more than a right angle apart.",
-    ),
-    ("effective_rank", "Effective rank", "Over how many directions the embeddings spread."),
-)
-_SCORES = {
-    "dev": "Dashed: before training. Dot: the best step, which is the model that was saved.",
-    "knn": "Dashed: before training. Dot: the last step, which is the model that was saved.",
-}
+_MOST_FAINT = 6  # runs whose raw values and bands are drawn behind the lines
+_SCORES = ("dev", "knn")
+_DECADES = 30  # largest over smallest value from which an axis may be logarithmic
 
 
 @dataclass(frozen=True)
@@ -67,14 +39,31 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One picture: its column of metrics.csv, heading, one-line note and SVG elements."""
+class Curve:
+    """The measured points of one line of one run.
 
-    key: str
-    title: str
-    note: str
-    svg: str
-    wide: str = ""
+    Attributes:
+        run: its place among the runs.
+        line: which line of the quantity.
+        x: m values.
+        y: m values.
+        spread: m standard deviations of y, or None.
+        origin: what is subtracted from y before it is drawn,
+        unit: and by what that is divided: not 0 and 1 where the runs share no axis.
+    """
+
+    run: int
+    line: Line
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    spread: NDArray[np.float64] | None = None
+    origin: float = 0.0
+    unit: float = 1.0
+
+    @property
+    def shown(self) -> NDArray[np.float64]:
+        """What is drawn of y."""
+        return (self.y - self.origin) / self.unit
 
 
 def styles(count: int) -> list[Style]:
@@ -83,114 +72,63 @@ def styles(count: int) -> list[Style]:
     return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
 
 
-def panels(runs: Sequence[Run]) -> list[Panel]:
-    """Draw the pictures that compare runs, the score first (also in a wide form).
+def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
+    """Tell whether the runs cannot share an axis: their losses are of different objectives."""
+    told = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
+    return quantity.key == "loss" and len(told) > 1
 
-    Runs on text and on images have a picture of their scores each: they share no unit.
-    """
-    images = [run.of_images for run in runs]
-    wanted = _CURVES + (_OF_IMAGES if any(images) else ())
-    curves = [Panel(key, title, note, _picture(key, runs, _WIDTH)) for key, title, note in wanted]
-    if _scaled(runs):
-        note = "Each run in its own range: losses share no unit."
-        curves[0] = Panel("loss", "Loss, scaled to 0-1", note, curves[0].svg)
-    first, *more = [
-        _scores(key, runs) for key, kind in (("dev", False), ("knn", True)) if kind in images
+
+def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
+    """Return title and note: the score says what it is, losses whether they share a unit."""
+    if quantity.key == "dev":
+        unit = next((run.dev_name for run in runs if not run.of_images and run.dev_name), "")
+        return f"{unit[:1].upper()}{unit[1:]}" or quantity.title, quantity.note
+    if _share_no_unit(quantity, runs):
+        return "Loss, scaled to 0-1", "Each run in its own range: losses share no unit."
+    return quantity.title, quantity.note
+
+
+def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
+    """Return what the runs have measured, the lines of one run after each other."""
+    found = [
+        _curve(quantity, i, run, line) for i, run in enumerate(runs) for line in quantity.lines
     ]
-    return [first, curves[0], *more, *curves[1:]]
+    found = [curve for curve in found if len(curve.y)]
+    if not _share_no_unit(quantity, runs):
+        return found
+    return [
+        Curve(c.run, c.line, c.x, c.y, origin=c.y.min(), unit=np.ptp(c.y) or 1.0) for c in found
+    ]
 
 
-def _scores(key: str, runs: Sequence[Run]) -> Panel:
-    """Draw the scores of the runs on text (``dev``) or on images (``knn``)."""
-    unit = next((run.dev_name for run in runs if run.dev_name and _score_of(run) == key), "")
-    return Panel(
-        key,
-        unit if key == "knn" else f"{unit[:1].upper()}{unit[1:]}" or "Dev score",
-        _SCORES[key],
-        _picture(key, runs, _WIDTH),
-        _picture(key, runs, _WIDE).replace(f"series-{key}-", f"series-{key}-wide-"),
-    )
-
-
-def _score_of(run: Run) -> str:
-    return "knn" if run.of_images else "dev"
-
-
-def _scaled(runs: Sequence[Run]) -> bool:
-    """Tell whether the losses of the runs cannot share an axis."""
-    return len({(run.objective, repr(sorted(run.parameters.items()))) for run in runs}) > 1
-
-
-def _picture(key: str, runs: Sequence[Run], width: int) -> str:
-    """Return one picture as an ``<svg>`` element."""
-    settings: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": f"isotrope {key} {width}",  # ids stay unique among the pictures of a page
-        "font.size": 11,
-        "axes.unicode_minus": True,
-        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
-        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.spines.left": False,
-        "axes.linewidth": 0.8,
-        "lines.solid_capstyle": "round",
-    }
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(width / 72, _HEIGHT / 72), dpi=72)
-        labelled = width == _WIDE and len(runs) <= _MOST_LABELS
-        right = _LABELS if labelled else 12
-        box = (46 / width, 34 / _HEIGHT, (width - 46 - right) / width, (_HEIGHT - 44) / _HEIGHT)
-        axes = figure.add_axes(box)
-        labels: dict[str, str] = {}
-        if _draw(axes, key, runs):
-            _finish(axes, key, max(run.steps.max(initial=0.0) for run in runs))
-            if labelled:
-                labels = _label_ends(axes, key, runs)
-        else:
-            axes.set_axis_off()
-            axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
-        buffer = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    return _element(
-        buffer.getvalue(), f"{key.replace('_', ' ')} over training, one line per run", labels
-    )
-
-
-def _draw(axes: Axes, key: str, runs: Sequence[Run]) -> bool:
-    """Draw all runs; return whether there was anything to draw."""
-    drawn = False
-    scaled = key == "loss" and _scaled(runs)
-    for index, (run, style) in enumerate(zip(runs, styles(len(runs)), strict=True)):
-        x, y = _points(run, key)
-        if not len(y):
-            continue
-        drawn = True
-        if scaled:
-            y = (y - y.min()) / (np.ptp(y) or 1.0)
-        faint = len(runs) <= _MOST_FAINT
-        _line(axes, x, y, style, f"series-{key}-{index}", faint=faint)
-        if key == "trajectory":
-            x, y = _smooth(x), _smooth(y)
-            axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
-            axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
-    if key in _SCORES and drawn:
-        _mark_scores(axes, key, runs)
-    return drawn
-
-
-def _points(run: Run, key: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the measured points of a run: steps and values, or alignment and uniformity."""
+def _curve(quantity: Quantity, index: int, run: Run, line: Line) -> Curve:
     empty = np.full_like(run.steps, np.nan)
-    if key == "trajectory":
-        x, y = run.series.get("alignment", empty), run.series.get("uniformity", empty)
-    elif key in _SCORES:
-        x, y = run.steps, run.scores if _score_of(run) == key else empty
-    else:
-        x, y = run.steps, run.series.get(key, empty)
+    x = run.steps if quantity.across == "step" else run.series.get(quantity.across, empty)
+    y = run.series.get(line.column, empty)
     measured = np.isfinite(x) & np.isfinite(y)
-    return x[measured], y[measured]
+    spread = run.series.get(line.spread)
+    if spread is not None:
+        spread = np.nan_to_num(spread[measured])
+    return Curve(index, line, x[measured], y[measured], spread)
+
+
+def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
+    """Draw a quantity of all runs and set up the axes; return what was drawn.
+
+    Nothing measured leaves the axes empty.
+    """
+    drawn = _curves(quantity, runs)
+    if not drawn:
+        return []
+    few = len(runs) <= _MOST_FAINT
+    for curve in drawn:
+        _draw(axes, quantity, curve, styles(len(runs))[curve.run], few=few)
+    if quantity.mark is not None:
+        axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
+    if quantity.key in _SCORES:
+        _mark_scores(axes, quantity.key, runs)
+    _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
+    return drawn
 
 
 def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -202,26 +140,26 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.convolve(values, window, mode="same") / mass)
 
 
-def _line(
-    axes: Axes,
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    style: Style,
-    gid: str,
-    *,
-    faint: bool,
-) -> None:
-    """Draw one series; a long one as its running mean, with the raw values faintly behind."""
-    if len(y) >= _SMOOTH_FROM and not gid.startswith(("series-dev", "series-knn")):
-        if faint:
+def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, *, few: bool) -> None:
+    """Draw one line; a long one as its running mean, with the raw values faintly behind."""
+    x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
+    if quantity.key not in _SCORES:
+        if few and len(y) >= _SMOOTH_FROM and curve.spread is None:
             axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
-        steps = _smooth(x) if gid.startswith("series-trajectory") else x
-        x, y = steps, _smooth(y)
+        x, y = _smooth(x) if quantity.across != "step" else x, _smooth(y)
+    if few and curve.spread is not None:
+        room = _smooth(curve.spread)
+        axes.fill_between(x, y - room, y + room, color=style.colour, alpha=0.16, lw=0)
     marker = "o" if len(y) == 1 else ""
-    (line,) = axes.plot(x, y, color=style.colour, lw=1.8, marker=marker, ms=4)
-    if style.dash:
-        line.set_dashes(style.dash)
-    line.set_gid(gid)
+    width = 1.5 if second else 1.8
+    (line,) = axes.plot(x, y, color=style.colour, lw=width, marker=marker, ms=4)
+    if second or style.dash:
+        line.set_dashes(SECOND if second else style.dash)
+    place = quantity.lines.index(curve.line)
+    line.set_gid(f"series-{quantity.key}-{curve.run}" + (f"-{place}" if place else ""))
+    if quantity.across != "step":
+        axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
+        axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
 
 
 def _mark_scores(axes: Axes, key: str, runs: Sequence[Run]) -> None:
@@ -229,7 +167,7 @@ def _mark_scores(axes: Axes, key: str, runs: Sequence[Run]) -> None:
     styled = [
         (run, style)
         for run, style in zip(runs, styles(len(runs)), strict=True)
-        if _score_of(run) == key
+        if run.of_images == (key == "knn")
     ]
     starts = [run.metric("dev_start") for run, _ in styled]
     common = len({round(start, 6) for start in starts if start is not None}) == 1
@@ -242,29 +180,44 @@ def _mark_scores(axes: Axes, key: str, runs: Sequence[Run]) -> None:
             axes.plot(step, score, "o", color=style.colour, ms=6.5, zorder=4)
 
 
-def _finish(axes: Axes, key: str, last_step: float) -> None:
+def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: float) -> None:
     """Set ticks, grid and limits; a constant or single value gets room around it."""
+    _limit(axes, quantity, drawn)
+    along = quantity.across == "step"
+    if along:
+        axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=along))
+    shown = FuncFormatter(lambda value, _: _tick(value))
+    axes.xaxis.set_major_formatter(shown)
+    if quantity.angular:
+        quarters = [Fraction(i, 4) for i in range(5)]
+        axes.yaxis.set_major_locator(FixedLocator([float(q) * np.pi for q in quarters]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _multiple(value)))
+    else:
+        if axes.get_yscale() == "linear":
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes.yaxis.set_major_formatter(shown)
+    axes.grid(axis="y" if along else "both", lw=0.6, alpha=0.28)
+    axes.tick_params(length=0, pad=5)
+    axes.set_axisbelow(True)
+
+
+def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
+    """Set the vertical limits, or a logarithmic axis."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
-    flat = 0.02 if key == "ratio" else 1e-9  # a ratio fixed by the objective has rounding noise
+    if quantity.logarithmic and low > 0 and high / low > _DECADES:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        return
+    if quantity.floor is not None:
+        low, high = min(low, quantity.floor), max(high, quantity.floor)
+    flat = 0.02 if quantity.key == "ratio" else 1e-9  # fixed by the objective: rounding noise
     if high - low <= flat * max(abs(low), abs(high)):
         room = 0.05 * abs(low) or 0.5
         axes.set_ylim(low - room, high + room)
-    elif key == "gradient_norm" and low > 0 and high / low > 30:
-        axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    if axes.get_yscale() == "linear":
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-    if key != "trajectory":
-        axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
-    axes.xaxis.set_major_locator(
-        MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=key != "trajectory")
-    )
-    tick = FuncFormatter(lambda value, _: _tick(value))
-    axes.xaxis.set_major_formatter(tick)
-    axes.yaxis.set_major_formatter(tick)
-    axes.grid(axis="both" if key == "trajectory" else "y", lw=0.6, alpha=0.28)
-    axes.tick_params(length=0, pad=5)
-    axes.set_axisbelow(True)
+        return
+    room = 0.05 * (high - low)
+    axes.set_ylim(low - (0.4 * room if low == quantity.floor else room), high + room)
 
 
 def _tick(value: float) -> str:
@@ -273,51 +226,10 @@ def _tick(value: float) -> str:
     return short.replace("-", "\N{MINUS SIGN}")
 
 
-def _label_ends(axes: Axes, key: str, runs: Sequence[Run]) -> dict[str, str]:
-    """Write each run's name at the end of its line, pushed apart; return placeholder -> text.
-
-    The names are put into the finished SVG: fonts and math markup of matplotlib never see them.
-    """
-    ends = []
-    for index, run in enumerate(runs):
-        x, y = _points(run, key)
-        if len(y):
-            pixel = axes.transData.transform((x[-1], y[-1]))[1]
-            ends.append((float(pixel), index))
-    ends.sort()
-    low, high = axes.bbox.y0, axes.bbox.y1
-    heights: list[float] = []
-    for pixel, _ in ends:
-        heights.append(max(pixel, heights[-1] + 15 if heights else low))
-    for i in range(len(heights) - 1, -1, -1):
-        ceiling = heights[i + 1] - 15 if i + 1 < len(heights) else high
-        heights[i] = min(heights[i], ceiling)
-    labels = {}
-    for height, (_, index) in zip(heights, ends, strict=True):
-        name, style = runs[index].name, styles(len(runs))[index]
-        y = (height - low) / (high - low)
-        axes.text(
-            1.015, y, f"label-{index}", color=style.colour, va="center", transform=axes.transAxes
-        )
-        labels[f"label-{index}"] = (
-            name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\u2026"
-        )
-    return labels
-
-
-def _element(document: str, description: str, labels: dict[str, str]) -> str:
-    """Return the bare ``<svg>`` element of matplotlib's document, ready to stand in a page."""
-    svg = document[document.index("<svg") :]
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # it would style the whole page
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r'\1 role="img"', svg, count=1)
-    svg = svg.replace("<svg", f'<svg aria-label="{html.escape(description)}"', 1)
-    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
-    used = set(re.findall(r"#([\w.-]+)", svg))
-    svg = re.sub(
-        r' id="([^"]*)"',
-        lambda match: match[0] if match[1] in used or match[1].startswith("series-") else "",
-        svg,
-    )
-    for placeholder, text in labels.items():
-        svg = svg.replace(f">{placeholder}<", f">{html.escape(text)}<")
-    return re.sub(r"\s*\n\s*", " ", svg).strip()
+def _multiple(angle: float) -> str:
+    """Return an angle as a multiple of pi: ``3π/4``."""
+    times = Fraction(angle / np.pi).limit_denominator(8)
+    if not times:
+        return "0"
+    over = "" if times.denominator == 1 else f"/{times.denominator}"
+    return f"{times.numerator if times.numerator > 1 else ''}\N{GREEK SMALL LETTER PI}{over}"

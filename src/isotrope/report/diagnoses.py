@@ -1,0 +1,124 @@
+"""Diagnoses, read: what ``isotrope diagnose RUN`` wrote into a run folder, and how it is told."""
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError
+from isotrope.report.comparison import number
+
+__all__ = ["FILE", "Diagnosis", "Finding", "command", "read_diagnosis", "summary"]
+
+FILE = "diagnosis.json"
+_HEALTHY = "healthy"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause of trouble.
+
+    Attributes:
+        title: its name.
+        detail: what happened and why the change helps.
+        evidence: rows of name, number found and what it was compared with (or an empty text).
+        source: where the threshold comes from.
+        change: what to change.
+    """
+
+    title: str
+    detail: str
+    evidence: tuple[tuple[str, str, str], ...]
+    source: str
+    change: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The verdict on a run (``("healthy",)`` or the causes, the first one first) and why."""
+
+    verdict: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing was found."""
+        return self.verdict == (_HEALTHY,)
+
+    @property
+    def words(self) -> str:
+        """The verdict in words: ``collapsed, ratio under bound``."""
+        return ", ".join(cause.replace("-", " ") for cause in self.verdict)
+
+
+def command(folder: Path) -> str:
+    """Return what has to be run for a diagnosis of a run."""
+    return shlex.join(["isotrope", "diagnose", str(folder)])
+
+
+def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]]) -> str:
+    """Return one sentence on the health of the runs (name, diagnosis); empty if none has one."""
+    known = [(name, found) for name, found in diagnoses if found is not None]
+    sick = [(name, found) for name, found in known if not found.healthy]
+    if not known:
+        return ""
+    if len(diagnoses) == 1:
+        return f"{known[0][1].words.capitalize()}."
+    if not sick and len(known) == len(diagnoses):
+        return f"All {len(known)} runs are healthy."
+    fine, unknown = len(known) - len(sick), len(diagnoses) - len(known)
+    causes = "".join(f"{name}: {found.words}. " for name, found in sick)
+    rest = f", {unknown} not diagnosed" if unknown else ""
+    return f"{causes}{fine} of {len(diagnoses)} runs {'is' if fine == 1 else 'are'} healthy{rest}."
+
+
+def read_diagnosis(folder: Path) -> Diagnosis | None:
+    """Read the diagnosis of a run folder; None if there is none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        verdict = tuple(str(word) for word in record["verdict"])
+        findings = tuple(_finding(found) for found in record["findings"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} is no diagnosis ({type(error).__name__}: {error}); "
+            f"run `{command(folder)}` again"
+        ) from error
+    return Diagnosis(verdict, findings)
+
+
+def _finding(record: Mapping[str, Any]) -> Finding:
+    return Finding(
+        str(record["verdict"]).replace("-", " ").capitalize(),
+        str(record["detail"]),
+        tuple(_evidence(row) for row in record["evidence"]),
+        str(record["source"]),
+        str(record["change"]),
+    )
+
+
+def _evidence(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    unit = f" {row['unit']}" if row.get("unit") else ""
+    against = ""
+    if row.get("threshold") is not None:
+        against = f"{row.get('side', '')} {_number(row['threshold'])}{unit}".strip()
+    return str(row["name"]).replace("_", " "), f"{_number(row['number'])}{unit}", against
+
+
+def _number(value: float | None) -> str:
+    """Return a number in four significant digits."""
+    if value is None or not math.isfinite(value):
+        return "not finite"
+    whole = value == round(value) or abs(value) >= 1000
+    if whole:
+        return number(value, 0)
+    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")

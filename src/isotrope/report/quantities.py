@@ -1,0 +1,207 @@
+"""What is drawn of a training: the pictures by subject, and the columns of metrics.csv in each."""
+
+from dataclasses import dataclass
+
+__all__ = ["QUANTITIES", "SECTIONS", "Line", "Quantity", "Section"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of every run: its column, its name where a picture has several, its deviation.
+
+    Attributes:
+        column: of metrics.csv.
+        name: in the key of the picture; empty where the runs have one line each.
+        spread: the column of a standard deviation, drawn as a band around the line.
+    """
+
+    column: str
+    name: str = ""
+    spread: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One picture.
+
+    Attributes:
+        key: its name on the page, and of its files.
+        title: its heading.
+        note: how to read it, in one line.
+        lines: what is drawn of every run, the second dotted.
+        across: the column of the horizontal axis.
+        floor: a value that the vertical axis always shows (0 of a share).
+        mark: a value with a dashed line of its own.
+        logarithmic: whether values that span decades get a logarithmic axis.
+        angular: whether values are angles, with ticks in multiples of pi.
+        wide: whether it takes two columns of the page, with the names at the ends of the lines.
+    """
+
+    key: str
+    title: str
+    note: str
+    lines: tuple[Line, ...]
+    across: str = "step"
+    floor: float | None = None
+    mark: float | None = None
+    logarithmic: bool = False
+    angular: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Pictures of one subject: a heading, what they answer, the pictures."""
+
+    title: str
+    note: str
+    quantities: tuple[Quantity, ...]
+
+
+def _one(key: str, title: str, note: str, *, floor: float | None = None) -> Quantity:
+    """Return a picture with one line a run; key and column are the same."""
+    return Quantity(key, title, note, (Line(key),), floor=floor)
+
+
+_SCORES = (
+    Quantity(
+        "dev",
+        "Dev score",
+        "Dashed: before training. Dot: the best step, which is the model that was saved.",
+        (Line("dev"),),
+        wide=True,
+    ),
+    Quantity(
+        "knn",
+        "kNN accuracy",
+        "Dashed: before training. Dot: the last step, which is the model that was saved.",
+        (Line("knn"),),
+        wide=True,
+    ),
+    _one("loss", "Loss", "What is minimised; falls as training goes on."),
+)
+_GRADIENT = (
+    Quantity(
+        "dissipation",
+        "Gradient dissipation, GD",
+        "How much of the gradient is still alive. Dead anchors learn nothing.",
+        (Line("dissipation", "GD"), Line("dead", "dead anchors")),
+        floor=0.0,
+    ),
+    _one(
+        "hardest_share",
+        "Weight on the hardest negative, W",
+        "1 = only the hardest one is pushed.",
+        floor=0.0,
+    ),
+    _one("ratio", "Ratio, R", "Pull to the positive per push from the negatives."),
+    _one(
+        "above_bound",
+        "Ratio above its bound",
+        "Share of live anchors that a step brings nearer to their positive.",
+        floor=0.0,
+    ),
+    Quantity(
+        "parts",
+        "Pull and push",
+        "Mean length of the two parts of an anchor's gradient.",
+        (Line("gradient_alignment", "pull"), Line("gradient_uniformity", "push")),
+        floor=0.0,
+    ),
+    _one(
+        "false_negatives",
+        "False negatives",
+        "Share of anchors with a copy among their negatives.",
+        floor=0.0,
+    ),
+)
+_NORMS = (
+    Quantity(
+        "norm",
+        "Embedding norm",
+        "Mean length before normalisation.",
+        (Line("norm"),),
+        logarithmic=True,
+    ),
+    Quantity(
+        "embedding_gradient",
+        "Gradient on the embedding",
+        "Of an anchor's own loss; shrinks as norms grow.",
+        (Line("embedding_gradient"),),
+        floor=0.0,
+        logarithmic=True,
+    ),
+    Quantity(
+        "gradient_norm",
+        "Gradient norm",
+        "Length of the gradient of all parameters.",
+        (Line("gradient_norm"),),
+        logarithmic=True,
+    ),
+    _one("norm_backbone", "Backbone norm", "Mean length of the features that are kept."),
+)
+_ANGLES = (
+    Quantity(
+        "angles",
+        "Angles to positive and negatives",
+        "Mean and one standard deviation. Apart is good. Dashed: a right angle.",
+        (
+            Line("positive_mean", "positive", "positive_std"),
+            Line("negative_mean", "negatives", "negative_std"),
+        ),
+        floor=0.0,
+        mark=1.5707963267948966,
+        angular=True,
+    ),
+    Quantity(
+        "distance_gap",
+        "Distance gap",
+        "How much farther than the positive the negatives lie.",
+        (Line("distance_gap"),),
+        floor=0.0,
+    ),
+    Quantity(
+        "opposite_halves",
+        "Opposite halves",
+        "Share of pairs that are more than a right angle apart.",
+        (
+            Line("opposite_halves", "over \N{GREEK SMALL LETTER PI}/2"),
+            Line("far_opposite", "over 7\N{GREEK SMALL LETTER PI}/8"),
+        ),
+        floor=0.0,
+    ),
+)
+_SPREAD = (
+    Quantity(
+        "trajectory",
+        "Uniformity over alignment",
+        "From ring to dot; lower left is better on both.",
+        (Line("uniformity"),),
+        across="alignment",
+    ),
+    _one(
+        "effective_rank",
+        "Effective rank",
+        "Over how many directions the embeddings spread.",
+        floor=0.0,
+    ),
+    _one(
+        "std",
+        "Deviation per dimension",
+        "Of the normalised embeddings; near 0 they have collapsed to a point.",
+        floor=0.0,
+    ),
+)
+
+SECTIONS = (
+    Section("Training", "Does it learn, and is the score still rising when it ends?", _SCORES),
+    Section(
+        "Gradient of one anchor",
+        "How much it still teaches, which negatives it pushes, how hard it pulls.",
+        _GRADIENT,
+    ),
+    Section("Norms", "Long embeddings get short gradients: training slows down.", _NORMS),
+    Section("Angles", "Are positives nearer than negatives, and by how much?", _ANGLES),
+    Section("Spread", "Do the embeddings use the space, or collapse?", _SPREAD),
+)
+QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quantities)

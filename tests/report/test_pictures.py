@@ -1,0 +1,52 @@
+"""Pictures as files: each quantity in both formats, the same bytes each time, names as written."""
+
+import warnings
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.report.html import write_report
+from isotrope.report.pictures import picture, write_pictures
+from isotrope.report.quantities import QUANTITIES
+from isotrope.report.runs import read_run
+from tests.report.folders import OLD, PLOTTED, write_run
+
+
+def test_every_picture_in_both_formats(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name) for name in ("one", "$x^$ two")]
+    write_report(runs, tmp_path / "r.html", pictures=tmp_path / "pictures")
+    written = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert written == sorted(f"{key}.{kind}" for key in PLOTTED for kind in ("png", "svg"))
+    for path in (tmp_path / "pictures").iterdir():
+        if path.suffix == ".svg":
+            root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+            assert root.get("viewBox")
+            assert f"series-{path.stem}-1" in path.read_text(encoding="utf-8")
+        else:
+            assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_old_runs_and_the_same_bytes(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "one", columns=OLD))
+    (angles,) = (quantity for quantity in QUANTITIES if quantity.key == "angles")
+    (loss,) = (quantity for quantity in QUANTITIES if quantity.key == "loss")
+    assert picture(angles, [run]) is None
+    first = picture(loss, [run])
+    assert first is not None
+    assert picture(loss, [run]) == first
+
+
+def test_names_without_glyphs(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "\u4e2d\u6587 and a name that is longer than the legend"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert picture(QUANTITIES[0], [run])
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    run = read_run(write_run(tmp_path / "one"))
+    with pytest.raises(InputError, match="a is a file; give the name of a folder for the pictures"):
+        write_pictures([run], tmp_path / "a")
