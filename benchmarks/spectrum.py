@@ -1,0 +1,210 @@
+"""The spectrum of a ResNet of 700,000 parameters: against SciPy, and the time of a product.
+
+Trains SimCLR with MIOv3 for a few steps on CIFAR-10 (noise where it is not there), takes the
+checkpoint's Hessian on one batch of 128 and
+
+- runs 100 iterations of Lanczos (``isotrope spectrum``) and compares both ends of the spectrum with
+  SciPy's ``eigsh`` on the same products;
+- times the gradient, a product on the kept graph, a product that builds its graph anew, and
+  PyHessian's product on the same loss (``pip install --no-deps pyhessian``; a wrapper keeps the
+  model in training mode, which PyHessian would leave), one after the other in every round, in
+  seconds of this process's CPU.
+
+    OMP_NUM_THREADS=1 python benchmarks/spectrum.py [--work DIR] [--rounds 7] [--csv FILE]
+
+Stopped, it goes on with the same command: what is done lies in DIR.
+"""
+
+import argparse
+import csv
+import json
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+HERE = Path(__file__).parent
+CIFAR = HERE.parents[1] / "shared" / "data" / "cifar10"
+WAYS = ("gradient", "product", "product, graph anew", "pyhessian")
+
+
+def trained(work: Path, *, smoke: bool) -> Path:
+    """Train, or go on, and return the run."""
+    import isotrope
+
+    data: Path = CIFAR
+    if smoke or not CIFAR.is_dir():
+        data = work / "noise.npz"
+        pixels = np.random.default_rng(0).integers(0, 256, (1000, 32, 32, 3), np.uint8)
+        np.savez(data, images=pixels)
+    steps = 4 if smoke else 117
+    isotrope.fit_images(
+        data,
+        resume=True,
+        output=work / "run",
+        encoder="resnet9" if smoke else "resnet18",
+        width=4 if smoke else 16,
+        method_settings={"hidden": 16, "dimension": 8} if smoke else {},
+        objective="miov3",
+        limit=500 if smoke else 5000,
+        batch_size=16 if smoke else 128,
+        max_steps=steps,
+        checkpoint_every=steps - 1,  # the newest there is, but for the last step
+        knn_every=0,
+        linear=False,
+        progress=False,
+        seed=0,
+    )
+    return work / "run"
+
+
+def extremes(run: Path, iterations: int) -> dict[str, Any]:
+    """Return both ends by Lanczos and by SciPy, of the same Hessian."""
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    from isotrope.diagnostics.curvature import parameter_hessian
+    from isotrope.experiments.spectrum import Asked, measure
+    from isotrope.methods.rebuild import rebuild
+
+    began = time.process_time()
+    found = measure(run, Asked(iterations=iterations))
+    seconds = time.process_time() - began
+    numbers = found.result.metrics
+    rebuilt = rebuild(run)
+    hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)
+    products = 0
+
+    def product(v: np.ndarray) -> np.ndarray:
+        nonlocal products
+        products += 1
+        return (hessian @ torch.from_numpy(v.reshape(-1).astype(np.float32))).double().numpy()
+
+    operator = LinearOperator((hessian.size,) * 2, matvec=product, dtype=np.float64)
+    start = np.random.default_rng(1).normal(size=hessian.size)
+    low, high = eigsh(operator, k=2, which="BE", tol=1e-5, v0=start, return_eigenvectors=False)
+    ends = {"lambda_min": (numbers["lambda_min"], low), "lambda_max": (numbers["lambda_max"], high)}
+    rows = {"parameters": hessian.size, "step": rebuilt.step, "iterations": iterations}
+    rows |= {"lanczos_seconds": seconds, "scipy_products": products}
+    for name, (ours, scipys) in ends.items():
+        rows |= {name: ours, f"{name}_scipy": float(scipys)}
+        rows[f"{name}_apart"] = abs(float(ours) - scipys) / abs(scipys)
+    return rows | {name: numbers[name] for name in ("negative", "flat", "trace", "loss")}
+
+
+class Whole(nn.Module):
+    """A method as PyHessian takes models: of a batch it makes its loss, in training mode always."""
+
+    def __init__(self, module: nn.Module, loss: Callable[[], Tensor]) -> None:
+        super().__init__()
+        self.module, self.loss = module, loss
+
+    def eval(self) -> "Whole":
+        """Stay in training mode."""
+        return self
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the loss of the batch that it was made with."""
+        return self.loss()
+
+
+def times(run: Path, rounds: int) -> dict[str, Any]:
+    """Return seconds of CPU by way, all in every round, and how far the products are apart."""
+    from pyhessian import hessian as pyhessian_of
+    from pyhessian.utils import hessian_vector_product
+
+    from isotrope.diagnostics.curvature import parameter_hessian
+    from isotrope.methods.rebuild import rebuild
+
+    rebuilt = rebuild(run)
+    objective, (terms,), module = rebuilt.objective, rebuilt.terms, rebuilt.module
+
+    def loss() -> Tensor:
+        return objective.loss(terms()[0], backend="eager")
+
+    kept = parameter_hessian(objective, terms, module)
+    anew = parameter_hessian(objective, terms, module, keep_graph=False)
+    nothing = torch.zeros(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its backward(create_graph=True)
+        theirs = pyhessian_of(
+            Whole(module, loss), lambda value, _: value, data=(nothing, nothing), cuda=False
+        )
+    v = torch.randn(kept.size, generator=torch.Generator().manual_seed(0))
+    sizes = [p.numel() for p in theirs.params]
+    pieces = [x.view_as(p) for x, p in zip(v.split(sizes), theirs.params, strict=True)]
+    ways: dict[str, Callable[[], object]] = {
+        "gradient": lambda: torch.autograd.grad(loss(), kept.parameters),
+        "product": lambda: kept @ v,
+        "product, graph anew": lambda: anew @ v,
+        "pyhessian": lambda: hessian_vector_product(theirs.gradsH, theirs.params, pieces),
+    }
+    assert tuple(ways) == WAYS
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(rounds + 1):
+        for way, call in ways.items():
+            began = time.process_time()
+            call()
+            if turn:  # the first warms up
+                seconds[way].append(time.process_time() - began)
+    flat = torch.cat([x.reshape(-1) for x in ways["pyhessian"]()])  # type: ignore[attr-defined]
+    apart = float((kept @ v - flat).norm() / flat.norm())
+    return {"rounds": rounds, "apart": apart, **seconds}
+
+
+def done(work: Path, name: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a part came to, from an earlier call if it is there."""
+    from isotrope.core.files import replacing
+
+    file = work / f"{name}.json"
+    if not file.is_file():
+        found = call()
+        with replacing(file) as temporary:
+            temporary.write_text(json.dumps(found))
+    read: dict[str, Any] = json.loads(file.read_text())
+    return read
+
+
+def main() -> None:
+    """Do what is left to do, write the table, print it and whether the bounds are met."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, default=Path("runs/spectrum-benchmark"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--csv", type=Path, default=HERE.parent / "docs/results/spectrum.csv")
+    parser.add_argument("--smoke", action="store_true", help="sizes of seconds, for tests")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    run = trained(given.work, smoke=given.smoke)
+    timed = done(given.work, "times", lambda: times(run, given.rounds))
+    ends = done(given.work, "extremes", lambda: extremes(run, given.iterations))
+    lines: list[tuple[str, object]] = [*ends.items()]
+    medians = {way: statistics.median(timed[way]) for way in WAYS}
+    for way in WAYS:
+        lines += [(f"{way}, seconds", medians[way])]
+        lines += [(f"{way}, fastest", min(timed[way])), (f"{way}, slowest", max(timed[way]))]
+    ours = medians["product"]
+    lines += [("product, gradients", ours / medians["gradient"])]
+    lines += [("product, of pyhessian's", ours / medians["pyhessian"])]
+    lines += [("products apart", timed["apart"]), ("rounds", timed["rounds"])]
+    lines += [("threads", torch.get_num_threads()), ("torch", torch.__version__)]
+    lines += [("machine", platform.machine())]
+    with given.csv.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(["what", "value"])
+        writer.writerows((k, f"{x:.6g}" if isinstance(x, float) else x) for k, x in lines)
+    print(given.csv.read_text(), end="")
+    met = ends["lambda_max_apart"] <= 1e-3 and ends["lambda_min_apart"] <= 1e-3
+    print(f"extremes within 1e-3 of SciPy's: {'met' if met else 'missed'}")
+    cheap = ours <= 1.1 * medians["pyhessian"]
+    print(f"a product at most 1.1 times PyHessian's: {'met' if cheap else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()
