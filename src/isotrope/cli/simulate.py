@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,11 @@ KINDS = {
     "weight": "the hardest negative's share of the weight W (paper 000, figure 3)",
     "ratio": "pull of the positive per push of the negatives, R (paper 000, figure 4)",
     "norm": "length of a part of the gradient (paper 001, figures 2 and 4)",
+}
+# these have a parser of their own
+TRAINED = {
+    "convergence": "steps that embeddings take to their positives (paper 003, figure 2)",
+    "latent": "pairs of images in two dimensions, in training (paper 003, figure 4)",
 }
 NOTES = {
     "dissipation": "The mu_neg (rad) at which GD falls below .5 for mu_pos = pi/6, and the largest "
@@ -46,6 +51,8 @@ examples:
   isotrope simulate weight --gated
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
+  isotrope simulate convergence --help
+  isotrope simulate latent --help
 
 Without --objective: the objectives of the paper's figure. The angle between an anchor and its
 positive is drawn around mu_pos (normally, standard deviation .05 rad), the angles to its negatives
@@ -56,6 +63,10 @@ KIND.png, KIND.svg and KIND.csv.
 
 def run(arguments: Sequence[str]) -> int:
     """Parse, simulate, write picture and numbers, print a short table."""
+    if arguments and arguments[0] in TRAINED:
+        from isotrope.cli import simulate_training
+
+        return simulate_training.run(arguments[0], arguments[1:])
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
@@ -74,7 +85,9 @@ def run(arguments: Sequence[str]) -> int:
         for flag in ("grid", "negatives", "batches", "seed", "gated", "part")
         if (value := getattr(given, flag)) is not None
     }
-    with _bar(given) as progress:
+    grid = given.grid or 100
+    total = {"dissipation": grid**2, "weight": grid}.get(given.kind, 0)
+    with bar(total, shown=not given.json) as progress:
         found = figure(
             given.kind, panels, common=not given.independent, progress=progress, **options
         )
@@ -98,7 +111,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
-    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in KINDS.items())
+    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in {**KINDS, **TRAINED}.items())
     parser = Parser(
         prog="isotrope simulate",
         description="See what objectives do to an anchor at all angles to its positive and its "
@@ -140,34 +153,40 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
 
 
 @contextlib.contextmanager
-def _bar(given: argparse.Namespace) -> "Iterator[Progress | None]":
-    """A progress bar on stderr, if that is a terminal, something is drawn and tqdm is there."""
+def bar(total: int, *, shown: bool) -> "Iterator[Progress | None]":
+    """A progress bar on stderr, if that is a terminal, there is something to do, and tqdm."""
     try:
         from tqdm import tqdm
     except ImportError:
         yield None
         return
-    grid = given.grid or 100
-    total = {"dissipation": grid**2, "weight": grid}.get(given.kind, 0)
-    disable = None if total and not given.json else True
+    disable = None if total and shown else True
     shape = "{l_bar}{bar}| {elapsed}<{remaining}"
     with tqdm(
         total=total, file=sys.stderr, disable=disable, leave=False, delay=1, bar_format=shape
-    ) as bar:
-        yield bar.update
+    ) as drawn:
+        yield drawn.update
 
 
 def _write(
     given: argparse.Namespace, titles: Sequence[str], found: "Sequence[Landscape]"
 ) -> list[Path]:
-    """Write picture and numbers, all three files or none; return their paths."""
-    from isotrope.core.files import replacing
+    """Write picture and numbers; return their paths."""
     from isotrope.diagnostics.landscape import as_csv
 
     named = list(zip(titles, found, strict=True))
     picture = _picture(given, named)
     contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(named).encode()}
-    files = [given.output / f"{given.kind}.{suffix}" for suffix in contents]
+    return write(
+        given.output, {f"{given.kind}.{suffix}": content for suffix, content in contents.items()}
+    )
+
+
+def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
+    """Write files, all or none; return their paths."""
+    from isotrope.core.files import replacing
+
+    files = [folder / name for name in contents]
     with contextlib.ExitStack() as stack:
         for path, content in zip(files, contents.values(), strict=True):
             stack.enter_context(replacing(path)).write_bytes(content)

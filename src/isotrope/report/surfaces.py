@@ -31,6 +31,7 @@ __all__ = [
     "Surface",
     "curves",
     "heatmaps",
+    "pi_ticks",
     "settings",
     "triptych",
     "written",
@@ -136,7 +137,7 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
                 line.set_dashes(DASHES[i % len(DASHES)])
         axes.set_xlim(surfaces[0].x.min(), surfaces[0].x.max())
         axes.set_ylim(-0.02, 1.02)
-        _ticks(axes, "x")
+        pi_ticks(axes, "x")
         axes.set_xlabel(MEANS[0])
         axes.set_ylabel(quantity)
         axes.grid(axis="y", lw=0.6, alpha=0.28)
@@ -185,7 +186,7 @@ def triptych(portrait: Portrait, name: str) -> bytes:
         )
         middle.set_title("weight")
         middle.set_xlabel(ANGLES[0])
-        _ticks(middle, "x")
+        pi_ticks(middle, "x")
         middle.yaxis.set_major_locator(MaxNLocator(4))
         middle.tick_params(length=2, pad=3)
         return written(figure).svg
@@ -231,13 +232,13 @@ def _panel(
             place = axes.transLimits.transform(label.get_position())
             label.set_visible(bool((place > 0.04).all() and (place < 0.96).all()))
     axes.set_title(surface.title)
-    _ticks(axes, "x")
-    _ticks(axes, "y")
+    pi_ticks(axes, "x")
+    pi_ticks(axes, "y")
     axes.tick_params(length=2, pad=3)
     return mesh
 
 
-def _ticks(axes: Axes, which: str) -> None:
+def pi_ticks(axes: Axes, which: str) -> None:
     """Put ticks at the multiples of pi that lie within the limits."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()

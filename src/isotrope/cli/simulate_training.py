@@ -1,0 +1,276 @@
+"""``isotrope simulate convergence`` and ``latent``: pictures for which something is trained."""
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isotrope.cli.arguments import Parser, dotted
+from isotrope.cli.simulate import TRAINED, bar, write
+from isotrope.cli.table import table
+from isotrope.core.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics.convergence import Convergence
+    from isotrope.diagnostics.latent import Look
+    from isotrope.report.convergence import Pairs, Steps
+    from isotrope.report.surfaces import Picture
+
+EPILOGS = {
+    "convergence": """\
+examples:
+  isotrope simulate convergence
+  isotrope simulate convergence --objective infonce --objective.temperature 1 --grid 5
+  isotrope simulate convergence --objective myloss --plugin my_loss.py --grid 5 --steps 500
+
+500 random pairs in 20 dimensions are trained themselves, by gradient descent on both views, until
+their mean cosine exceeds .999; from embeddings of different norms, and from pairs at different
+angles. Without --objective it is the paper's cosine, beside the steps that its theorem 3.3 asks for
+at least. Writes convergence.png, convergence.svg and convergence.csv.
+""",
+    "latent": """\
+examples:
+  isotrope simulate latent
+  isotrope simulate latent --epochs 128
+  isotrope simulate latent --data cifar10/ --limit 1000
+  isotrope simulate latent --objective mpt
+
+SimCLR and BYOL are trained on small images with two dimensions for the objective to see, as they
+are, with a large weight decay, with cut-initialization, and BYOL without batch norm in its heads.
+A line joins the two views of each of 256 images: red opposite, blue together. With --objective:
+SimCLR alone, with it. Writes latent.png, latent.svg, latent.csv (norms and angles after every
+epoch), latent-pairs.csv (the pairs drawn), latent-norms.png and latent-norms.svg.
+""",
+}
+_LIMITS = (20_000, 1000)  # of steps, where rows are independent and where they are compared
+_GRID = 5
+
+
+def run(kind: str, arguments: Sequence[str]) -> int:
+    """Parse, train, write pictures and numbers, print a short table."""
+    flags, others = dotted(arguments, "objective")
+    settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
+    given = _parsed(kind, others, settings)
+    from isotrope.paradigm import registry
+
+    for plugin in given.plugin:
+        registry.load_plugin(plugin)
+    if kind == "latent":
+        return _latent(given, settings)
+    return _convergence(given, settings)
+
+
+def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
+    parser = Parser(
+        prog=f"isotrope simulate {kind}",
+        description=f"{TRAINED[kind][:1].upper()}{TRAINED[kind][1:]}.",
+        epilog=EPILOGS[kind],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--objective", metavar="NAME", help="only this; settings as --objective.SETTING VALUE")
+    add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
+    add("--output", metavar="DIR", type=Path, default=Path("simulation"), help="[simulation]")
+    add("--seed", metavar="N", type=int, default=0, help="of all draws [0]")
+    if kind == "convergence":
+        add("--pairs", metavar="N", type=int, default=500, help="of embeddings [500]")
+        add("--dimension", metavar="D", type=int, default=20, help="of the embeddings [20]")
+        rate = "learning rate of the mean of the losses [10]"
+        add("--rate", metavar="X", type=float, default=10.0, help=rate)
+        add("--target", metavar="X", type=float, default=0.999, help="mean cosine [.999]")
+        steps = "a start is given up after [20000; 1000 where the objective compares rows]"
+        add("--steps", metavar="N", type=int, help=steps)
+        grid = "norms, and angles [13 and 49; 5 each where the objective compares rows]"
+        add("--grid", metavar="N", type=int, help=grid)
+    else:
+        add("--data", metavar="DATA", default="digits", help="images, as of train-images [digits]")
+        add("--limit", metavar="N", type=int, default=2000, help="most training images [2000]")
+        add("--epochs", metavar="N", type=int, default=16, help="of each run [16]")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    given = parser.parse_args(list(arguments))
+    if settings and not given.objective:
+        parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
+    return given
+
+
+def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    from isotrope.diagnostics.convergence import (
+        ANGLES,
+        NORMS,
+        Protocol,
+        as_csv,
+        convergence,
+        grid,
+    )
+    from isotrope.paradigm.registry import build
+
+    objective = build(given.objective or "negativecosine", settings)
+    title = type(objective).__name__ if given.objective is None else _title(given, settings)
+    limit = given.steps or _LIMITS[objective.pairwise]
+    protocol = Protocol(
+        pairs=given.pairs,
+        dimension=given.dimension,
+        rate=given.rate,
+        target=given.target,
+        limit=limit,
+        seed=given.seed,
+    )
+    norms, angles = NORMS, ANGLES
+    if given.grid is not None or objective.pairwise:
+        norms, angles = grid(_GRID if given.grid is None else given.grid)
+    with bar(len(norms) + len(angles), shown=not given.json) as progress:
+        found = convergence(objective, (*norms, *angles), protocol, progress=progress)
+    by_norm, by_angle = found[: len(norms)], found[len(norms) :]
+    picture = _steps_picture(title, by_norm, by_angle, limit)
+    files = write(
+        given.output,
+        {
+            "convergence.png": picture.png,
+            "convergence.svg": picture.svg,
+            "convergence.csv": as_csv([(title, found)]).encode(),
+        },
+    )
+    rows = [_convergence_row(one) for one in found]
+    if given.json:
+        starts = [dict(zip(_HEADER, row, strict=True)) for row in rows]
+        return _json(given, "convergence", title, settings, {"starts": starts}, files)
+    few = [*rows[: len(norms)], *rows[len(norms) :: max(1, len(angles) // 8)]]
+    cells = [["-" if x is None else f"{x:.4g}" for x in row] for row in few]
+    print(
+        f"{title}: steps until the mean cosine of {given.pairs} pairs exceeds {given.target:g}, at "
+        f"most {limit:,};\ngrowth is that of the norm, and theorem 3.3 asks for as many steps at "
+        f"least:\n\n{table(_HEADER, cells)}\n"
+    )
+    print(*files, sep="\n")
+    return 0
+
+
+_HEADER = ["norm", "angle", "steps", "theorem", "cosine", "growth"]
+
+
+def _convergence_row(one: "Convergence") -> list[float | None]:
+    return [one.start.norm, one.angle, one.steps, one.at_least, one.cosine, one.growth]
+
+
+def _steps_picture(
+    title: str, norms: "Sequence[Convergence]", angles: "Sequence[Convergence]", limit: int
+) -> "Picture":
+    import numpy as np
+
+    try:
+        from isotrope.report.convergence import Steps, steps_over
+    except ImportError as error:
+        raise MissingExtra("matplotlib", extra="report") from error
+
+    def line(found: "Sequence[Convergence]", x: list[float]) -> "Steps":
+        steps, least = (
+            np.array([math.nan if n is None else n for n in numbers], dtype=np.float64)
+            for numbers in ([one.steps for one in found], [one.at_least for one in found])
+        )
+        return Steps(title, np.array(x), steps, least)
+
+    return steps_over(
+        [line(norms, [one.start.norm for one in norms])],
+        [line(angles, [one.angle for one in angles])],
+        limit,
+    )
+
+
+def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    from isotrope.diagnostics.latent import course_csv, pairs_csv
+    from isotrope.experiments.latent import byol_cells, latent, simclr_cells
+
+    cells = simclr_cells(given.objective, settings) if given.objective else simclr_cells()
+    if not given.objective:
+        cells |= byol_cells()
+    with bar(len(cells) * max(given.epochs, 0), shown=not given.json) as progress:
+        runs = latent(
+            cells,
+            given.data,
+            epochs=given.epochs,
+            limit=given.limit,
+            seed=given.seed,
+            progress=progress,
+        )
+    last = given.epochs
+    shown = {
+        name: [looks[i] for i in sorted({0, 1, max(1, last // 4), last})]
+        for name, looks in runs.items()
+    }
+    plane, norms = _latent_pictures(runs, shown)
+    files = write(
+        given.output,
+        {
+            "latent.png": plane.png,
+            "latent.svg": plane.svg,
+            "latent-norms.png": norms.png,
+            "latent-norms.svg": norms.svg,
+            "latent.csv": course_csv(runs).encode(),
+            "latent-pairs.csv": pairs_csv(shown).encode(),
+        },
+    )
+    rows = [
+        {"run": name, "epoch": look.epoch, **look.measures()}
+        for name, looks in shown.items()
+        for look in looks
+    ]
+    if given.json:
+        title = _title(given, settings) if given.objective else None
+        return _json(given, "latent", title, settings, {"looks": rows}, files)
+    head = ["run", "epoch", "norm", "angle", "> pi/2", "> 7 pi/8", "on a line"]
+    told = [[f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values()] for row in rows]
+    print(
+        "Mean norm, mean angle of the pairs, shares of pairs further apart than two angles, and "
+        f"how much all lies\non one line through the origin (1: all, 0: all around):\n\n"
+        f"{table(head, told)}\n"
+    )
+    print(*files, sep="\n")
+    return 0
+
+
+def _latent_pictures(
+    runs: "Mapping[str, Sequence[Look]]", shown: "Mapping[str, Sequence[Look]]"
+) -> "tuple[Picture, Picture]":
+    try:
+        from isotrope.report.convergence import Pairs, pairs_in_plane
+        from isotrope.report.epochs import Course, courses
+    except ImportError as error:
+        raise MissingExtra("matplotlib", extra="report") from error
+
+    def pairs(look: "Look") -> "Pairs":
+        return Pairs(look.epoch, look.anchors.numpy(), look.positives.numpy(), look.cosines.numpy())
+
+    def course(looks: "Sequence[Look]", measure: str) -> "Course":
+        return Course([one.epoch for one in looks], [one.measures()[measure] for one in looks])
+
+    panels = {"norm": "norm", "angle": "angle of the pairs", "opposite_halves": "opposite halves"}
+    norms = courses(
+        {
+            label: {name: course(looks, measure) for name, looks in runs.items()}
+            for measure, label in panels.items()
+        },
+        logarithmic=["norm"],
+    )
+    return pairs_in_plane({k: [pairs(one) for one in v] for k, v in shown.items()}), norms
+
+
+def _title(given: argparse.Namespace, settings: Mapping[str, str]) -> str:
+    from isotrope.paradigm import registry
+
+    name = registry.find(given.objective).__name__
+    return ", ".join([name, *(f"{key} {value}" for key, value in settings.items())])
+
+
+def _json(
+    given: argparse.Namespace,
+    kind: str,
+    title: str | None,
+    settings: Mapping[str, str],
+    found: dict[str, Any],
+    files: Sequence[Path],
+) -> int:
+    told = {"kind": kind, "objective": title, "settings": dict(settings), "seed": given.seed}
+    print(json.dumps({**told, **found, "files": [str(f) for f in files]}, ensure_ascii=False))
+    return 0

@@ -1,0 +1,87 @@
+"""Latent looks: the two views of images in a latent space of two dimensions (paper 003, figure 4).
+
+This is the record of what was seen, with its norms and angles. The training that it is a record of
+needs the methods themselves (SimCLR, BYOL), a floor above: ``isotrope.experiments.latent``.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrope.core.views import unit
+from isotrope.measures.norms import mean_norm
+from isotrope.measures.opposite_halves import opposite_halves
+
+__all__ = ["MEASURES", "Look", "course_csv", "pairs_csv"]
+
+FAR = 7 * math.pi / 8  # the angle from which paper 003 expects slower steps (appendix C.1)
+MEASURES = ("norm", "angle", "opposite_halves", "far_opposite", "clusters")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Pairs of one set of images, as the objective sees them, after an epoch.
+
+    Attributes:
+        epoch: 0 before training.
+        anchors: n x d, not normalised: SimCLR's projections, BYOL's predictions.
+        positives: n x d: SimCLR's projections, BYOL's targets, of the other crop.
+    """
+
+    epoch: int
+    anchors: Tensor
+    positives: Tensor
+
+    @property
+    def cosines(self) -> Tensor:
+        """Those of the n pairs."""
+        return (unit(self.anchors) * unit(self.positives)).sum(dim=1)
+
+    def measures(self) -> dict[str, float]:
+        """Return the numbers of the look, by the names in ``MEASURES``.
+
+        norm: mean norm of the anchors. angle: mean angle of the pairs, radians. opposite_halves,
+        far_opposite: share of pairs more than pi/2 and more than 7 pi/8 apart. clusters: the length
+        of the mean of e^{2 i theta} over the anchors' directions in the first two dimensions: 1
+        where all lie on one line through the origin (one cluster, or two at antipodes), near 0
+        where they are spread around the circle.
+        """
+        directions = torch.atan2(self.anchors[:, 1], self.anchors[:, 0])
+        doubled = torch.polar(torch.ones_like(directions), 2 * directions).mean().abs()
+        return {
+            "norm": float(mean_norm(self.anchors)),
+            "angle": float(self.cosines.clamp(-1, 1).acos().mean()),
+            "opposite_halves": float(opposite_halves(self.anchors, self.positives)),
+            "far_opposite": float(opposite_halves(self.anchors, self.positives, FAR)),
+            "clusters": float(doubled),
+        }
+
+
+def course_csv(runs: Mapping[str, Sequence[Look]]) -> str:
+    """Return a table of the measures, one line for every look of every run."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["run", "epoch", *MEASURES])
+    for name, looks in runs.items():
+        for look in looks:
+            lines.writerow([name, look.epoch, *(f"{v:.6g}" for v in look.measures().values())])
+    return text.getvalue()
+
+
+def pairs_csv(runs: Mapping[str, Sequence[Look]]) -> str:
+    """Return a table of the pairs, one line for each, in the first two dimensions."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["run", "epoch", "x", "y", "x_positive", "y_positive", "cosine"])
+    for name, looks in runs.items():
+        for look in looks:
+            columns = (look.anchors[:, :2], look.positives[:, :2], look.cosines[:, None])
+            for row in np.asarray(torch.cat(columns, dim=1)):
+                lines.writerow([name, look.epoch, *(f"{number:.6g}" for number in row)])
+    return text.getvalue()
