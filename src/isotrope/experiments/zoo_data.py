@@ -1,0 +1,124 @@
+"""What the animals of the zoo are trained on, and the encoders that are broken before they train.
+
+The tuning half reads the documentation installed on this machine. The judged half reads Wikipedia
+sentences, STS-B's paraphrases and CIFAR-10 beside the checkout (../shared/data), where they are.
+"""
+
+import gzip
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from isotrope.core.files import replacing
+from isotrope.data.docstrings import collect
+from isotrope.encoders.sentence import SentenceEncoder
+
+__all__ = ["BREAKS", "broken_model", "judged_texts", "tuning_texts"]
+
+_LINES = 2000  # of every corpus
+_DEV = 100  # pairs held out to score by
+_WORDS = 20  # that are kept of a docstring's second half
+_STOCK = 20  # sentences that the copies repeat
+
+Pairs = Sequence[tuple[str, str]]
+Row = TypeVar("Row")
+
+
+def tuning_texts(folder: Path, shared: Path, seed: int) -> None:
+    """Write the tuning half's corpora: documentation, as texts and as pairs."""
+    found = [(item.query, " ".join(item.target.split()[:_WORDS])) for item in collect()]
+    found = _shuffled(found, seed)
+    _write_pairs(folder, found[: _LINES + _DEV], seed)
+    _write_texts(folder, [text for text, _ in found[-_LINES:]], seed)
+
+
+def judged_texts(folder: Path, shared: Path, seed: int) -> None:
+    """Write the judged half's corpora: Wikipedia as texts, paraphrases of STS-B as pairs."""
+    with gzip.open(shared / "corpus" / "wiki_en_1m.txt.gz", "rt", encoding="utf-8") as lines:
+        start = 10_000 * seed
+        sentences = [line.strip() for line in islice(lines, start, start + _LINES)]
+    rows = _rows(shared / "sts" / "stsb" / "train.tsv")
+    found = [(a, b) for score, a, b in rows if float(score) >= 4]
+    _write_pairs(folder, _shuffled(found, seed), seed)
+    _write_texts(folder, sentences, seed)
+    scored = _rows(shared / "sts" / "stsb" / "dev.tsv")[:200]
+    _write(folder / "sts.tsv", ("\t".join(row) for row in scored))
+
+
+def _write_pairs(folder: Path, pairs: Pairs, seed: int) -> None:
+    """Pairs to train on, the same mixed up, and pairs to score by."""
+    clean = [(a.replace("\t", " "), b.replace("\t", " ")) for a, b in pairs]
+    trained, held = clean[_DEV:], clean[:_DEV]
+    mixed = [(a, b) for (a, _), (_, b) in zip(trained, _shuffled(trained, seed), strict=True)]
+    for name, rows in (("pairs", trained), ("mixed", mixed), ("dev", held)):
+        _write(folder / f"{name}.tsv", (f"{a}\t{b}" for a, b in rows))
+
+
+def _write_texts(folder: Path, texts: Sequence[str], seed: int) -> None:
+    """Texts, and as many of which half are copies of a few: with other numbers, so that no hash of
+    letters and digits finds them, as in boilerplate.
+    """
+    draw = np.random.default_rng(seed)
+    half = len(texts) // 2
+    stock = [text for text in texts[half:] if 5 < len(text.split()) < 16][:_STOCK]
+    which, numbers = draw.integers(len(stock), size=half), draw.integers(1, 1000, size=half)
+    copies = [f"{stock[i]} ({number})" for i, number in zip(which, numbers, strict=True)]
+    _write(folder / "texts.txt", texts)
+    _write(folder / "copies.txt", _shuffled([*texts[:half], *copies], seed))
+
+
+def _shuffled(rows: Sequence[Row], seed: int) -> list[Row]:
+    return [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
+
+
+def _rows(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _last_norm(encoder: SentenceEncoder) -> nn.LayerNorm:
+    return [module for module in encoder.modules() if isinstance(module, nn.LayerNorm)][-1]
+
+
+def _constant(encoder: SentenceEncoder) -> None:
+    """Every token of every text gets the last layer norm's bias."""
+    _last_norm(encoder).weight.zero_()
+
+
+def _line(encoder: SentenceEncoder) -> None:
+    """Texts differ in one coordinate only."""
+    norm = _last_norm(encoder)
+    norm.weight[1:] = 0
+    norm.weight[0] = 5
+
+
+def _long(encoder: SentenceEncoder) -> None:
+    """The same directions, a hundred times as long."""
+    norm = _last_norm(encoder)
+    norm.weight.mul_(100)
+    norm.bias.mul_(100)
+
+
+BREAKS: dict[str, Callable[[SentenceEncoder], None]] = {
+    "constant": _constant,
+    "line": _line,
+    "long": _long,
+}
+"""What is done to a good encoder before it is trained."""
+
+
+@torch.no_grad()
+def broken_model(source: Path | str, what: str, folder: Path) -> None:
+    """Write a copy of an encoder, broken in one of the ways of ``BREAKS``."""
+    encoder = SentenceEncoder.load(source, device="cpu")
+    BREAKS[what](encoder)
+    encoder.save(folder)
