@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from isotrope.cli.arguments import Parser, dotted
 from isotrope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from isotrope.diagnostics.findings import Diagnosis, Finding
+    from isotrope.diagnostics.findings import Diagnosis
 
 EPILOG = """\
 examples:
@@ -51,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     diagnosis = diagnose(case)
     if case.settings:
         _save(diagnosis, Path(given.target) / "diagnosis.json")
-    print(diagnosis.to_json() if given.json else _text(diagnosis), end="")
+    print(diagnosis.to_json().rstrip() if given.json else diagnosis)
     return 0
 
 
@@ -88,34 +87,3 @@ def _save(diagnosis: "Diagnosis", path: Path) -> None:
             temporary.write_text(diagnosis.to_json(), encoding="utf-8")
     except (InputError, OSError) as error:
         print(f"isotrope: warning: the diagnosis is not kept: {error}", file=sys.stderr)
-
-
-def _text(diagnosis: "Diagnosis") -> str:
-    blocks = [f"verdict: {', '.join(diagnosis.verdict)}"]
-    blocks += [_block(i, finding) for i, finding in enumerate(diagnosis.findings, start=1)]
-    blocks.append(_wrapped("looked at: " + "; ".join(diagnosis.notes)))
-    return "\n\n".join(blocks) + "\n"
-
-
-def _block(number: int, finding: "Finding") -> str:
-    from isotrope.diagnostics.findings import VERDICTS
-
-    lines = [
-        f"{number}. {finding.verdict}: {VERDICTS[finding.verdict]}",
-        _wrapped(finding.detail, "   "),
-        *(f"   - {evidence}" for evidence in finding.evidence),
-        _wrapped(f"source: {finding.source}", "   "),
-        _wrapped(f"change: {finding.change}", "   "),
-    ]
-    return "\n".join(lines)
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text,
-        width=96,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

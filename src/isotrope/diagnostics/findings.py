@@ -2,6 +2,7 @@
 
 import json
 import math
+import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -48,7 +49,7 @@ class Evidence:
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        against = "" if self.threshold is None else f" ({self.side} {self.threshold:g})"
+        against = "" if self.threshold is None else f" (sick {self.side} {self.threshold:g})"
         return f"{self.name.replace('_', ' ')} {self.number:.4g}{unit}{against}"
 
 
@@ -95,6 +96,35 @@ class Diagnosis:
             "findings": [_plain(asdict(finding)) for finding in self.findings],
         }
         return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+    def __str__(self) -> str:
+        """The verdict, finding by finding, and what was looked at, in lines of 96 characters."""
+        blocks = [f"verdict: {', '.join(self.verdict)}"]
+        blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
+        blocks += [_wrapped("looked at: " + "; ".join(self.notes))] if self.notes else []
+        return "\n\n".join(blocks)
+
+
+def _block(number: int, finding: Finding) -> str:
+    lines = [
+        f"{number}. {finding.verdict}: {VERDICTS[finding.verdict]}",
+        _wrapped(finding.detail, "   "),
+        *(f"   - {evidence}" for evidence in finding.evidence),
+        _wrapped(f"source: {finding.source}", "   "),
+        _wrapped(f"change: {finding.change}", "   "),
+    ]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text,
+        width=96,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out

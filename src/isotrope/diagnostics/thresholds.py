@@ -90,6 +90,13 @@ THRESHOLDS: dict[str, Threshold] = {
         "diverging: loss of the last third over the loss of step 0",
         ZOO,
     ),
+    "norm_jump": Threshold(
+        10.0,
+        "times the start",
+        "above",
+        "diverging: norm in the first third of the run over that of step 0",
+        "norms grow by (learning rate x gradient)^2 (paper 003, corollary 3.2); value " + ZOO,
+    ),
     "false_negatives": Threshold(
         0.3,
         "of the anchors",

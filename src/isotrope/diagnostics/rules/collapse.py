@@ -22,30 +22,42 @@ _HELD_APART = ("byol", "simsiam", "dino")  # by a predictor or a centre, without
 
 
 def diverging(case: Case) -> Finding | None:
-    """The first steps lose what the encoder had, and the loss does not come back."""
-    start, spread = case.first("std"), case.early("std")
-    began, ended = case.first("loss"), case.end("loss")
-    if start is None or spread is None or began is None or ended is None:
+    """The first steps lose what the encoder had: the loss does not come back, or norms explode."""
+    if _decayed(case) or _nothing_pushes(case) or point_at_first(case):
         return None
-    if start == 0 or began <= 0 or _decayed(case) or _nothing_pushes(case):
-        return None
-    lost, rise = spread / start, ended / began
-    if not (sick("lost_spread", lost) and sick("loss_rise", rise)):
+    lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
+    if sick("lost_spread", lost) and sick("loss_rise", rise):
+        found = [("lost_spread", lost), ("loss_rise", rise)]
+        what = "thrown the embeddings together, and the loss has never come back below its start"
+    elif sick("norm_jump", jump):
+        found = [("norm_jump", jump)]
+        what = "made the embeddings many times as long, where their directions hardly turn"
+    else:
         return None
     rate = learning_rate(case)
     return Finding(
         "diverging",
         (
-            compared("lost_spread", lost),
-            compared("loss_rise", rise),
+            *(compared(name, number) for name, number in found if number is not None),
             *([] if rate is None else [Evidence("learning_rate", rate)]),
-            *told(case, "uniformity", "gradient_norm"),
+            *told(case, "uniformity", "norm", "loss"),
         ),
-        THRESHOLDS["lost_spread"].source,
+        THRESHOLDS[found[0][0]].source,
         lower_rate(case, 10),
-        "The first steps have thrown the embeddings together, and the loss has never come back "
-        "below where it began: the steps are too long.",
+        f"The first steps have {what}: they are too long.",
     )
+
+
+def _over_first(case: Case, column: str) -> float | None:
+    """A column in the first third of the run, over its value before the first update."""
+    first, early = case.first(column), case.early(column)
+    return early / first if first and early is not None else None
+
+
+def _rise(case: Case) -> float | None:
+    """The loss at the end over that of step 0, where both are positive."""
+    first, end = case.first("loss"), case.end("loss")
+    return end / first if first is not None and first > 0 and end is not None else None
 
 
 def collapsed(case: Case) -> Finding | None:
