@@ -124,7 +124,7 @@ def write_image_run(
     for step in range(0, 41, 2):
         decay = math.exp(-step / 20)
         measured = [
-            step / 40, 3 + decay, 0.06, 1 + decay, 0.5, 0.0, 0.2, 1.0, 0.4, -2.5,
+            step / 40, 3 + decay, 0.06, 1 + decay, 0.5, 0.0, 0.2, 1.0, 0.4 + decay, -2.5 - decay,
             4 + decay, 9 - decay, 0.2 * decay, 0.01 * decay, 0.08, 50 - decay,
         ]  # fmt: skip
         cells = [step, *(measured if step else [None] * 16), at.get(step), 900 if step else None]

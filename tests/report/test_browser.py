@@ -1,80 +1,181 @@
-"""A real browser shows the report: nothing runs, nothing complains, nothing sticks out."""
+"""A real browser shows the report: all is drawn, nothing overlaps, nothing foreign runs."""
 
-import os
-import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from isotrope.report.html import Example, Table, write_report
-from tests.report.folders import write_run
+from tests.report.chromium import NAMES, Tab, chromium, installed
+from tests.report.folders import (
+    OLD,
+    PLOTTED,
+    SICK,
+    write_diagnosis,
+    write_image_run,
+    write_run,
+)
 from tests.report.test_html import NASTY
 
-# measures a page from outside, in a frame as narrow as a phone; the page itself can run no script
-PROBE = """<!doctype html><title>waiting</title>
-<iframe src="report.html" style="width:390px;height:3000px;border:0"></iframe>
-<script>
-addEventListener("load", () => {
-  const page = document.querySelector("iframe").contentDocument;
-  const root = page.documentElement;
-  console.log("the console is heard");
-  document.body.append(`sticks out ${root.scrollWidth - root.clientWidth}, `
-    + `narrow ${root.clientWidth < 400}, title ${page.title}`);
-});
-</script>"""
+# the pictures that are shown: key, size, and of each line its size
+PLOTS = """[...document.querySelectorAll(".plot")].filter((p) => p.offsetWidth).map((plot) => {
+  const box = plot.querySelector("svg").getBoundingClientRect();
+  const lines = [...plot.querySelectorAll("[id^=series-]")].map((line) => {
+    const inner = line.getBoundingClientRect();
+    return [inner.width, inner.height, inner.left >= box.left && inner.right <= box.right + 1];
+  });
+  return { key: plot.dataset.picture, width: box.width, height: box.height, lines };
+})"""
+# pairs of words of one picture that lie over each other
+OVERLAPS = """[...document.querySelectorAll(".plot svg")].flatMap((svg) => {
+  const words = [...svg.querySelectorAll("text")]
+    .map((text) => ({ text: text.textContent, box: text.getBoundingClientRect() }))
+    .filter(({ box }) => box.width);
+  return words.flatMap((a, i) => words.slice(i + 1).filter((b) =>
+    a.box.left < b.box.right - 1 && b.box.left < a.box.right - 1
+    && a.box.top < b.box.bottom - 1 && b.box.top < a.box.bottom - 1
+  ).map((b) => `${a.text} / ${b.text}`));
+})"""
+STICKING_OUT = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# brightness of a colour, 0 to 1, after the browser's own resolution
+BRIGHTNESS = """((selector, property) => {
+  const colour = getComputedStyle(document.querySelector(selector))[property];
+  const [r, g, b] = colour.match(/[\\d.]+/g).map(Number);
+  return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+})"""
+TIP = """[...document.querySelectorAll(".tip.on")].map((tip) => tip.innerText).join()"""
 
 
 @pytest.fixture(scope="module")
-def browser() -> str:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"no browser on this machine (looked for {', '.join(names)})")
-    return found
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    path = installed()
+    if path is None:
+        pytest.skip(f"no browser on this machine (looked for {', '.join(NAMES)})")
+    with chromium(path, tmp_path_factory.mktemp("home")) as found:
+        yield found
 
 
-def browse(browser: str, folder: Path, page: Path, *flags: str) -> tuple[str, str]:
-    """Return standard output and the console messages of one visit."""
-    done = subprocess.run(
-        [
-            browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr",
-            "--allow-file-access-from-files", f"--user-data-dir={folder / 'profile'}", *flags,
-            page.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=90, check=True, cwd=folder,
-        env={**os.environ, "HOME": str(folder)},
-    )  # fmt: skip
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return done.stdout, "\n".join(console)
-
-
-def test_browser_shows_the_report(browser: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with everything in it: two runs of one nasty name, an old one, one of images."""
+    folder = tmp_path_factory.mktemp("page")
     runs = [
-        write_run(tmp_path / "one", verdict=NASTY),
-        write_run(tmp_path / "a run with quite a long name of many words", parameters={"x": NASTY}),
-        write_run(tmp_path / ("long" * 20), dev=(1.0,), finished=False),
+        write_diagnosis(
+            write_run(folder / side / "<script>alert(1)<" / "script>", verdict=NASTY), SICK
+        )
+        for side in "ab"
     ]
-    page = write_report(
+    runs += [
+        write_run(folder / "a run with quite a long name of many words", columns=OLD),
+        write_run(folder / ("long" * 20), dev=(80.0,), finished=False),
+        write_image_run(folder / "pixels", method="byol"),
+    ]
+    return write_report(
         runs,
-        tmp_path / "report.html",
+        folder / "report.html",
         tables=[Table("Extra", [f"column {i}" for i in range(12)], [[NASTY] + [0.5] * 11])],
         examples=[Example(NASTY, ["x" * 200], ["y"])],
     )
-    dom, console = browse(browser, tmp_path, page, "--dump-dom")
-    assert console == ""
-    assert "<title>Training report</title>" in dom
-    assert dom.count("<figure") == 8
 
-    probe = tmp_path / "probe.html"
-    probe.write_text(PROBE, encoding="utf-8")
-    dom, console = browse(browser, tmp_path, probe, "--dump-dom")
-    assert "the console is heard" in console
-    assert "sticks out 0, narrow true, title Training report" in dom
 
-    picture = tmp_path / "page.png"
-    browse(browser, tmp_path, page, "--window-size=1280,900", f"--screenshot={picture}")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 20_000
+def place(tab: Tab, key: str, across: float, down: float) -> tuple[float, float]:
+    """Scroll to a picture; return where a point of it is, by its share of width and height."""
+    box: dict[str, Any] = tab.run(
+        f"""(() => {{ const plot = document.querySelector("[data-picture={key}]");
+        plot.scrollIntoView({{ block: "center" }});
+        const {{ left, top, width, height }} = plot.getBoundingClientRect();
+        return {{ left, top, width, height }}; }})()"""
+    )
+    return box["left"] + across * box["width"], box["top"] + down * box["height"]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (375, False)])
+def test_all_is_drawn_and_nothing_overlaps(tab: Tab, page: Path, width: int, dark: bool) -> None:
+    tab.console.clear()
+    tab.asked.clear()
+    tab.open(page, width=width, dark=dark)
+    assert tab.run("document.title") == "Training report"
+    assert tab.console == []
+    assert {url for url in tab.asked if not url.startswith("data:")} == {page.as_uri()}
+    assert tab.run("document.querySelector('h4').innerText")
+
+    hero = "-wide" if width > 640 else ""
+    keys = [f"dev{hero}", f"knn{hero}", *PLOTTED[1:11], "norm_backbone", *PLOTTED[11:]]
+    plots = tab.run(PLOTS)
+    assert [plot["key"] for plot in plots] == keys
+    for plot in plots:
+        assert plot["width"] > 250
+        assert plot["height"] > 120
+        assert plot["lines"]
+        for across, down, inside in plot["lines"]:
+            assert across + down > 0, plot["key"]
+            assert inside, plot["key"]
+    assert tab.run(OVERLAPS) == []
+    assert tab.run(STICKING_OUT) == 0
+
+    for selector in ("body", ".plot svg text", ".note", "h4"):
+        shade = tab.run(f"{BRIGHTNESS}('{selector}', 'color')")
+        assert shade > 0.5 if dark else shade < 0.5, selector
+    paper = tab.run(f"{BRIGHTNESS}('body', 'backgroundColor')")
+    assert paper < 0.1 if dark else paper > 0.9
+
+
+def test_the_pointer_reads_numbers(tab: Tab, page: Path) -> None:
+    tab.console.clear()
+    tab.open(page)
+    assert tab.run(TIP) == ""
+    tab.point(*place(tab, "dissipation", 0.98, 0.5))  # the end of the run: step 40
+    told = tab.run(TIP)
+    assert told.startswith("step 40")
+    assert "a/<script>alert(1)</script>" in told
+    assert told.count("0.2406") == 4  # GD = 0.2 + 0.3 exp(-2), of four runs
+    assert told.count("dead anchors") == 5
+    assert tab.run("document.querySelectorAll('.cursor circle').length") == 10
+    tab.point(*place(tab, "angles", 0.98, 0.5))
+    assert "0.5353 \N{PLUS-MINUS SIGN} 0.2" in tab.run(TIP)
+    tab.point(*place(tab, "trajectory", 0.14, 0.8))  # left: alignment at its lowest
+    assert "0.1865, \N{MINUS SIGN}2.865" in tab.run(TIP)
+    tab.point(2, 2)
+    assert tab.run(TIP) == ""
+    assert tab.console == []
+    assert tab.run(STICKING_OUT) == 0
+
+
+def test_the_keys_read_numbers(tab: Tab, page: Path) -> None:
+    tab.open(page)
+    tab.run("document.querySelector('.scroll').focus()")
+    for _ in range(20):
+        tab.press("Tab")
+        if tab.run("document.activeElement.dataset.picture || ''") == "loss":
+            break
+    assert tab.run(TIP).startswith("step 40")
+    assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    tab.press("ArrowLeft")
+    assert tab.run(TIP).startswith("step 38")
+    tab.press("Escape")
+    assert tab.run(TIP) == ""
+
+
+def test_a_finger_on_a_phone(tab: Tab, page: Path) -> None:
+    tab.open(page, width=375)
+    x, y = place(tab, "loss", 0.97, 0.5)
+    for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+        tab.send("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+    inside = tab.run(
+        "(() => { const b = document.querySelector('.tip').getBoundingClientRect(); "
+        "return b.left >= 0 && b.right <= innerWidth })()"
+    )
+    assert inside
+    assert tab.run(STICKING_OUT) == 0
+
+
+def test_a_foreign_script_does_not_run(tab: Tab, page: Path, tmp_path: Path) -> None:
+    """Even if a word got into the page unescaped, the policy keeps it from running."""
+    broken = tmp_path / "broken.html"
+    injected = "<script>document.title = 'hacked'</script></body>"
+    broken.write_text(page.read_text(encoding="utf-8").replace("</body>", injected))
+    tab.console.clear()
+    tab.open(broken)
+    assert tab.run("document.title") == "Training report"
+    assert "Content Security Policy" in "".join(tab.console)

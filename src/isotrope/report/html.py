@@ -183,14 +183,17 @@ def _glossary(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
-    """Give runs whose folders have one name the names of their parents too."""
-    names = [run.name for run in runs]
-    return [
-        run
-        if names.count(run.name) == 1
-        else replace(run, name=f"{run.folder.resolve().parent.name}/{run.name}")
-        for run in runs
-    ]
+    """Give runs whose folders have one name as many of their parents' names as tell them apart."""
+    parts = [run.folder.resolve().parts for run in runs]
+    named = []
+    for run, own in zip(runs, parts, strict=True):
+        depth = 1
+        while depth < len(own) and sum(own[-depth:] == others[-depth:] for others in parts) > 1:
+            depth += 1
+        named.append(
+            replace(run, name="/".join(own[-depth:]) if parts.count(own) == 1 else run.name)
+        )
+    return named
 
 
 def _parameters(parameters: Mapping[str, Any]) -> str:
