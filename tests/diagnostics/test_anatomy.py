@@ -144,11 +144,36 @@ def test_what_is_not_due_is_not_looked_at() -> None:
     wrong = torch.ones(3, 3)  # would be refused
     assert anatomy.observe(anchors, positives, loss) is not None
     assert anatomy.observe(wrong, wrong.flatten(), wrong) is None
-    assert not anatomy.due
+    assert not anatomy.due()
     assert anatomy.observe(wrong, wrong.flatten(), wrong) is None
-    assert anatomy.due
+    assert anatomy.due()
     assert len(anatomy.rows) == 1
     assert anatomy.calls == 3
+
+
+def test_a_step_is_looked_at_once() -> None:
+    """Gradient accumulation: several batches of one step."""
+    anatomy = Anatomy(every=2)
+    for step in (0, 0, 1, 1, 2, 2):
+        anatomy.observe(*batch(), step=step)
+    assert [row["step"] for row in anatomy.rows] == [0, 2]
+
+
+def test_a_gradient_that_is_known_is_not_computed_again() -> None:
+    anchors, positives = batch()
+    loss = users_loss(anchors, positives)
+    (gradient,) = torch.autograd.grad(loss, anchors, retain_graph=True)
+    given = Anatomy().observe(anchors.detach(), positives.detach(), gradient=gradient)
+    assert given is not None
+    assert {**given, "loss": loss.item()} == Anatomy().observe(anchors, positives, loss)
+
+
+def test_autocast_does_not_reach_the_measures() -> None:
+    anchors, positives = batch(dtype=torch.float32)
+    objective = InfoNCE()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = Anatomy(objective).observe(anchors, positives)
+    assert found == Anatomy(objective).observe(anchors, positives)
 
 
 def test_the_graph_and_the_gradients_of_parameters_are_left_alone() -> None:
@@ -198,10 +223,13 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
     anatomy.note(gradient_norm=2.0)
     anatomy.note(1, dev=70.5)
     anatomy.note(0, dev=70.0, learning_rate=1e-3)
+    anatomy.note(4, dev=71.0)  # before the step is looked at
+    anatomy.observe(*batch(), step=4)
     rows = Anatomy.load(anatomy.save(tmp_path / "a.csv")).rows
-    assert [row["step"] for row in rows] == [0, 1, 2]
-    assert [row["dev"] for row in rows] == [70, 70.5, None]
-    assert [row["gradient_norm"] for row in rows] == [None, None, 2]
+    assert [row["step"] for row in rows] == [0, 1, 2, 4]
+    assert [row["dev"] for row in rows] == [70, 70.5, None, 71]
+    assert [row["gradient_norm"] for row in rows] == [None, None, 2, None]
+    assert [row["norm"] is None for row in rows] == [False, True, False, False]
     with pytest.raises(ValueError, match=r"no column 'gradientnorm'.*did you mean 'gradient_norm'"):
         anatomy.note(gradientnorm=2.0)
 

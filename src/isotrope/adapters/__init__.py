@@ -1,4 +1,6 @@
 """Floor 5: other people's loops and formats.
 
-``mteb`` lets an encoder run in MTEB, and MTEB on STS sets that lie on this machine.
+``sentence_transformers`` records the anatomy of a training by its trainer, ``lightning`` that of
+anyone's LightningModule. ``mteb`` lets an encoder run in MTEB, and MTEB on STS sets that lie on
+this machine.
 """

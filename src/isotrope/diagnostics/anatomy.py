@@ -49,7 +49,7 @@ class Anatomy:
 
     Args:
         objective: what the loss is, if it is one of ours.
-        every: calls from one look to the next; the first call is looked at.
+        every: steps from one look to the next; step 0 is looked at.
         against: of a loss of one's own, the negatives: the other view, or both (NT-Xent).
         reduction: how it makes one number of its n anchors.
         temperature: of its softmax, if it has one: the 1/temperature in its gradient is then not
@@ -79,11 +79,15 @@ class Anatomy:
         self.against, self.reduction, self.temperature = against, reduction, temperature
         self.rows: list[Row] = []
         self.calls = 0
+        self._looked: int | None = None
 
-    @property
-    def due(self) -> bool:
-        """Whether the next call of :meth:`observe` will be looked at."""
-        return self.calls % self.every == 0
+    def due(self, step: int | None = None) -> bool:
+        """Return whether :meth:`observe` will look at ``step``, by default that of the next call.
+
+        A step is looked at once, however many batches it accumulates.
+        """
+        at = self.calls if step is None else step
+        return at % self.every == 0 and at != self._looked
 
     def observe(
         self,
@@ -93,6 +97,7 @@ class Anatomy:
         *,
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
+        gradient: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Look at a batch, if it is its turn, and return the new row.
@@ -107,30 +112,44 @@ class Anatomy:
             loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d further negatives of all anchors.
             groups: n integers; rows of one group are no negatives of each other.
+            gradient: n x d, of the loss on the anchors, where it is known already.
             step: number of the step; by default of the call, from 0.
 
         Raises:
             ValueError: shapes that do not fit, a loss that is no scalar, or one that does not
                 depend on the anchors.
         """
-        due, at = self.due, self.calls if step is None else step
+        at = self.calls if step is None else step
+        due = self.due(at)
         self.calls += 1
         if not due:
             return None
         views = Views(anchors, positives, negatives, groups=groups)
-        row: Row = {**dict.fromkeys(COLUMNS), "step": at}
-        if loss is not None:
-            row["loss"] = _scalar(loss)
+        found: Row = {} if loss is None else {"loss": _scalar(loss)}
         if bool(torch.isfinite(anchors).all() & torch.isfinite(positives).all()):
-            row |= self._seen(views, loss)
-        self.rows.append(row)
+            # half precision is for encoders: what follows divides by temperatures
+            with torch.autocast(anchors.device.type, enabled=False):
+                found |= self._seen(views, loss, gradient)
+        row, self._looked = self._row(at), at
+        row.update(found)
         return row
 
-    def _seen(self, views: Views, loss: Tensor | None) -> Row:
+    def _row(self, step: int) -> Row:
+        """The row of a step, made if need be."""
+        for row in reversed(self.rows):
+            if row["step"] == step:
+                return row
+        self.rows.append({**dict.fromkeys(COLUMNS), "step": step})
+        return self.rows[-1]
+
+    def _seen(self, views: Views, loss: Tensor | None, gradient: Tensor | None) -> Row:
         """What is to be seen of a batch without NaN."""
-        if self.objective is not None or loss is None or not loss.requires_grad:
+        if self.objective is not None:
             return measure(self.objective, views)
-        gradient = _gradient(loss, views.anchors)
+        if gradient is None and loss is not None and loss.requires_grad:
+            gradient = _gradient(loss, views.anchors)
+        if gradient is None:
+            return measure(None, views)
         if self.reduction == "mean":
             gradient = gradient * len(gradient)  # of each anchor's own loss
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=_at_least_float(gradient.dtype))
@@ -164,16 +183,20 @@ class Anatomy:
         for name in numbers:
             if name not in COLUMNS:
                 raise ValueError(f"there is no column {name!r}{nearest(name, COLUMNS)}")
-        if step is None:
-            if not self.rows:
-                raise ValueError("no row to add to: observe() a batch first, or say which step")
-            self.rows[-1].update(numbers)
-            return
-        row = next((row for row in reversed(self.rows) if row["step"] == step), None)
-        if row is None:
-            row = {**dict.fromkeys(COLUMNS), "step": step}
-            self.rows.append(row)
+        if step is None and not self.rows:
+            raise ValueError("no row to add to: observe() a batch first, or say which step")
+        row = self.rows[-1] if step is None else self._row(step)
         row.update(numbers)
+
+    def resume(self, path: str | Path, step: int) -> None:
+        """Go on from ``step`` of a training that has saved to ``path``; nothing there is no error.
+
+        Raises:
+            InputError: the file there holds something else.
+        """
+        if _file(Path(path)).is_file():
+            before = self.load(path).rows
+            self.rows = [row for row in before if row["step"] is not None and row["step"] < step]
 
     def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
         """Return what is wrong with the training, as ``isotrope diagnose`` does.

@@ -1,0 +1,137 @@
+"""The anatomy of someone else's LightningModule."""
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from isotrope.adapters.lightning import AnatomyCallback
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.anatomy import Anatomy
+from isotrope.diagnostics.observe import MEASURED
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders
+
+
+class Theirs(L.LightningModule):
+    """A module that knows nothing of this library."""
+
+    def __init__(self, *, told: bool = True) -> None:
+        super().__init__()
+        self.encoder, self.told = nn.Linear(8, 24), told
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Any:
+        noise = 0.3 * torch.randn(batch.shape, generator=torch.Generator().manual_seed(batch_idx))
+        anchors, positives = self.encoder(batch), self.encoder(batch + noise)
+        a, b = F.normalize(anchors, dim=1), F.normalize(positives, dim=1)
+        loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(len(a)))
+        return {"loss": loss, "anchors": anchors, "positives": positives} if self.told else loss
+
+    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+        self.log("score", batch.mean())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.25)
+
+
+def loader() -> DataLoader[Tensor]:
+    rows = torch.randn(48, 8, generator=torch.Generator().manual_seed(0))
+    return DataLoader(rows, batch_size=8)  # type: ignore[arg-type]
+
+
+def fit(
+    folder: Path, module: L.LightningModule, callback: L.Callback | None, **settings: Any
+) -> L.Trainer:
+    common = {
+        "accelerator": "cpu",
+        "max_steps": 6,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "logger": False,
+        "num_sanity_val_steps": 1,
+        "log_every_n_steps": 1,
+    }
+    ckpt = settings.pop("ckpt_path", None)
+    trainer = L.Trainer(
+        default_root_dir=folder,
+        callbacks=[] if callback is None else [callback],
+        **{**common, **settings},
+    )
+    trainer.fit(module, loader(), loader(), ckpt_path=ckpt)
+    return trainer
+
+
+def test_a_module_of_someone_elses(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Theirs()
+    callback = AnatomyCallback(tmp_path / "rows", every=2, temperature=0.1, dev="score")
+    logger = CSVLogger(tmp_path)
+    fit(tmp_path, module, callback, logger=logger)
+    assert "training_step" not in vars(module)
+    with (tmp_path / "rows" / "metrics.csv").open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    looked = [row for row in rows if row["norm"]]
+    assert [row["step"] for row in looked] == ["0", "2", "4"]
+    for row in looked:
+        assert all(row[name] for name in ("loss", *MEASURED))
+        assert float(row["misfit"]) < 1e-4
+        assert float(row["learning_rate"]) == 0.25
+        assert float(row["gradient_norm"]) > 0
+    assert [row["step"] for row in rows if row["dev"]] == ["6"]
+    with (Path(logger.log_dir) / "metrics.csv").open(newline="") as handle:
+        logged = [row for row in csv.DictReader(handle) if row.get("anatomy/norm")]
+    assert [row["step"] for row in logged] == ["0", "2", "4"]
+    assert float(logged[1]["anatomy/norm"]) == pytest.approx(float(looked[1]["norm"]), rel=1e-6)
+
+
+def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
+    weights = []
+    for callback in (None, AnatomyCallback(every=1)):
+        torch.manual_seed(0)
+        module = Theirs()
+        fit(tmp_path, module, callback)
+        weights.append(module.encoder.weight.detach().clone())
+    assert torch.equal(*weights)
+
+
+def test_the_gradient_norm_is_of_the_step_that_was_looked_at(tmp_path: Path) -> None:
+    """And of all batches that it accumulates; the loss is of the first."""
+    torch.manual_seed(0)
+    module = Theirs()
+    callback = AnatomyCallback(every=1)
+    before = module.encoder.weight.detach().clone(), module.encoder.bias.detach().clone()
+    fit(tmp_path, module, callback, max_steps=1, accumulate_grad_batches=2)
+    (row,) = callback.anatomy.rows
+    after = module.encoder.weight.detach(), module.encoder.bias.detach()
+    moved = math.sqrt(
+        sum(float((a - b).square().sum()) for a, b in zip(before, after, strict=True))
+    )
+    assert moved == pytest.approx(0.25 * row["gradient_norm"], rel=1e-4)
+
+
+def test_a_resumed_training_goes_on_with_its_rows(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    first = AnatomyCallback(every=1)
+    trainer = fit(tmp_path, Theirs(), first, max_steps=3)
+    trainer.save_checkpoint(tmp_path / "three.ckpt")
+    second = AnatomyCallback(tmp_path, every=1)
+    fit(tmp_path, Theirs(), second, ckpt_path=tmp_path / "three.ckpt")
+    rows = Anatomy.load(tmp_path).rows
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4, 5]
+    assert [row["loss"] for row in second.anatomy.rows[:3]] == [
+        row["loss"] for row in first.anatomy.rows
+    ]
+
+
+def test_a_step_without_embeddings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must return a dictionary with loss, .*; found Tensor"):
+        fit(tmp_path, Theirs(told=False), AnatomyCallback())
