@@ -37,8 +37,8 @@ examples:
   isotrope simulate latent --data cifar10/ --limit 1000
   isotrope simulate latent --objective mpt
 
-SimCLR and BYOL are trained on small images with two dimensions for the objective to see, as they
-are, with a large weight decay, with cut-initialization, and BYOL without batch norm in its heads.
+SimCLR and BYOL are trained on small images, with two dimensions for the objective to see: as they
+are, with cut-initialization, SimCLR with a large weight decay, BYOL without batch norm in heads.
 A line joins the two views of each of 256 images: red opposite, blue together. With --objective:
 SimCLR alone, with it. Writes latent.png, latent.svg, latent.csv (norms and angles after every
 epoch), latent-pairs.csv (the pairs drawn), latent-norms.png and latent-norms.svg.

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import unit
-from isotrope.objectives import NegativeCosine
+from isotrope.objectives.negative_cosine import NegativeCosine
 from isotrope.paradigm.bounds.cosine import progress as theorem
 from isotrope.paradigm.objective import Objective
 
@@ -177,9 +177,13 @@ def convergence(
         One for each start, in their order.
 
     Raises:
-        InputError: a start or a number out of range, or an objective that cannot be called with
-            n pairs of d dimensions.
+        InputError: a start out of range, or an objective without a formula.
     """
+    if type(objective).formula is Objective.formula:
+        raise InputError(
+            f"{type(objective).__name__} has components but no formula, which is what is minimised "
+            "here: write one (`--prove` holds it against the components)"
+        )
     protocol = protocol or Protocol()
     anchors, positives = starts(protocol, places)
     alone = objective.pairwise or objective.batch_level or objective.reduction == "sum"

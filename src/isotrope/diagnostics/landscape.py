@@ -99,14 +99,21 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
     Raises:
         InputError: the objective has none, or needs the embeddings themselves.
     """
+    name = type(objective).__name__
     if not objective.has_terms:
-        raise InputError(str(NoTerms(type(objective).__name__, objective.space)))
+        raise InputError(str(NoTerms(name, objective.space)))
     try:
         with torch.no_grad():
             terms = objective.components(pairs)
         known(terms.dissipation, terms.weight, terms.pull)
+    except NoTerms as error:
+        raise InputError(
+            f"{name} has a formula but no components, which are what is simulated: write them (see "
+            "`isotrope objectives --help`), or see those of its formula on a batch: "
+            f"isotrope.decompose({name}(), anchors, positives)"
+        ) from error
     except InputError as error:
-        raise InputError(f"{type(objective).__name__}: {error}") from error
+        raise InputError(f"{name}: {error}") from error
     return terms
 
 

@@ -6,7 +6,6 @@ needs the methods themselves (SimCLR, BYOL), a floor above: ``isotrope.experimen
 
 import csv
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,12 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
+from isotrope.diagnostics.cosine_checks import FAR
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
 
 __all__ = ["MEASURES", "Look", "course_csv", "pairs_csv"]
 
-FAR = 7 * math.pi / 8  # the angle from which paper 003 expects slower steps (appendix C.1)
 MEASURES = ("norm", "angle", "opposite_halves", "far_opposite", "clusters")
 
 

@@ -23,7 +23,16 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Angles", "Range", "Satisfied", "angles", "lemma1", "lemma1_of", "satisfied"]
+__all__ = [
+    "Angles",
+    "Range",
+    "Satisfied",
+    "angles",
+    "angles_of",
+    "lemma1",
+    "lemma1_of",
+    "satisfied",
+]
 
 
 class Range(NamedTuple):
@@ -129,12 +138,21 @@ def angles(anchors: Tensor, positives: Tensor) -> Angles:
     Raises:
         ValueError: shapes that do not fit, or no negatives.
     """
-    statistics = pairs(Views(anchors, positives).unit())
-    views = statistics.views
-    if len(views.positives) < 2:
-        raise ValueError("Lemma 1 needs a negative; found a single row")
-    masked = statistics.similarity().masked_fill(~statistics.negative(), -torch.inf)
-    hardest = views.positives[masked.argmax(dim=1)]
+    return angles_of(Views(anchors, positives))
+
+
+def angles_of(views: Views) -> Angles:
+    """Return n of each angle, as :func:`angles`, of raw views with whatever negatives they have.
+
+    Raises:
+        ValueError: an anchor without negatives.
+    """
+    statistics = pairs(views.unit())
+    views, negative = statistics.views, statistics.negative()
+    if not bool(negative.any(dim=1).all()):
+        raise ValueError("Lemma 1 needs a negative for each anchor; found one without")
+    masked = statistics.similarity().masked_fill(~negative, -torch.inf)
+    hardest = statistics.columns()[masked.argmax(dim=1)]
     own, other = tangent(views.own, views.anchors), tangent(hardest, views.anchors)
     # by two arguments: arccos loses half the digits of a small angle
     u, v = unit(own), unit(other)

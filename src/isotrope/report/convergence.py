@@ -16,6 +16,8 @@ from isotrope.report.surfaces import Picture, pi_ticks, settings, written
 
 __all__ = ["Pairs", "Steps", "pairs_in_plane", "steps_over"]
 
+_RIM = "#009e73"
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -89,7 +91,8 @@ def pairs_in_plane(runs: Mapping[str, Sequence[Pairs]]) -> Picture:
     """Draw a row of panels for each run, and in each a line between the two views of every image.
 
     Lines go from red (opposite) to blue (together), as in paper 003, figure 4. Every panel has its
-    own scale, which is written in it; the cross is the origin.
+    own scale, which is written in it; the cross is the origin, and on the circle lie the
+    directions of the anchors, which are all that a cosine sees.
 
     Args:
         runs: the same epochs of each.
@@ -113,7 +116,10 @@ def pairs_in_plane(runs: Mapping[str, Sequence[Pairs]]) -> Picture:
 
 def _pairs(axes: Axes, look: Pairs) -> LineCollection:
     both = np.concatenate([look.anchors, look.positives])
-    reach = float(np.abs(both).max()) * 1.08 or 1.0
+    reach = float(np.linalg.norm(both, axis=1).max()) * 1.25 or 1.0
+    lengths = np.linalg.norm(look.anchors, axis=1, keepdims=True)
+    directions = look.anchors / np.where(lengths == 0, 1, lengths) * reach * 0.93
+    axes.plot(*directions.T, "o", ms=1.6, mec="none", color=_RIM, alpha=0.5)
     lines = LineCollection(
         list(np.stack([look.anchors, look.positives], axis=1)), cmap="RdBu", linewidths=0.5
     )
