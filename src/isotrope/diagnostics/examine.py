@@ -78,11 +78,11 @@ def _of_model(
     return Case(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
 
 
-def _docstrings() -> Texts:
+def _docstrings(packages: Sequence[str] | None = None) -> Texts:
     """Pairs that every machine has."""
-    from isotrope.data.docstrings import collect
+    from isotrope.data.docstrings import DEFAULT, collect
 
-    found = [(item.query, item.target) for item in collect()]
+    found = [(item.query, item.target) for item in collect(packages or DEFAULT)]
     return texts_of(found, views="pairs", name="docstrings of installed packages, no --data given")
 
 

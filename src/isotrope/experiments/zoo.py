@@ -141,7 +141,7 @@ BROKEN = (
         "weight-decay",
         "collapsed",
         "--weight-decay",
-        f"{IMAGES} {{longer}} --weight-decay 5e-2",
+        f"{IMAGES} {{longer}} --learning-rate 0.2 --weight-decay 5e-2",
     ),
     Animal("dropout-0", "dead-views", "--dropout", f"{TEXTS} --dropout 0"),
     Animal(
@@ -191,7 +191,7 @@ HALVES = (
             "dev": "{data}/dev.tsv",
             "images": "digits --encoder resnet9 --width 8 --batch-size 64 --augment p3 "
             "--max-steps 80 --log-every 4 --no-linear --knn-every 0",
-            "longer": "--max-steps 240 --log-every 10",
+            "longer": "--max-steps 200 --log-every 10",
             "small": "{runs}/scratch",
         },
     ),
@@ -203,10 +203,10 @@ HALVES = (
             "--log-every 1",
             "scratch": "--batch-size 64 --max-length 24 --max-steps 80 --log-every 4",
             "dev": "{data}/sts.tsv",
-            "images": "{shared}/cifar10 --limit 3000 --knn-images 500 --image-size 16 "
-            "--encoder resnet18 --width 8 --batch-size 64 --max-steps 60 --log-every 4 "
-            "--no-linear --knn-every 0",
-            "longer": "--max-steps 180 --log-every 10",
+            "images": "{shared}/cifar10 --limit 3000 --knn-images 1000 --image-size 12 "
+            "--encoder resnet18 --width 8 --batch-size 64 --augment p3 --max-steps 80 "
+            "--log-every 4 --no-linear --knn-every 0",
+            "longer": "--max-steps 200 --log-every 10",
             "small": "all-MiniLM-L6-v2",
         },
     ),

@@ -85,7 +85,10 @@ def dimensional_collapse(case: Case) -> Finding | None:
     if rank is None or most is None or not sick("rank_share", rank / most):
         return None
     began = case.first("effective_rank")
-    if case.rows and parameters(case).get("cov_coeff") == 0:
+    if _decayed(case):
+        why = "The weight decay has shrunk the weights faster than the loss renews them."
+        change = "--weight-decay 5e-4"
+    elif case.rows and parameters(case).get("cov_coeff") == 0:
         why = "Nothing keeps the coordinates apart: the weight of their covariances is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or sick("rank_share", began / most):

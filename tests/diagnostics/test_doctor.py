@@ -1,0 +1,354 @@
+"""The doctor's rules, each on a case that has what it is about and on one that has not quite."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from isotrope.diagnostics.doctor import diagnose
+from isotrope.diagnostics.evidence import Case, of_rows
+from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence
+from isotrope.diagnostics.rules import EXPLAINS, RULES
+from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.paradigm import registry
+
+SOUND: dict[str, float] = {
+    "loss": 1.5,
+    "dissipation": 0.6,
+    "dead": 0.1,
+    "hardest_share": 0.3,
+    "ratio": 1.0,
+    "above_bound": 1.0,
+    "alignment": 0.5,
+    "uniformity": -3.0,
+    "norm": 2.0,
+    "positive_mean": 0.7,
+    "positive_std": 0.1,
+    "negative_mean": 1.4,
+    "negative_std": 0.15,
+    "std": 0.08,
+    "effective_rank": 40.0,
+    "false_negatives": 0.0,
+}
+"""What a batch of 64 pairs of a healthy run looks like."""
+
+
+def case(
+    *,
+    start: dict[str, float] | None = None,
+    objective: str = "infonce",
+    parameters: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+    kind: str = "text",
+    scores: tuple[float, ...] = (80.0, 81.0),
+    probe: dict[str, float] | None = None,
+    details: dict[str, Any] | None = None,
+    **end: float,
+) -> Case:
+    """A run of ten logged steps: ``start`` differs at step 0, ``end`` at all others."""
+    rows = [{"step": 0.0, **SOUND, "loss": 3.0, "uniformity": -1.5, **(start or {})}]
+    rows += [{"step": 10.0 * i, **SOUND, **end} for i in range(1, 10)]
+    return Case(
+        kind=kind,  # type: ignore[arg-type]
+        rows=rows,
+        scores=[(100 * i, score) for i, score in enumerate(scores)],
+        settings={"batch-size": 64, "learning-rate": 3e-5, **(settings or {})},
+        objective=registry.build(objective, parameters),
+        probe=probe,
+        details=details or {},
+    )
+
+
+def first(found: Diagnosis) -> tuple[str, str]:
+    """The first verdict and its change."""
+    return found.verdict[0], found.findings[0].change if found.findings else ""
+
+
+def test_a_sound_run_is_healthy() -> None:
+    found = diagnose(case())
+    assert found.verdict == (HEALTHY,)
+    assert json.loads(found.to_json()) == {"verdict": ["healthy"], "findings": []}
+
+
+def test_nothing_known_is_healthy() -> None:
+    assert diagnose(Case()).verdict == (HEALTHY,)
+    assert diagnose(of_rows([{"step": 0, "loss": None}])).verdict == (HEALTHY,)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "change"),
+    [
+        (
+            {"start": {"positive_mean": 0.0}, "positive_mean": 0.0, "dead": 1.0},
+            "dead-views",
+            "--dropout 0.1",
+        ),
+        (
+            {
+                "start": {"positive_mean": 1.39},
+                "positive_mean": 0.31,
+                "negative_mean": 0.31,
+                "uniformity": -0.01,
+                "std": 0.001,
+                "loss": 4.16,
+            },
+            "unrelated-positives",
+            "--columns",
+        ),
+        (
+            {"std": 0.01, "loss": 4.16, "uniformity": -0.01},
+            "diverging",
+            "--learning-rate 3e-06",
+        ),
+        ({"norm": 60.0}, "diverging", "--learning-rate 3e-06"),
+        (
+            {"start": {"uniformity": -0.01}, "uniformity": -0.01, "effective_rank": 1.0},
+            "collapsed",
+            "--encoder",
+        ),
+        (
+            {"kind": "images", "settings": {"weight-decay": 0.05}, "uniformity": -0.001},
+            "collapsed",
+            "--weight-decay 5e-4",
+        ),
+        (
+            {
+                "objective": "negativecosine",
+                "kind": "images",
+                "settings": {"method": "simclr"},
+                "uniformity": -0.001,
+            },
+            "collapsed",
+            "--method byol",
+        ),
+        (
+            {"objective": "mpt", "dissipation": 1.0, "uniformity": -0.001},
+            "collapsed",
+            "--objective infonce",
+        ),
+        ({"uniformity": -0.001}, "collapsed", "--learning-rate"),
+        (
+            {"start": {"effective_rank": 2.0}, "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--encoder",
+        ),
+        (
+            {"objective": "vicreg", "parameters": {"cov_coeff": 0.0}, "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--objective.cov_coeff 1",
+        ),
+        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective infonce"),
+        (
+            {"kind": "images", "settings": {"weight-decay": 0.05}, "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--weight-decay 5e-4",
+        ),
+        (
+            {"kind": "images", "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--method vicreg",
+        ),
+        (
+            {"start": {"norm": 300.0}, "norm": 300.0, "settings": {"head": "none"}},
+            "norms-too-large",
+            "--head mlp",
+        ),
+        (
+            {
+                "start": {"norm": 300.0},
+                "norm": 300.0,
+                "kind": "images",
+                "settings": {"method": "byol"},
+            },
+            "norms-too-large",
+            "--cut 9",
+        ),
+        (
+            {"kind": "images", "settings": {"weight-decay": 0.0}, "norm": 9.0},
+            "norms-too-large",
+            "--weight-decay 5e-4",
+        ),
+        (
+            {"kind": "images", "details": {"plan": {"weight_decay": 0.0}}, "norm": 9.0},
+            "norms-too-large",
+            "--weight-decay 5e-4",
+        ),
+        (
+            {"parameters": {"temperature": 3.0}, "hardest_share": 0.02, "dissipation": 0.999},
+            "negatives-not-hard",
+            "--objective.temperature 0.05",
+        ),
+        (
+            {
+                "objective": "barlowtwins",
+                "parameters": {"weight": "softmax:3", "dissipation": "margin:0.3"},
+                "hardest_share": 0.02,
+            },
+            "negatives-not-hard",
+            "--objective.weight softmax:0.05",
+        ),
+        ({"false_negatives": 0.5}, "false-negatives", "--files"),
+        ({"probe": {"copies": 0.5, "mean_cosine": 0.1}}, "false-negatives", "--files"),
+        (
+            {"objective": "mpt", "parameters": {"margin": 2.0}, "dissipation": 1.0},
+            "never-dissipating",
+            "--objective.margin 0.23",
+        ),
+        (
+            {"objective": "barlowtwins", "dissipation": 1.0},
+            "never-dissipating",
+            "--objective modifiedbarlowtwins",
+        ),
+        ({"objective": "dcl", "dissipation": 1.0}, "never-dissipating", "--objective dclplus"),
+        (
+            {"objective": "miov2", "dissipation": 1.0},
+            "never-dissipating",
+            "--objective.dissipation margin:0.3",
+        ),
+        (
+            {"dead": 1.0, "dissipation": 0.0, "scores": (80.0, 80.3)},
+            "dissipated-early",
+            "--objective.temperature 0.1",
+        ),
+        (
+            {"objective": "met", "dead": 1.0, "dissipation": 0.0, "scores": ()},
+            "dissipated-early",
+            "--objective.margin 0.675",
+        ),
+        ({"above_bound": 0.1}, "ratio-under-bound", "--objective.ratio 1.5"),
+        (
+            {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
+            "anisotropic-start",
+            "--objective infonce",
+        ),
+        ({"scores": (80.0, 84.0, 81.0)}, "overfitting", "--max-steps 100"),
+        ({"scores": (80.0, 76.0)}, "overfitting", "--learning-rate 1e-05"),
+    ],
+)
+def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, change: str) -> None:
+    found = diagnose(case(**given))
+    assert first(found)[0] == verdict
+    assert first(found)[1].startswith(change)
+    finding = found.findings[0]
+    decided = finding.evidence[0]
+    assert decided.name in THRESHOLDS
+    assert THRESHOLDS[decided.name].sick(decided.number)
+    assert finding.source
+    assert finding.detail.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        # an untrained encoder of images does not tell crops apart yet
+        {"kind": "images", "start": {"positive_mean": 1.4}},
+        # two images may look alike
+        {"kind": "images", "false_negatives": 0.9},
+        # paper 000 is about sentences; on images these are the rule
+        {"kind": "images", "objective": "barlowtwins", "dissipation": 1.0},
+        # 1 on hard batches, but not on an ideal one
+        {"dissipation": 1.0},
+        # all done, and better for it
+        {"dead": 1.0, "dissipation": 0.0, "scores": (63.0, 75.0)},
+        # trained away
+        {"probe": {"mean_cosine": 0.9, "copies": 0.0}},
+        # not normalised: norms are the objective's own business
+        {"kind": "images", "objective": "vicreg", "parameters": {"space": "raw"}, "norm": 900.0,
+         "start": {"norm": 900.0}},
+        # held by its decay
+        {"kind": "images", "settings": {"weight-decay": 5e-4}, "norm": 9.0},
+        # text encoders are not trained from scratch for long enough for it to matter
+        {"settings": {"weight-decay": 0.0}, "norm": 9.0},
+        # weights that know no temperature
+        {"objective": "modifiedmhs", "hardest_share": 0.017},
+        {"scores": (80.0, 84.0, 83.0)},
+        {"kind": "images", "scores": (60.0, 70.0, 66.0)},
+    ],
+)  # fmt: skip
+def test_what_only_looks_wrong_is_healthy(given: dict[str, Any]) -> None:
+    assert diagnose(case(**given)).verdict == (HEALTHY,)
+
+
+def test_a_queue_has_its_own_number_of_negatives() -> None:
+    queue = {"method": {"options": {"queue": 4096, "dimension": 128}}}
+    share = {"hardest_share": 0.001, "kind": "images"}
+    found = diagnose(case(**share, details=queue))
+    assert found.verdict == (HEALTHY,)
+    assert diagnose(case(**share)).verdict == ("negatives-not-hard",)
+
+
+def test_the_other_view_doubles_the_negatives() -> None:
+    found = diagnose(case(objective="ntxent", hardest_share=0.012, kind="images"))
+    (finding,) = found.findings
+    assert finding.evidence[0].number == pytest.approx(126 * 0.012)
+
+
+def test_what_a_finding_explains_is_not_told_again() -> None:
+    sick = {"hardest_share": 1 / 63, "dissipation": 1.0, "above_bound": 0.1, "effective_rank": 1.0}
+    found = diagnose(case(uniformity=-0.001, scores=(80.0, 10.0), **sick))
+    assert found.verdict == ("collapsed",)
+
+
+def test_findings_that_explain_nothing_of_each_other_are_all_told() -> None:
+    found = diagnose(case(above_bound=0.1, scores=(80.0, 70.0), false_negatives=0.9))
+    assert found.verdict == ("false-negatives", "ratio-under-bound", "overfitting")
+
+
+def test_a_model_is_judged_by_its_probe() -> None:
+    probe = {**SOUND, "count": 256.0, "dimension": 384.0, "mean_cosine": 0.1, "copies": 0.0}
+    assert diagnose(Case(kind="text", probe=probe)).verdict == (HEALTHY,)
+    for change, verdict in (
+        ({"uniformity": -0.01}, "collapsed"),
+        ({"effective_rank": 3.0}, "dimensional-collapse"),
+        ({"norm": 500.0}, "norms-too-large"),
+        ({"mean_cosine": 0.8}, "anisotropic-start"),
+        ({"copies": 0.6}, "false-negatives"),
+        ({"positive_mean": 1.39}, "unrelated-positives"),
+    ):
+        assert diagnose(Case(kind="text", probe={**probe, **change})).verdict == (verdict,)
+
+
+def test_equal_views_of_a_model_matter_where_there_is_an_objective() -> None:
+    probe = {**SOUND, "positive_mean": 0.0, "mean_cosine": 0.1, "copies": 0.0, "count": 256.0}
+    infonce = registry.build("infonce")
+    assert diagnose(Case(kind="text", probe=probe)).verdict == (HEALTHY,)
+    assert diagnose(Case(probe=probe, objective=infonce)).verdict == ("dead-views",)
+
+
+def test_one_batch_speaks_against_unrelated_positives_only_where_it_is_clear() -> None:
+    near = {"positive_mean": 1.38}
+    probe = {**SOUND, **near, "mean_cosine": 0.1, "copies": 0.0}
+    assert diagnose(replace(case(), probe=probe)).verdict == (HEALTHY,)
+    mixed = replace(case(start=near), probe=probe)
+    assert diagnose(mixed).verdict == ("unrelated-positives",)
+    begun = replace(mixed, start={**probe, "positive_mean": 0.7})
+    assert diagnose(begun).verdict == (HEALTHY,)
+
+
+def test_a_diagnosis_is_read_from_the_top() -> None:
+    found = replace(diagnose(case(dead=1.0, dissipation=0.0, scores=())), notes=("10 steps", "x"))
+    lines = str(found).splitlines()
+    assert lines[0] == "verdict: dissipated-early"
+    assert lines[2] == f"1. dissipated-early: {VERDICTS['dissipated-early']}"
+    assert "   - dead early 1 of the anchors (sick above 0.9)" in lines
+    assert "   change: --objective.temperature 0.1" in lines
+    assert lines[-1] == "looked at: 10 steps; x"
+    assert max(map(len, lines)) <= 96
+
+
+def test_json_has_no_infinities() -> None:
+    finding = replace(
+        diagnose(case(above_bound=0.1)).findings[0], evidence=(Evidence("x", float("inf")),)
+    )
+    record = json.loads(Diagnosis((finding,)).to_json())
+    assert record["verdict"] == ["ratio-under-bound"]
+    assert record["findings"][0]["evidence"] == [
+        {"name": "x", "number": None, "threshold": None, "unit": "", "side": ""}
+    ]
+
+
+def test_every_verdict_has_a_rule_and_every_consequence_is_one() -> None:
+    words = {rule.__name__.replace("_", "-") for rule in RULES}
+    assert words == set(VERDICTS) - {HEALTHY}
+    assert {word for told in EXPLAINS.values() for word in told} | set(EXPLAINS) <= words
