@@ -19,7 +19,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds test test-mteb check check-all fix docs lock bench clean
+.PHONY: help demo demo-images demo-seeds zoo test test-mteb check check-all fix docs lock bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -33,6 +33,9 @@ demo-images: $(READY) ## two methods on images, with and without cut-initializat
 
 demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
 	$(BIN)/isotrope demo --seeds 0 1 2 --output demo-seeds
+
+zoo: $(READY) ## small trainings, most of them broken on purpose, and what the doctor says of them
+	OMP_NUM_THREADS=1 $(BIN)/python -m isotrope.experiments.zoo --output zoo
 
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)
@@ -63,7 +66,7 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (a
 	$(BIN)/python benchmarks/sts.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
-	rm -rf $(VENV) $(VENV)-lock demo demo-images demo-seeds build dist
+	rm -rf $(VENV) $(VENV)-lock demo demo-images demo-seeds zoo build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

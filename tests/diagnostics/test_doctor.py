@@ -89,7 +89,7 @@ def test_nothing_known_is_healthy() -> None:
                 "start": {"positive_mean": 1.39},
                 "positive_mean": 0.31,
                 "negative_mean": 0.31,
-                "uniformity": -0.01,
+                "uniformity": -0.001,
                 "std": 0.001,
                 "loss": 4.16,
             },
@@ -97,13 +97,13 @@ def test_nothing_known_is_healthy() -> None:
             "--columns",
         ),
         (
-            {"std": 0.01, "loss": 4.16, "uniformity": -0.01},
+            {"std": 0.01, "loss": 4.16, "uniformity": -0.001},
             "diverging",
             "--learning-rate 3e-06",
         ),
-        ({"norm": 60.0}, "diverging", "--learning-rate 3e-06"),
+        ({"norm": 160.0}, "diverging", "--learning-rate 3e-06"),
         (
-            {"start": {"uniformity": -0.01}, "uniformity": -0.01, "effective_rank": 1.0},
+            {"start": {"uniformity": -0.001}, "uniformity": -0.001, "effective_rank": 1.0},
             "collapsed",
             "--encoder",
         ),
@@ -260,6 +260,8 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
         {"kind": "images", "settings": {"weight-decay": 5e-4}, "norm": 9.0},
         # text encoders are not trained from scratch for long enough for it to matter
         {"settings": {"weight-decay": 0.0}, "norm": 9.0},
+        # small weights grow fast, and that is what they are for
+        {"kind": "images", "settings": {"cut": 9.0}, "start": {"norm": 0.1}, "norm": 8.0},
         # weights that know no temperature
         {"objective": "modifiedmhs", "hardest_share": 0.017},
         {"scores": (80.0, 84.0, 83.0)},
@@ -276,6 +278,17 @@ def test_a_queue_has_its_own_number_of_negatives() -> None:
     found = diagnose(case(**share, details=queue))
     assert found.verdict == (HEALTHY,)
     assert diagnose(case(**share)).verdict == ("negatives-not-hard",)
+
+
+def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
+    rows = case(hardest_share=0.02, dissipation=1.0).rows
+    found = diagnose(of_rows(rows, settings={"batch-size": 64}))
+    assert found.verdict == ("negatives-not-hard",)
+    assert "if it has a temperature" in found.findings[0].detail
+    assert diagnose(of_rows(rows)).verdict == (HEALTHY,)
+    alike = case(false_negatives=0.9).rows
+    assert diagnose(of_rows(alike)).verdict == ("false-negatives",)
+    assert diagnose(of_rows(alike, settings={"kind": "images"})).verdict == (HEALTHY,)
 
 
 def test_the_other_view_doubles_the_negatives() -> None:
@@ -299,7 +312,7 @@ def test_a_model_is_judged_by_its_probe() -> None:
     probe = {**SOUND, "count": 256.0, "dimension": 384.0, "mean_cosine": 0.1, "copies": 0.0}
     assert diagnose(Case(kind="text", probe=probe)).verdict == (HEALTHY,)
     for change, verdict in (
-        ({"uniformity": -0.01}, "collapsed"),
+        ({"uniformity": -0.001}, "collapsed"),
         ({"effective_rank": 3.0}, "dimensional-collapse"),
         ({"norm": 500.0}, "norms-too-large"),
         ({"mean_cosine": 0.8}, "anisotropic-start"),

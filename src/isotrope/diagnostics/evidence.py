@@ -100,10 +100,13 @@ def of_rows(
         objective: what was trained with, if it is one of ours.
         settings: what is known of the loop, in the words of the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``.
-        kind: ``text`` or ``images``, if that is known: a few rules are about one of them.
+        kind: ``text`` or ``images``; what is not known, here or by ``settings["kind"]``, is taken
+            for text: images can look alike and still be two.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
-    return Case(kind=kind, rows=ordered, settings=settings or {}, objective=objective)
+    known = dict(settings or {})
+    told = known.pop("kind", kind)
+    return Case(kind=told, rows=ordered, settings=known, objective=objective)
 
 
 def is_run(folder: Path) -> bool:

@@ -52,6 +52,8 @@ def examine(
     case = of_run(folder)
     case = case if objective is None else replace(case, objective=objective)
     if not (folder / "model").is_dir():
+        if data is not None:
+            raise InputError(f"{folder} has no saved model to embed {data} with; leave --data out")
         return _noting(case, "no saved model to probe")
     try:
         probe = _images_of_run if case.kind == "images" else _texts_of_run

@@ -143,13 +143,15 @@ def probe_texts(
     width = len(texts.records[0])
     anchors, positives = ids[::width], ids[width - 1 :: width]
     modes = [(module, module.training) for module in encoder.modules()]
-    noisy = texts.views == "dropout" and dropout != 0
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
             plain = _embedded(encoder.eval(), anchors)
-            encoder.train(noisy)
-            views = [_embedded(encoder, rows) for rows in (anchors, positives)]
+            if texts.views == "dropout":
+                encoder.train(dropout != 0)
+                views = [_embedded(encoder, anchors) for _ in range(2)]
+            else:
+                views = [plain, _embedded(encoder, positives)]
     finally:
         for module, mode in modes:
             module.training = mode

@@ -80,15 +80,18 @@ def most_dimensions(case: Case) -> int | None:
 
 
 def negatives(case: Case) -> int | None:
-    """Return how many negatives an anchor has: of the batch, of both views, or of a queue."""
+    """Return how many negatives an anchor has: of the batch, of both views, or of a queue.
+
+    A loss of somebody's own is taken to have those of the batch.
+    """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
         return int(queue)
     size, objective = case.batch_size, case.objective
-    if size is None or objective is None or not objective.has_terms:
+    if size is None or (objective is not None and not objective.has_terms):
         return None
-    sides = 2 if objective.terms(*_ideal(4)).against == "both" else 1
-    return sides * (size - 1)
+    both = objective is not None and objective.terms(*_ideal(4)).against == "both"
+    return (1 + both) * (size - 1)
 
 
 def pushing(objective: Objective) -> bool:

@@ -199,7 +199,7 @@ HALVES = (
         "judged",
         (2,),
         {
-            "text": "--batch-size 32 --max-length 16 --max-steps 12 --learning-rate 3e-5 "
+            "text": "--batch-size 24 --max-length 16 --max-steps 10 --learning-rate 3e-5 "
             "--log-every 1",
             "scratch": "--batch-size 64 --max-length 24 --max-steps 80 --log-every 4",
             "dev": "{data}/sts.tsv",

@@ -29,7 +29,7 @@ def diverging(case: Case) -> Finding | None:
     if sick("lost_spread", lost) and sick("loss_rise", rise):
         found = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss has never come back below its start"
-    elif sick("norm_jump", jump):
+    elif sick("norm_jump", jump) and sick("norm", case.early("norm")):
         found = [("norm_jump", jump)]
         what = "made the embeddings many times as long, where their directions hardly turn"
     else:

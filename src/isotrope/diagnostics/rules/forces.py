@@ -20,29 +20,30 @@ __all__ = ["dissipated_early", "negatives_not_hard", "never_dissipating", "ratio
 
 
 def negatives_not_hard(case: Case) -> Finding | None:
-    """A softmax of a high temperature is uniform; weights without one are not judged."""
+    """A softmax of a high temperature is uniform; weights known to have none are not judged."""
     share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
-    if share is None or count is None or tau is None:
+    if share is None or count is None or (tau is None and case.objective is not None):
         return None
     if not sick("hardest_times_uniform", share * count):
         return None
     usual = 0.1 if case.kind == "images" else 0.05
-    better = usual if tau > usual else tau / 2
+    better = usual if tau is None or tau > usual else tau / 2
     exchanged = "softmax" in str(parameters(case).get("weight", ""))
+    what = "if it has a temperature, that" if tau is None else f"a temperature of {tau:g}"
     return Finding(
         "negatives-not-hard",
         (
             compared("hardest_times_uniform", share * count),
             Evidence("hardest_share", share),
-            Evidence("temperature", tau),
+            *([] if tau is None else [Evidence("temperature", tau)]),
             *told(case, "dissipation", "gradient_uniformity"),
         ),
         THRESHOLDS["hardest_times_uniform"].source,
         f"--objective.weight softmax:{better:g}"
         if exchanged
         else f"--objective.temperature {better:g}",
-        f"The hardest of {count} negatives is pushed hardly more than any other: a softmax of "
-        f"temperature {tau:g} does not tell them apart.",
+        f"The hardest of {count} negatives is pushed hardly more than any other by this loss: "
+        f"{what} is too high for its softmax to tell them apart.",
     )
 
 

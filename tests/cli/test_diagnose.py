@@ -1,0 +1,114 @@
+"""``isotrope diagnose``: what it prints, what it keeps, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrope.encoders.sentence import SentenceEncoder
+from tests.methods.conftest import sentences
+from tests.report.folders import write_run
+
+
+@pytest.fixture
+def fallen(tmp_path: Path) -> Path:
+    """A finished run whose dev score fell, and whose text has gone."""
+    return write_run(tmp_path / "run", dev=(80.0, 85.0, 79.0))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small untrained encoder, and texts beside it."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("diagnose")
+    texts = sentences(200)
+    (folder / "texts.txt").write_text("\n".join(texts) + "\n")
+    SentenceEncoder.scratch(texts, width=32, layers=1, vocabulary=500).save(folder / "model")
+    return folder
+
+
+def test_the_verdict_comes_first_and_is_kept(run, fallen: Path) -> None:
+    found = run("diagnose", fallen)
+    assert found.code == 0
+    lines = found.out.splitlines()
+    assert lines[0] == "verdict: overfitting"
+    assert "   - dev fall 6 points (sick above 1.5)" in lines
+    assert "   change: --max-steps 20" in lines
+    assert "the saved model" in found.out.replace("\n", " ")
+    kept = json.loads((fallen / "diagnosis.json").read_text())
+    assert kept["verdict"] == ["overfitting"]
+    assert set(kept) == {"verdict", "findings"}
+
+
+def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
+    (fallen / "diagnosis.json").write_text("an older one")
+    found = run("diagnose", fallen, "--json")
+    assert found.code == 0
+    assert json.loads(found.out) == json.loads((fallen / "diagnosis.json").read_text())
+    (finding,) = json.loads(found.out)["findings"]
+    assert set(finding) == {"verdict", "evidence", "source", "change", "detail"}
+
+
+def test_what_cannot_be_kept_is_told_all_the_same(run, fallen: Path) -> None:
+    (fallen / "diagnosis.json").mkdir()
+    found = run("diagnose", fallen)
+    assert found.code == 0
+    assert found.out.startswith("verdict: overfitting")
+    assert "warning: the diagnosis is not kept" in found.err
+
+
+def test_a_healthy_run(run, tmp_path: Path) -> None:
+    found = run("diagnose", write_run(tmp_path / "run"), "--json")
+    assert found.code == 0
+    assert json.loads(found.out) == {"verdict": ["healthy"], "findings": []}
+
+
+def test_a_model_with_data_and_an_objective(run, model: Path) -> None:
+    asked = ["diagnose", model / "model", "--data", model / "texts.txt", "--objective", "infonce"]
+    found = run(*asked, "--objective.temperature", "3", "--json")
+    assert found.code == 0
+    assert "negatives-not-hard" in json.loads(found.out)["verdict"]
+    assert not (model / "model" / "diagnosis.json").exists()
+
+
+def test_a_plugin_and_columns(run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from isotrope.objectives.infonce import InfoNCE\n"
+        "class DoctorsOwn(InfoNCE, paper=InfoNCE.paper):\n    pass\n"
+    )
+    table = tmp_path / "table.csv"
+    table.write_text("id,question,answer\n" + "".join(f"{i},{t},{t}\n" for i, t in enumerate(
+        sentences(40))))  # fmt: skip
+    found = run(
+        *("diagnose", model / "model", "--data", table, "--columns", "question,answer"),
+        *("--plugin", tmp_path / "mine.py", "--objective", "doctorsown"),
+    )
+    assert found.code == 0
+    assert "pairs (table.csv)" in found.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere/to/be/found"], "there is no folder"),
+        (["{run}", "--objective.temperature", "1"], "needs --objective NAME"),
+        (["{run}", "--objective", "infonse"], "did you mean 'infonce'"),
+        (["{run}", "--data", "nothing.txt"], "no saved model to embed nothing.txt with"),
+        (["{run}", "--colour"], "see `isotrope diagnose --help`"),
+        ([], "RUN_OR_MODEL"),
+    ],
+)
+def test_what_is_refused(run, fallen: Path, arguments: list[str], message: str) -> None:
+    found = run("diagnose", *(a.format(run=fallen) for a in arguments))
+    assert found.code == 2
+    assert message in found.err
+    assert len(found.err.splitlines()) == 1
+    assert not (fallen / "diagnosis.json").exists()
+
+
+def test_the_help_teaches(run) -> None:
+    found = run("diagnose", "--help")
+    assert found.code == 0
+    for word in ("RUN_OR_MODEL", "--data", "--json", "diagnosis.json", "docs/diagnosis.md"):
+        assert word in found.out
