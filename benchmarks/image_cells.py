@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,7 @@ COMMON += ["--augment", "p3", "--precision", "bf16", "--log-every", "6", "--no-p
 COMMON += ["--workers", "0", "--checkpoint-every", "100000"]
 LONG, SWEEP = ["--epochs", "8", "--knn-every", "2"], ["--epochs", "4", "--knn-every", "4"]
 SIMSIAM = ["--method", "simsiam", "--method.predictor_rate", "10"]
-BYOL = ["--method", "byol", "--method.predictor_rate", "10", "--method.last_norm"]
+BYOL = ["--method", "byol", "--method.predictor_rate", "10", "--method.last_norm", "true"]
 CLIP = ["--clip", "4"]  # or the first gradients, 100 to 355 long, throw the embeddings far away
 METHODS = {
     "SimCLR": [],
@@ -200,17 +201,23 @@ def main() -> None:
     ]
     start = time.monotonic()
 
-    def one(item: tuple[str, int]) -> list[Row]:
-        late = given.minutes and time.monotonic() - start > 60 * given.minutes
-        return [] if late else train(given.data, *item)
+    lock = threading.Lock()
 
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for new in pool.map(one, missing):
-            found += new
+    def one(item: tuple[str, int]) -> None:
+        if given.minutes and time.monotonic() - start > 60 * given.minutes:
+            return
+        new = train(given.data, *item)
+        with lock:
+            found.extend(new)
             write(found)
-            if new:
-                last = new[-1]
-                print(f"{last['cell']}, seed {last['seed']}: kNN {last['knn']}", flush=True)
+        print(f"{new[-1]['cell']}, seed {new[-1]['seed']}: kNN {new[-1]['knn']}", flush=True)
+
+    pool = ThreadPoolExecutor(given.jobs)
+    try:
+        for _ in pool.map(one, missing):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)  # a cell that fails ends the others
     print(report())
 
 
