@@ -15,6 +15,7 @@ from tests.report.folders import (
     write_diagnosis,
     write_image_run,
     write_run,
+    write_spectrum,
 )
 from tests.report.test_html import NASTY
 
@@ -69,7 +70,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs += [
         write_run(folder / "a run with quite a long name of many words", columns=OLD),
         write_run(folder / ("long" * 20), dev=(80.0,), finished=False),
-        write_image_run(folder / "pixels", method="byol"),
+        write_spectrum(write_image_run(folder / "pixels", method="byol")),
     ]
     return write_report(
         runs,
@@ -101,7 +102,7 @@ def test_all_is_drawn_and_nothing_overlaps(tab: Tab, page: Path, width: int, dar
     assert tab.run("document.querySelector('h4').innerText")
 
     hero = "-wide" if width > 640 else ""
-    keys = [f"dev{hero}", f"knn{hero}", *PLOTTED[1:11], "norm_backbone", *PLOTTED[11:]]
+    keys = [f"dev{hero}", f"knn{hero}", *PLOTTED[1:], f"spectrum{hero}"]
     plots = tab.run(PLOTS)
     assert [plot["key"] for plot in plots] == keys
     for plot in plots:
@@ -136,6 +137,8 @@ def test_the_pointer_reads_numbers(tab: Tab, page: Path) -> None:
     assert "0.5353 \N{PLUS-MINUS SIGN} 0.2" in tab.run(TIP)
     tab.point(*place(tab, "trajectory", 0.14, 0.8))  # left: alignment at its lowest
     assert "0.1865, \N{MINUS SIGN}2.865" in tab.run(TIP)
+    tab.point(*place(tab, "spectrum-wide", 0.0, 0.5))
+    assert tab.run(TIP).startswith("eigenvalue \N{MINUS SIGN}1.78")
     tab.point(2, 2)
     assert tab.run(TIP) == ""
     assert tab.console == []

@@ -12,7 +12,7 @@ from tests.report.test_html import report
 
 OWN = (
     "knn", "loss", "dissipation", "hardest_share", "ratio", "norm", "gradient_norm",
-    "norm_backbone", "opposite_halves", "trajectory", "effective_rank", "std",
+    "opposite_halves", "trajectory", "effective_rank", "std",
 )  # fmt: skip
 
 

@@ -92,13 +92,13 @@ def test_bands_and_second_lines(tmp_path: Path) -> None:
     runs = [read_run(write_run(tmp_path / name)) for name in ("one", "two")]
     angles = one("angles", runs)
     assert angles.names == ("positive", "negatives")
-    assert angles.svg.count("fill-opacity: 0.16") == 4
+    assert angles.svg.count("fill-opacity: 0.2") == 4
     for name in ("0", "0-1", "1", "1-1"):
         assert f'id="series-angles-{name}"' in angles.svg
     assert ">π/2<" in angles.svg
     assert one("loss", runs).names == ()
     crowd = [record(str(i), [0, 1], positive_mean=[1, 1], positive_std=[1, 1]) for i in range(7)]
-    assert "fill-opacity: 0.16" not in one("angles", crowd).svg
+    assert "fill-opacity: 0.2" not in one("angles", crowd).svg
 
 
 def test_scales_find_the_points_again() -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.report.comparison import cells, columns, verdict
 from isotrope.report.runs import read_run
-from tests.report.folders import COLUMNS, write_run
+from tests.report.folders import write_run
 
 
 def test_finished_run(tmp_path: Path) -> None:
@@ -89,9 +90,21 @@ def test_missing_files(tmp_path: Path) -> None:
         read_run(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"cannot read .*metrics\.csv: no such file"):
         read_run(tmp_path)
-    (tmp_path / "metrics.csv").write_text(f"{COLUMNS}\n", encoding="utf-8")
+    run = write_run(tmp_path / "run")
+    (run / "config.yaml").unlink()
     with pytest.raises(InputError, match=r"cannot read .*config\.yaml: no such file"):
-        read_run(tmp_path)
+        read_run(run)
+
+
+def test_the_log_of_a_loop_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,loss,norm\n0,2,1\n10,1,3\n", encoding="utf-8")
+    run = read_run(tmp_path)
+    assert run.foreign
+    assert (run.objective, run.parameters, run.of_images) == ("?", {}, False)
+    assert verdict(run) == "In a loop of its own, until step 10: no dev score was measured."
+    (row,) = cells([run])
+    told = dict(zip([key for key, _, _ in columns([run])], row, strict=True))
+    assert told["seconds"].title == "not measured in this run"
 
 
 def test_auto_dev_scores_compare_on_one_text_only(tmp_path: Path) -> None:

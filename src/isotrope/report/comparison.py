@@ -113,11 +113,8 @@ def verdict(run: Run) -> str:
         return _sentence(str(own))
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
-    lead = (
-        ""
-        if run.finished
-        else f"In progress (or stopped) at step {run.steps.max(initial=0.0):,.0f}: "
-    )
+    state = "In a loop of its own, until" if run.foreign else "In progress (or stopped) at"
+    lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
     if best is None:
         text = f"no {_score_name(run)} was measured."
     elif not step:
@@ -140,7 +137,7 @@ def _sentence(text: str) -> str:
 
 def _why_missing(run: Run, key: str) -> str:
     """Return why a run has no such number."""
-    if not run.finished:
+    if not run.finished and not run.foreign:
         return "not measured yet: the run has not written its result"
     if key in (_OF_TEXT if run.of_images else _OF_IMAGES):
         return f"not measured in a run on {'images' if run.of_images else 'text'}"

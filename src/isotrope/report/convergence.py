@@ -119,15 +119,15 @@ def _pairs(axes: Axes, look: Pairs) -> LineCollection:
     reach = float(np.linalg.norm(both, axis=1).max()) * 1.25 or 1.0
     lengths = np.linalg.norm(look.anchors, axis=1, keepdims=True)
     directions = look.anchors / np.where(lengths == 0, 1, lengths) * reach * 0.93
-    axes.plot(*directions.T, "o", ms=1.6, mec="none", color=_RIM, alpha=0.5)
+    axes.plot(*directions.T, "o", ms=1.6, mec="none", color=_RIM, alpha=0.5, rasterized=True)
     lines = LineCollection(
         list(np.stack([look.anchors, look.positives], axis=1)), cmap="RdBu", linewidths=0.5
     )
     lines.set_array(look.cosines)
     lines.set_clim(-1, 1)
-    lines.set_alpha(0.7)
+    lines.set(alpha=0.7, rasterized=True)
     axes.add_collection(lines)
-    axes.plot(*both.T, ".", ms=1.2, color=INK)
+    axes.plot(*both.T, ".", ms=1.2, color=INK, rasterized=True)
     axes.plot(0, 0, "+", ms=6, color=INK)
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
     axes.text(0.03, 0.03, f"\N{PLUS-MINUS SIGN}{reach:.2g}", fontsize=6, transform=axes.transAxes)

@@ -14,7 +14,8 @@
       : String(Number(value.toPrecision(4)));
     return short.replace("-", "\u2212");
   };
-  const column = (run, name) => (name === "step" ? run.steps : run.series[name]) || [];
+  const column = (run, name) =>
+    (name === "step" ? run.steps : run.series[name] || run.spectrum?.[name]) || [];
 
   // the measured points of every line, in data and in picture coordinates
   const pointsOf = (scale) => scale.lines.map((line) => {
@@ -26,8 +27,9 @@
       if (x === null || ys[i] === null || ys[i] === undefined) return;
       const height = scale.log ? Math.log10(ys[i]) : ys[i];
       points.push({
-        x, y: ys[i], step: run.steps[i], spread: spread[i],
-        left: scale.x[0] + scale.x[1] * x, top: line.y[0] + line.y[1] * height,
+        x, y: ys[i], at: scale.along ? x : run.steps[i], spread: spread[i],
+        left: scale.x[0] + scale.x[1] * x,
+        top: Math.min(scale.box[3], line.y[0] + line.y[1] * height),
       });
     });
     return { ...line, points };
@@ -38,19 +40,19 @@
   const watch = (plot) => {
     const scale = scales[plot.dataset.picture];
     const picture = plot.querySelector("svg");
-    const along = scale.across === "step";
+    const unit = scale.along ? scale.across : "step";
     const lines = pointsOf(scale);
-    const steps = [...new Set(lines.flatMap((line) => line.points.map((p) => p.step)))]
+    const places = [...new Set(lines.flatMap((line) => line.points.map((p) => p.at)))]
       .sort((a, b) => a - b);
     const cursor = svgElement("g", { class: "cursor" });
     const tip = document.createElement("div");
     tip.className = "tip";
     tip.setAttribute("role", "status");
     plot.append(tip);
-    let at = steps.length - 1;
+    let at = places.length - 1;
 
     const hide = () => { cursor.remove(); tip.classList.remove("on"); };
-    const row = (line, point, step) => {
+    const row = (line, point, where) => {
       const entry = document.createElement("div");
       const swatch = document.createElement("i");
       swatch.style.background = runs[line.run].colour;
@@ -58,18 +60,18 @@
       label.textContent = [runs.length > 1 ? runs[line.run].name : "", line.name]
         .filter(Boolean).join(" ") || "value";
       const value = document.createElement("b");
-      const pair = along ? told(point.y) : `${told(point.x)}, ${told(point.y)}`;
+      const pair = scale.along ? told(point.y) : `${told(point.x)}, ${told(point.y)}`;
       const spread = point.spread === undefined || point.spread === null
         ? "" : ` \u00b1 ${told(point.spread)}`;
-      value.textContent = pair + spread + (point.step === step ? "" : ` (step ${told(point.step)})`);
+      value.textContent = pair + spread + (point.at === where ? "" : ` (at ${told(point.at)})`);
       entry.append(swatch, label, value);
       return entry;
     };
-    const show = (chosen, step) => {
+    const show = (chosen, where) => {
       const [left, top, right, bottom] = scale.box;
       cursor.replaceChildren();
-      if (along) {
-        const x = scale.x[0] + scale.x[1] * step;
+      if (scale.along) {
+        const x = scale.x[0] + scale.x[1] * where;
         cursor.append(svgElement("line", { x1: x, x2: x, y1: top, y2: bottom }));
       }
       for (const { line, point } of chosen) {
@@ -77,8 +79,8 @@
       }
       picture.append(cursor);
       const heading = document.createElement("em");
-      heading.textContent = `step ${told(step)}`;
-      tip.replaceChildren(heading, ...chosen.map(({ line, point }) => row(line, point, step)));
+      heading.textContent = `${unit} ${told(where)}`;
+      tip.replaceChildren(heading, ...chosen.map(({ line, point }) => row(line, point, where)));
       tip.classList.add("on");
       const zoom = picture.clientWidth / picture.viewBox.baseVal.width;
       const x = chosen.reduce((sum, { point }) => sum + point.left, 0) / chosen.length * zoom;
@@ -87,23 +89,23 @@
       tip.style.left = `${Math.max(0, Math.min(room, beside))}px`;
       tip.style.top = `${top * zoom}px`;
     };
-    const showStep = (step) => {
-      at = steps.indexOf(step);
+    const showAt = (where) => {
+      at = places.indexOf(where);
       const chosen = lines.map((line) => ({
-        line, point: nearest(line.points, (p) => Math.abs(p.step - step)),
+        line, point: nearest(line.points, (p) => Math.abs(p.at - where)),
       }));
-      show(chosen, step);
+      show(chosen, where);
     };
     const move = (event) => {
       const box = picture.getBoundingClientRect();
       const zoom = box.width / picture.viewBox.baseVal.width;
       const [x, y] = [(event.clientX - box.left) / zoom, (event.clientY - box.top) / zoom];
       const all = lines.flatMap((line) => line.points.map((point) => ({ line, point })));
-      if (along) showStep(nearest(all, (a) => Math.abs(a.point.left - x)).point.step);
+      if (scale.along) showAt(nearest(all, (a) => Math.abs(a.point.left - x)).point.at);
       else {
         const near = nearest(all, (a) => Math.hypot(a.point.left - x, a.point.top - y));
-        at = steps.indexOf(near.point.step);
-        show([near], near.point.step);
+        at = places.indexOf(near.point.at);
+        show([near], near.point.at);
       }
     };
     const keys = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -1e9, End: 1e9 };
@@ -111,12 +113,12 @@
     plot.addEventListener("pointerdown", move);
     plot.addEventListener("pointerleave", hide);
     plot.addEventListener("blur", hide);
-    plot.addEventListener("focus", () => { if (plot.matches(":focus-visible")) showStep(steps[at]); });
+    plot.addEventListener("focus", () => { if (plot.matches(":focus-visible")) showAt(places[at]); });
     plot.addEventListener("keydown", (event) => {
       if (event.key === "Escape") hide();
       if (!(event.key in keys)) return;
       event.preventDefault();
-      showStep(steps[Math.max(0, Math.min(steps.length - 1, at + keys[event.key]))]);
+      showAt(places[Math.max(0, Math.min(places.length - 1, at + keys[event.key]))]);
     });
   };
   document.querySelectorAll(".plot").forEach(watch);

@@ -22,6 +22,7 @@ from isotrope.report.comparison import (
     number,
     verdict,
 )
+from isotrope.report.curvature import HEADINGS, cells_of
 from isotrope.report.diagnoses import command, read_diagnosis, summary
 from isotrope.report.embedded import data, permission, source
 from isotrope.report.panels import sections
@@ -162,6 +163,7 @@ def _page(
         columns=columns(runs),
         comparison=cells(runs),
         tables=[(table, _cells(table)) for table in tables],
+        spectra=_spectra(runs),
         sections=drawn,
         second=SECOND,
         markup=Markup,
@@ -173,6 +175,13 @@ def _page(
         sheet=source("sheet.css"),
         parameters=_parameters,
     )
+
+
+def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[Cell]]] | None:
+    """Return the table of the spectra, if there are any."""
+    rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
+    table = Table("Eigenvalues of the Hessian", HEADINGS, rows)
+    return (table, _cells(table)) if rows else None
 
 
 def _glossary(runs: Sequence[Run]) -> list[tuple[str, str, str]]:

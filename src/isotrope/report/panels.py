@@ -32,7 +32,8 @@ class Scale:
     """Where the points of a picture lie, in its own units: what the page's script needs.
 
     Attributes:
-        across: the column of the horizontal axis.
+        across: what the horizontal axis is.
+        along: whether the pointer is followed along that axis, not from point to point.
         box: left, top, right and bottom of the axes.
         x: offset and slope of the horizontal axis.
         lines: for each line its run, column, name, spread, and offset and slope of its height.
@@ -40,6 +41,7 @@ class Scale:
     """
 
     across: str
+    along: bool
     box: tuple[float, float, float, float]
     x: tuple[float, float]
     lines: tuple[dict[str, Any], ...]
@@ -92,8 +94,10 @@ def panels(runs: Sequence[Run]) -> list[Panel]:
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
     """Tell whether runs of these kinds measure such a thing at all."""
+    if quantity.kind == "density":
+        return any(run.spectrum is not None for run in runs)
     kinds = {run.of_images for run in runs}
-    only = {"dev": {False}, "knn": {True}, "norm_backbone": {True}}
+    only = {"dev": {False}, "knn": {True}}
     return bool(kinds & only.get(quantity.key, {True, False}))
 
 
@@ -111,9 +115,9 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> Panel | None:
     named = {curve.line.column for curve in drawn}
     names = tuple(line.name for line in quantity.lines if line.name and line.column in named)
     have = {curve.run for curve in drawn}
-    without = tuple(
-        run.name for i, run in enumerate(runs) if i not in have and _expected(quantity, [run])
-    )
+    missing = [run for i, run in enumerate(runs) if i not in have]
+    always = quantity.kind == "density"
+    without = tuple(run.name for run in missing if always or _expected(quantity, [run]))
     return Panel(key, title, note, names, svg, wide, scales, without)
 
 
@@ -135,7 +139,7 @@ def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, 
     }
     with mpl.rc_context(settings):
         figure = Figure(figsize=(width / 72, _HEIGHT / 72), dpi=72)
-        labelled = width == _WIDE and len(runs) <= _MOST_LABELS
+        labelled = quantity.kind == "score" and width == _WIDE and len(runs) <= _MOST_LABELS
         right = _LABELS if labelled else 12
         box = (46 / width, 34 / _HEIGHT, (width - 46 - right) / width, (_HEIGHT - 44) / _HEIGHT)
         axes = figure.add_axes(box)
@@ -167,7 +171,7 @@ def _scale(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> Scale:
     frame = axes.bbox
     box = tuple(map(_near, (frame.x0, _HEIGHT - frame.y1, frame.x1, _HEIGHT - frame.y0)))
     across = (_near(x0), float(f"{x1 - x0:.6g}"))
-    return Scale(quantity.across, box, across, tuple(lines), log)  # type: ignore[arg-type]
+    return Scale(quantity.across, quantity.kind != "path", box, across, tuple(lines), log)  # type: ignore[arg-type]
 
 
 def _near(place: float) -> float:

@@ -55,7 +55,7 @@ def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
             return None
         title, _ = heading(quantity, runs)
         axes.set_title(title, loc="left")
-        axes.set_xlabel("step" if quantity.across == "step" else quantity.across)
+        axes.set_xlabel(quantity.across)
         if quantity.across != "step":
             axes.set_ylabel(quantity.lines[0].column)
         handles = _legend(quantity, drawn, runs)

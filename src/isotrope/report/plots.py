@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from isotrope.report.curvature import densities
 from isotrope.report.quantities import Line, Quantity
 from isotrope.report.runs import Run
 
@@ -26,7 +27,7 @@ SECOND = (1.0, 1.7)
 """Dashes of the second line of a run."""
 _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the raw line
 _MOST_FAINT = 6  # runs whose raw values and bands are drawn behind the lines
-_SCORES = ("dev", "knn")
+_DEEPEST = 1e-5  # of the largest density: less is below the picture
 _DECADES = 30  # largest over smallest value from which an axis may be logarithmic
 
 
@@ -90,6 +91,9 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
 
 def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return what the runs have measured, the lines of one run after each other."""
+    if quantity.kind == "density":
+        drawn = enumerate(densities([run.spectrum for run in runs]))
+        return [Curve(i, quantity.lines[0], *found) for i, found in drawn if found is not None]
     found = [
         _curve(quantity, i, run, line) for i, run in enumerate(runs) for line in quantity.lines
     ]
@@ -125,7 +129,9 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
         _draw(axes, quantity, curve, styles(len(runs))[curve.run], few=few)
     if quantity.mark is not None:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
-    if quantity.key in _SCORES:
+    if quantity.kind == "density":
+        axes.axvline(0.0, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
+    if quantity.kind == "score":
         _mark_scores(axes, quantity.key, runs)
     _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
     return drawn
@@ -143,13 +149,13 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, *, few: bool) -> None:
     """Draw one line; a long one as its running mean, with the raw values faintly behind."""
     x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
-    if quantity.key not in _SCORES:
+    if quantity.kind in ("course", "path"):
         if few and len(y) >= _SMOOTH_FROM and curve.spread is None:
             axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
-        x, y = _smooth(x) if quantity.across != "step" else x, _smooth(y)
+        x, y = _smooth(x) if quantity.kind == "path" else x, _smooth(y)
     if few and curve.spread is not None:
         room = _smooth(curve.spread)
-        axes.fill_between(x, y - room, y + room, color=style.colour, alpha=0.16, lw=0)
+        axes.fill_between(x, y - room, y + room, color=style.colour, alpha=0.2, lw=0)
     marker = "o" if len(y) == 1 else ""
     width = 1.5 if second else 1.8
     (line,) = axes.plot(x, y, color=style.colour, lw=width, marker=marker, ms=4)
@@ -157,7 +163,7 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, *, few: bo
         line.set_dashes(SECOND if second else style.dash)
     place = quantity.lines.index(curve.line)
     line.set_gid(f"series-{quantity.key}-{curve.run}" + (f"-{place}" if place else ""))
-    if quantity.across != "step":
+    if quantity.kind == "path":
         axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
         axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
 
@@ -183,10 +189,10 @@ def _mark_scores(axes: Axes, key: str, runs: Sequence[Run]) -> None:
 def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: float) -> None:
     """Set ticks, grid and limits; a constant or single value gets room around it."""
     _limit(axes, quantity, drawn)
-    along = quantity.across == "step"
-    if along:
+    stepwise = quantity.across == "step"
+    if stepwise:
         axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=along))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=stepwise))
     shown = FuncFormatter(lambda value, _: _tick(value))
     axes.xaxis.set_major_formatter(shown)
     if quantity.angular:
@@ -197,17 +203,20 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
         if axes.get_yscale() == "linear":
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
         axes.yaxis.set_major_formatter(shown)
-    axes.grid(axis="y" if along else "both", lw=0.6, alpha=0.28)
-    axes.tick_params(length=0, pad=5)
+    axes.grid(axis="both" if quantity.kind == "path" else "y", lw=0.6, alpha=0.28)
+    axes.tick_params(which="both", length=0, pad=5)
     axes.set_axisbelow(True)
 
 
 def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
     """Set the vertical limits, or a logarithmic axis."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
+    if quantity.kind == "density":
+        _logarithmic(axes, _DEEPEST * high, 2 * high)
+        return
     if quantity.logarithmic and low > 0 and high / low > _DECADES:
-        axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        room = (high / low) ** 0.05
+        _logarithmic(axes, low / room, high * room)
         return
     if quantity.floor is not None:
         low, high = min(low, quantity.floor), max(high, quantity.floor)
@@ -218,6 +227,14 @@ def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
         return
     room = 0.05 * (high - low)
     axes.set_ylim(low - (0.4 * room if low == quantity.floor else room), high + room)
+
+
+def _logarithmic(axes: Axes, low: float, high: float) -> None:
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    between = (1.0,) if high / low > 1000 else (1.0, 3.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=between, numticks=6))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _tick(value: float) -> str:

@@ -1,6 +1,7 @@
 """What is drawn of a training: the pictures by subject, and the columns of metrics.csv in each."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["QUANTITIES", "SECTIONS", "Line", "Quantity", "Section"]
 
@@ -29,24 +30,31 @@ class Quantity:
         title: its heading.
         note: how to read it, in one line.
         lines: what is drawn of every run, the second dotted.
-        across: the column of the horizontal axis.
+        kind: ``course`` over the steps, drawn as running means; ``score`` over the steps, with its
+            start and the model that was saved; ``path`` over another column, in the order of the
+            steps; ``density`` of the eigenvalues of the Hessian.
+        across: what the horizontal axis is: a column, or ``eigenvalue``.
         floor: a value that the vertical axis always shows (0 of a share).
         mark: a value with a dashed line of its own.
         logarithmic: whether values that span decades get a logarithmic axis.
         angular: whether values are angles, with ticks in multiples of pi.
-        wide: whether it takes two columns of the page, with the names at the ends of the lines.
     """
 
     key: str
     title: str
     note: str
     lines: tuple[Line, ...]
+    kind: Literal["course", "score", "path", "density"] = "course"
     across: str = "step"
     floor: float | None = None
     mark: float | None = None
     logarithmic: bool = False
     angular: bool = False
-    wide: bool = False
+
+    @property
+    def wide(self) -> bool:
+        """Whether it takes two columns of the page."""
+        return self.kind in ("score", "density")
 
 
 @dataclass(frozen=True)
@@ -69,14 +77,14 @@ _SCORES = (
         "Dev score",
         "Dashed: before training. Dot: the best step, which is the model that was saved.",
         (Line("dev"),),
-        wide=True,
+        kind="score",
     ),
     Quantity(
         "knn",
         "kNN accuracy",
         "Dashed: before training. Dot: the last step, which is the model that was saved.",
         (Line("knn"),),
-        wide=True,
+        kind="score",
     ),
     _one("loss", "Loss", "What is minimised; falls as training goes on."),
 )
@@ -120,7 +128,7 @@ _NORMS = (
         "norm",
         "Embedding norm",
         "Mean length before normalisation.",
-        (Line("norm"),),
+        (Line("norm", "what the objective sees"), Line("norm_backbone", "the features kept")),
         logarithmic=True,
     ),
     Quantity(
@@ -138,7 +146,6 @@ _NORMS = (
         (Line("gradient_norm"),),
         logarithmic=True,
     ),
-    _one("norm_backbone", "Backbone norm", "Mean length of the features that are kept."),
 )
 _ANGLES = (
     Quantity(
@@ -177,6 +184,7 @@ _SPREAD = (
         "Uniformity over alignment",
         "From ring to dot; lower left is better on both.",
         (Line("uniformity"),),
+        kind="path",
         across="alignment",
     ),
     _one(
@@ -193,6 +201,17 @@ _SPREAD = (
     ),
 )
 
+_CURVATURE = (
+    Quantity(
+        "spectrum",
+        "Eigenvalues of the Hessian",
+        "How many there are of each size. Dashed: 0; below it the loss still falls.",
+        (Line("density"),),
+        kind="density",
+        across="eigenvalue",
+    ),
+)
+
 SECTIONS = (
     Section("Training", "Does it learn, and is the score still rising when it ends?", _SCORES),
     Section(
@@ -203,5 +222,6 @@ SECTIONS = (
     Section("Norms", "Long embeddings get short gradients: training slows down.", _NORMS),
     Section("Angles", "Are positives nearer than negatives, and by how much?", _ANGLES),
     Section("Spread", "Do the embeddings use the space, or collapse?", _SPREAD),
+    Section("Curvature", "Is this a minimum, and how long may a step be?", _CURVATURE),
 )
 QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quantities)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.report.curvature import Spectrum, read_spectrum
 
 __all__ = ["Run", "read_run"]
 
@@ -29,10 +30,11 @@ class Run:
     Attributes:
         name: the folder's name.
         folder: where it was read.
-        settings: config.yaml.
+        settings: config.yaml; empty of a training loop of one's own, which leaves none.
         steps: t logged steps, increasing.
         series: column of metrics.csv -> t values, NaN where nothing was measured.
         result: result.json, or None while the run is in progress (or was stopped).
+        spectrum: what ``isotrope spectrum`` found, or None.
     """
 
     name: str
@@ -41,11 +43,17 @@ class Run:
     steps: Series
     series: Mapping[str, Series]
     result: Result | None
+    spectrum: Spectrum | None = None
 
     @property
     def finished(self) -> bool:
         """Whether the run wrote its result."""
         return self.result is not None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether this is the log of a training loop of one's own: numbers and nothing else."""
+        return self.result is None and not self.settings
 
     @property
     def of_images(self) -> bool:
@@ -190,8 +198,10 @@ def read_run(folder: Path) -> Run:
             "give the --output folder of `isotrope train`"
         )
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
-    settings = _read_settings(folder / "config.yaml")
-    return Run(folder.resolve().name, folder, settings, steps, series, result)
+    told = folder / "config.yaml"
+    settings = _read_settings(told) if result is not None or told.exists() else {}
+    name = folder.resolve().name
+    return Run(name, folder, settings, steps, series, result, read_spectrum(folder))
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,114 @@
+"""Curvature, read: the spectra that ``isotrope spectrum RUN`` wrote into a run folder."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+
+__all__ = ["HEADINGS", "Spectrum", "cells_of", "densities", "read_spectrum"]
+
+Floats = NDArray[np.float64]
+
+_PLACES = 600  # of a density
+_WIDTH = 200  # of its Gaussians: the range of the values by this
+HEADINGS = (
+    "run",
+    "step",
+    "largest eigenvalue",
+    "smallest",
+    "Ritz values below 0",
+    "nearly flat",
+    "trace",
+    "what it says",
+)
+_METRICS = ("lambda_max", "lambda_min", "negative", "flat", "trace")
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The spectrum of one run at the last step where it was computed.
+
+    Attributes:
+        step: where.
+        metrics: its numbers.
+        verdict: what kind of point this is, and how the learning rate stands to it.
+        probes: Ritz values and weights of each start vector.
+    """
+
+    step: int
+    metrics: Mapping[str, Any]
+    verdict: str
+    probes: tuple[tuple[Floats, Floats], ...]
+
+
+def read_spectrum(folder: Path) -> Spectrum | None:
+    """Read ``spectrum/step-N.json`` and ``.csv`` of the greatest N; None if there is none.
+
+    Raises:
+        InputError: one of the two is missing or damaged.
+    """
+    found = sorted((folder / "spectrum").glob("step-*.json"), key=_step)
+    if not found:
+        return None
+    result = Result.load(found[-1])
+    table = found[-1].with_suffix(".csv")
+    probes: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    try:
+        with table.open(encoding="utf-8", newline="") as lines:
+            for line in csv.DictReader(lines):
+                pair = float(line["ritz_value"]), float(line["weight"])
+                probes.setdefault((line["seed"], line["probe"]), []).append(pair)
+        verdicts = [result.details["verdict"], result.details["learning_rate"]["verdict"]]
+        columns = [np.array(pairs).T for pairs in probes.values()]
+        return Spectrum(
+            int(result.metrics["step"] or 0),
+            {name: result.metrics[name] for name in _METRICS},
+            "; ".join(map(str, verdicts)),
+            tuple((values, weights) for values, weights in columns),
+        )
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{table} and the .json beside it are no spectrum ({type(error).__name__}: {error}); "
+            f"run `isotrope spectrum {folder}` again"
+        ) from error
+
+
+def _step(path: Path) -> int:
+    number = path.stem.removeprefix("step-")
+    return int(number) if number.isdigit() else -1
+
+
+def densities(spectra: Sequence[Spectrum | None]) -> list[tuple[Floats, Floats] | None]:
+    """Return the density of each spectrum's eigenvalues, all smoothed alike.
+
+    Returns:
+        eigenvalues and densities, the mean over the start vectors; None where there is none.
+    """
+    every = [values for found in spectra if found is not None for values, _ in found.probes]
+    if not every:
+        return [None] * len(spectra)
+    low, high = (float(end) for end in (min(map(np.min, every)), max(map(np.max, every))))
+    width = (high - low) / _WIDTH or 1.0
+    where = np.linspace(low - 4 * width, high + 4 * width, _PLACES)
+    return [None if found is None else (where, _density(found, where, width)) for found in spectra]
+
+
+def _density(found: Spectrum, where: Floats, width: float) -> Floats:
+    """The mean over start vectors of sum_i w_i N(x; theta_i, width)."""
+    kernels = [
+        np.exp(-0.5 * ((where[:, None] - values) / width) ** 2) @ weights
+        for values, weights in found.probes
+    ]
+    return np.asarray(np.mean(kernels, axis=0) / (width * np.sqrt(2 * np.pi)))
+
+
+def cells_of(name: str, found: Spectrum) -> list[str | int | float | None]:
+    """Return a line of the table of spectra."""
+    return [name, found.step, *(found.metrics[key] for key in _METRICS), found.verdict]
