@@ -133,4 +133,5 @@ def _density(values: Tensor, grid: Tensor) -> Tensor:
     spread = values.std(correction=0).clamp_min(1e-3)  # of equal values: a narrow bell
     width = spread * len(values) ** -0.2
     bells = ((grid[:, None] - values) / width).square().mul_(-0.5).exp_()
-    return bells.mean(dim=1) / (width * math.sqrt(2 * math.pi))
+    density: Tensor = bells.mean(dim=1) / (width * math.sqrt(2 * math.pi))
+    return density

@@ -1,8 +1,8 @@
-"""Floor 5: our training, the only room that imports Lightning.
+"""Floor 5: our training, the only room beside ``adapters`` that imports Lightning.
 
 ``settings`` says what a training can be told (and imports nothing heavy), ``simcse`` is the method
-(two views of text, one objective), ``callbacks`` what happens between steps, ``card`` the model
-card, ``watch`` the dev score, ``training`` the whole: data, encoder, steps, dev score, run folder.
+(two views of text, one objective), ``callbacks`` what happens between steps, ``loggers`` where its
+numbers go besides, ``card`` the model card, ``watch`` the dev score, ``training`` the whole: data, encoder, steps, dev score, run folder.
 
 On images: ``image_method`` is what the eight methods share (``simclr``, ``byol``, ...: a paper and
 a file each, found by ``image_methods``), ``recipe`` and ``optimisers`` are what they train with,

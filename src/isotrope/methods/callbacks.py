@@ -12,13 +12,13 @@ from typing import Any, Protocol, cast
 
 import lightning as L
 import torch
-from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
 from isotrope.diagnostics.observe import columns
+from isotrope.methods.loggers import Loggers
 
 __all__ = [
     "COLUMNS",
@@ -99,7 +99,7 @@ class Timer(L.Callback):
 
 
 class Metrics(L.Callback):
-    """metrics.csv and TensorBoard: one row a logged step, what was not measured left empty."""
+    """metrics.csv and loggers: one row a logged step, what was not measured left empty."""
 
     def __init__(
         self,
@@ -109,16 +109,18 @@ class Metrics(L.Callback):
         steps_per_epoch: int,
         timer: Timer,
         columns: Sequence[str] = COLUMNS,
+        wandb: str | None = None,
     ) -> None:
         self.path = folder / "metrics.csv"
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
-        self.board = TensorBoardLogger(str(folder), name="tensorboard", version="")
+        self.loggers = Loggers(folder, wandb)
         self.rows: dict[int, dict[str, float | None]] = {}
         self._pending: int | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Begin the file; on resuming keep the rows before the present step: others come again."""
+        self.loggers.start()
         step, kept = trainer.global_step, ""
         if self.path.is_file() and step > 0:
             with self.path.open(newline="", encoding="utf-8") as handle:
@@ -141,16 +143,18 @@ class Metrics(L.Callback):
             self.flush()
         self._pending = step
         self.rows.setdefault(step, {}).update(values)
-        self.board.log_metrics({k: v for k, v in values.items() if v is not None}, step)
+        self.loggers.log(values, step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the row that is not written yet, which goes into checkpoints."""
         return {
-            "pending": None if self._pending is None else (self._pending, self.rows[self._pending])
+            "pending": None if self._pending is None else (self._pending, self.rows[self._pending]),
+            "wandb": self.loggers.run_id,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the unwritten row of a checkpoint."""
+        """Continue the unwritten row of a checkpoint, and its run of Weights & Biases."""
+        self.loggers.run_id = state_dict.get("wandb")  # older checkpoints know of none
         if state_dict["pending"] is not None:
             self._pending, row = state_dict["pending"]
             self.rows[self._pending] = row
@@ -204,7 +208,7 @@ class Metrics(L.Callback):
     def close(self) -> None:
         """Write what is left."""
         self.flush()
-        self.board.finalize("success")
+        self.loggers.close()
 
 
 class Dev(L.Callback):

@@ -275,6 +275,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         steps_per_epoch=per_epoch,
         timer=timer,
         columns=IMAGE_COLUMNS,
+        wandb=settings.wandb,
     )
     checkpoints = Checkpoints(
         output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer

@@ -29,6 +29,7 @@ from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
 from isotrope.methods.callbacks import AtOnce, Bar, Metrics, Stop
 from isotrope.methods.launch import REQUEUE, launch
+from isotrope.methods.loggers import check_wandb
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.paradigm.objective import Objective
 
@@ -84,6 +85,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
         LostProcess: one of several processes has gone.
     """
     output = Path(settings.output)
+    check_wandb(settings.wandb)
     device = _check_devices(settings)
     try:
         if settings.devices > 1 and started()[0] == 1:

@@ -36,7 +36,7 @@ class RunSettings(BaseModel):
     kind: ClassVar[str]
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
     free: ClassVar[frozenset[str]] = frozenset(
-        {"output", "checkpoint_every", "progress", "device", "devices"}
+        {"output", "checkpoint_every", "progress", "device", "devices", "wandb"}
     )
 
     output: str = Field(description="run folder; must be new or empty unless --resume")
@@ -80,6 +80,12 @@ class RunSettings(BaseModel):
     seed: int = Field(42, ge=0, lt=2**32, description="decides all that is random")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
+    wandb: str | None = Field(
+        None,
+        min_length=1,
+        description="log to this project of Weights & Biases too (pip install wandb; "
+        "WANDB_MODE=offline needs no network)",
+    )
     progress: bool = Field(True, description="show a progress bar")
 
     # the names of subclasses' fields too

@@ -291,7 +291,11 @@ def _run(
     bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
     timer = Timer()
     metrics = Metrics(
-        output, batch_size=settings.batch_size, steps_per_epoch=per_epoch, timer=timer
+        output,
+        batch_size=settings.batch_size,
+        steps_per_epoch=per_epoch,
+        timer=timer,
+        wandb=settings.wandb,
     )
     checkpoints = Checkpoints(
         output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer
