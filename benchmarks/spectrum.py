@@ -1,7 +1,7 @@
 """The spectrum of a ResNet of 700,000 parameters: against SciPy, and the time of a product.
 
 Trains SimCLR with MIOv3 for 40 steps on CIFAR-10 (noise where it is not there), takes the
-checkpoint's Hessian on one batch of 128 and
+checkpoint's Hessian on one batch and
 
 - runs 100 iterations of Lanczos (``isotrope spectrum``) and compares both ends of the spectrum with
   SciPy's ``eigsh`` on the same products;
@@ -10,7 +10,7 @@ checkpoint's Hessian on one batch of 128 and
   the two lines of its formula), one after the other in every round, in seconds of this process's
   CPU. A wrapper keeps the model in training mode, which PyHessian would leave.
 
-    OMP_NUM_THREADS=1 python benchmarks/spectrum.py [--work DIR] [--rounds 5] [--csv FILE]
+    OMP_NUM_THREADS=1 python benchmarks/spectrum.py [--work DIR] [--batch-size 128] [--csv FILE]
 
 Stopped, it goes on with the same command: what is done lies in DIR.
 """
@@ -70,7 +70,7 @@ def trained(work: Path, *, smoke: bool) -> Path:
     return work / "run"
 
 
-def extremes(run: Path, iterations: int) -> dict[str, Any]:
+def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     """Return both ends by Lanczos and by SciPy, of the same Hessian."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -79,10 +79,10 @@ def extremes(run: Path, iterations: int) -> dict[str, Any]:
     from isotrope.methods.rebuild import rebuild
 
     began = time.process_time()
-    found = measure(run, Asked(iterations=iterations))
+    found = measure(run, Asked(iterations=iterations, batch_size=batch_size))
     seconds = time.process_time() - began
     numbers = found.result.metrics
-    rebuilt = rebuild(run)
+    rebuilt = rebuild(run, batch_size=batch_size)
     hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)
     products = 0
 
@@ -148,12 +148,12 @@ def pyhessians(module: nn.Module, loss: Callable[[], Tensor]) -> tuple[str, Call
     return by, product
 
 
-def times(run: Path, rounds: int) -> dict[str, Any]:
+def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     """Return seconds of CPU by way, all in every round, and how far the products are apart."""
     from isotrope.diagnostics.curvature import parameter_hessian
     from isotrope.methods.rebuild import rebuild
 
-    rebuilt = rebuild(run)
+    rebuilt = rebuild(run, batch_size=batch_size)
     objective, (terms,), module = rebuilt.objective, rebuilt.terms, rebuilt.module
 
     def loss() -> Tensor:
@@ -201,16 +201,25 @@ def main() -> None:
     """Do what is left to do, write the table, print it and whether the bounds are met."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/spectrum-benchmark"))
+    parser.add_argument("--batch-size", type=int, default=128, help="of the Hessian [128]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--csv", type=Path, default=HERE.parent / "docs/results/spectrum.csv")
     parser.add_argument("--smoke", action="store_true", help="sizes of seconds, for tests")
     given = parser.parse_args()
+    if given.smoke:
+        given.batch_size = 16
     given.work.mkdir(parents=True, exist_ok=True)
     run = trained(given.work, smoke=given.smoke)
-    timed = done(given.work, "times", lambda: times(run, given.rounds))
-    ends = done(given.work, "extremes", lambda: extremes(run, given.iterations))
-    lines: list[tuple[str, object]] = [*ends.items()]
+    timed = done(
+        given.work, f"times-{given.batch_size}", lambda: times(run, given.rounds, given.batch_size)
+    )
+    ends = done(
+        given.work,
+        f"extremes-{given.batch_size}",
+        lambda: extremes(run, given.iterations, given.batch_size),
+    )
+    lines: list[tuple[str, object]] = [("batch_size", given.batch_size), *ends.items()]
     medians = {way: statistics.median(timed[way]) for way in WAYS}
     for way in WAYS:
         lines += [(f"{way}, seconds", medians[way])]

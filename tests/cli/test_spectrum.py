@@ -130,6 +130,7 @@ def test_flags_change_what_they_name(run, images: Path) -> None:
     assert numbers("--iterations", 3)["ritz_values"] == 3
     said = run("spectrum", images, *QUICK, "--optimum", -5).out
     assert "towards a loss of -5: mean rate" in said
+    assert "directions of escape, steepest first: -" in said
 
 
 def test_checkpoints_in_one_picture(run, images: Path) -> None:
@@ -185,3 +186,13 @@ def test_bad_input_is_one_line(run, images: Path, arguments: list[str], message:
     assert found.code == 2
     assert message in found.err
     assert len(found.err.splitlines()) == 1
+
+
+def test_a_missing_extra_names_itself(run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "isotrope.report.spectra", raising=False)
+    found = run("spectrum", images, *QUICK)
+    assert found.code == 2
+    assert "pip install 'isotrope[report]'" in found.err

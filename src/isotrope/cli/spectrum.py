@@ -33,7 +33,8 @@ run that kept none, the saved encoder's, without a head.
 100 iterations take 100 products, of about three gradients each. Ctrl-C at any time: the same
 command goes on. Everything is written to RUN/spectrum.
 """
-# in the table: heading, name, digits
+_ESCAPES = 5  # directions that are listed
+# in the table: heading and name
 _SHOWN = (
     ("lambda_max", "lambda_max"),
     ("lambda_min", "lambda_min"),
@@ -286,7 +287,9 @@ def _says(one: "Found") -> str:
         proxy = "none" if descent["proxy"] is None else f"{descent['proxy']:.6g}"
         lines.append(
             f"  towards a loss of {descent['optimum']:g}: mean rate {proxy} over "
-            f"{len(descent['positive'])} positive directions; {len(descent['escape'])} directions "
-            "of escape"
+            f"{len(descent['positive'])} positive directions"
         )
+        steepest = descent["escape"][:_ESCAPES]
+        listed = ", ".join(f"{d['value']:.3g} (slope {abs(d['slope']):.2g})" for d in steepest)
+        lines.append(f"  {len(descent['escape'])} directions of escape, steepest first: {listed}")
     return "\n".join(lines)

@@ -106,11 +106,16 @@ def test_batch_norm_in_training_mode(objective: Objective) -> None:
     assert apart(found, found.T) < 1e-9
 
 
-@pytest.mark.parametrize("objective", [NTXent(), MIOv3()], ids=["NTXent", "MIOv3"])
-def test_a_resnet(objective: Objective) -> None:
-    """Along three directions: its 2,700 by 2,700 entries would take minutes."""
-    net = ImageEncoder.build("resnet9", width=2, image_size=8, seed=0).double().train()
+@pytest.mark.parametrize(
+    "sizes",
+    [{"name": "resnet9", "width": 2}, {"name": "vit-tiny", "width": 4, "heads": 2, "patch": 4}],
+    ids=["resnet", "vit"],
+)
+def test_networks_of_images(sizes: dict) -> None:
+    """Along three directions: all of their entries would take minutes."""
+    net = ImageEncoder.build(image_size=8, seed=0, **sizes).double().train()
     x, y = drawn(5, 3, 8, 8).sigmoid(), drawn(5, 3, 8, 8, seed=1).sigmoid()
+    objective = MIOv3()
     hessian = parameter_hessian(objective, lambda: Views(net(x), net(y)), net)
     directions = nn.functional.normalize(drawn(3, hessian.size, seed=3))
     found = torch.stack([hessian @ v for v in directions])
