@@ -14,6 +14,7 @@ from isotrope.core.terms import Terms
 from isotrope.diagnostics.angles import known, probe
 from isotrope.diagnostics.draws import Angles, Floats
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.forms import Part
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["Landscape", "as_csv", "check", "components", "landscapes"]
@@ -100,18 +101,18 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
         InputError: the objective has none, or needs the embeddings themselves.
     """
     name = type(objective).__name__
+    if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
+        raise InputError(
+            f"{name} has a formula but no components, which are what is simulated: write them (see "
+            "CONTRIBUTING.md), or see those that its formula has on a batch of embeddings: "
+            f"isotrope.decompose({name}(), anchors, positives)"
+        )
     if not objective.has_terms:
         raise InputError(str(NoTerms(name, objective.space)))
     try:
         with torch.no_grad():
             terms = objective.components(pairs)
         known(terms.dissipation, terms.weight, terms.pull)
-    except NoTerms as error:
-        raise InputError(
-            f"{name} has a formula but no components, which are what is simulated: write them (see "
-            "`isotrope objectives --help`), or see those of its formula on a batch: "
-            f"isotrope.decompose({name}(), anchors, positives)"
-        ) from error
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     return terms

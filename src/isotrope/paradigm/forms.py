@@ -41,6 +41,10 @@ class Symmetric(Objective, register=False):
         return self.objective.space
 
     @property
+    def has_terms(self) -> bool:
+        return self.objective.has_terms
+
+    @property
     def reduction(self) -> Literal["mean", "sum"]:
         return self.objective.reduction
 

@@ -172,8 +172,8 @@ class Objective:
 
     @property
     def has_terms(self) -> bool:
-        """Whether there are gradient components: only on the sphere."""
-        return self.space == "sphere"
+        """Whether there are gradient components: on the sphere, where they are written."""
+        return self.space == "sphere" and type(self).components is not Objective.components
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:

@@ -323,7 +323,7 @@ def _entries(
     batches: list[tuple[Tensor, Tensor]],
 ) -> Check:
     worst = _worst(error(case, a, b) for case in cases for a, b in batches)
-    found = f"{worst:.1e}" if cases else "no components: not on the sphere"
+    found = f"{worst:.1e}" if cases else "no components: not on the sphere, or not written"
     return Check(name, len(cases) * len(batches), found, not cases or worst <= EXACT)
 
 
