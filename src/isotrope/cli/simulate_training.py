@@ -108,7 +108,7 @@ def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
 
     objective = build(given.objective or "negativecosine", settings)
     title = type(objective).__name__ if given.objective is None else _title(given, settings)
-    limit = given.steps or _LIMITS[objective.pairwise]
+    limit = _LIMITS[objective.pairwise] if given.steps is None else given.steps
     protocol = Protocol(
         pairs=given.pairs,
         dimension=given.dimension,

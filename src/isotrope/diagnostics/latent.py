@@ -23,7 +23,7 @@ __all__ = ["MEASURES", "Look", "course_csv", "pairs_csv"]
 MEASURES = ("norm", "angle", "opposite_halves", "far_opposite", "clusters")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Look:
     """Pairs of one set of images, as the objective sees them, after an epoch.
 

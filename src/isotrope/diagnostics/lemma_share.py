@@ -20,7 +20,7 @@ STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
 """The lambda that are looked at by default; 0 is the limit of small steps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LemmaShare:
     """What Lemma 1 says of a batch's anchors at one step.
 
