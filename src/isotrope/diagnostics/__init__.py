@@ -2,7 +2,8 @@
 
 ``angles`` lets an objective work on angles alone, without embeddings; ``draws`` draws them.
 ``simulate`` averages components over drawn angles, ``surfaces`` evaluates them at given ones; both
-return the ``landscape`` of a quantity over the two angles.
+return the ``landscape`` of a quantity over the two angles. ``convergence`` trains embeddings
+themselves; ``lemma_share`` and ``cosine_checks`` hold claims of papers 000 and 003 against batches.
 """
 
 from isotrope.diagnostics.draws import Angles
