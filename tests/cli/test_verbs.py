@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,7 +186,24 @@ def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
     found = run("report", trained / "run", "-o", tmp_path / "r.html")
     assert found.code == 0
     assert found.out.strip() == str(tmp_path / "r.html")
-    assert "infonce" in (tmp_path / "r.html").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert "infonce" in page
+    assert "Not diagnosed yet: run." in page
+
+
+def test_report_diagnoses_what_was_not(run, trained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained / "run", tmp_path / "run")
+    command = ("report", folder, "--diagnose", "-o", tmp_path / "r.html")
+    found = run(*command, "--pictures", tmp_path / "pictures")
+    assert found.code == 0
+    assert found.out.strip() == str(tmp_path / "r.html")
+    assert f"{folder}:" in found.err
+    assert "verdict: " in found.err
+    assert "Not diagnosed yet" not in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "pictures" / "loss.png").exists()
+    assert "verdict: " not in run(*command).err
+    (folder / "metrics.csv").touch()
+    assert "verdict: " in run(*command).err
 
 
 LIMITED = "ulimit -f {blocks}; exec {python} -m isotrope {arguments}"

@@ -97,7 +97,7 @@ def test_bands_and_second_lines(tmp_path: Path) -> None:
         assert f'id="series-angles-{name}"' in angles.svg
     assert ">π/2<" in angles.svg
     assert one("loss", runs).names == ()
-    crowd = [record(str(i), [0, 1], positive_mean=[1, 1], positive_std=[1, 1]) for i in range(7)]
+    crowd = [record(str(i), [0, 1], positive_mean=[1, 1], positive_std=[1, 1]) for i in range(4)]
     assert "fill-opacity: 0.2" not in one("angles", crowd).svg
 
 

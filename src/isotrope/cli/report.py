@@ -1,6 +1,8 @@
 """``isotrope report``: compare runs in one HTML file."""
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,9 +11,11 @@ from isotrope.cli.arguments import Parser
 EPILOG = """\
 examples:
   isotrope report runs/first
+  isotrope report runs/* --diagnose
   isotrope report runs/* -o comparison.html --pictures comparison
 
-The file needs no network and no other file: send it, open it anywhere.
+The file needs no network and no other file: send it, open it anywhere. What `isotrope diagnose`
+and `isotrope spectrum` found about a run stands in it.
 """
 
 
@@ -38,8 +42,29 @@ def run(arguments: Sequence[str]) -> int:
         type=Path,
         help="also write every picture there, as SVG and as PNG",
     )
+    parser.add_argument(
+        "--diagnose",
+        action="store_true",
+        help="first diagnose the runs without a diagnosis, or with one older than their log",
+    )
     given = parser.parse_args(list(arguments))
+    if given.diagnose:
+        _diagnose(given.runs)
     from isotrope.report.html import write_report
 
     print(write_report(given.runs, given.output, pictures=given.pictures))
     return 0
+
+
+def _diagnose(runs: Sequence[Path]) -> None:
+    """Diagnose what needs it; what is found is told on stderr."""
+    from isotrope.cli import diagnose
+
+    for folder in runs:
+        log, found = folder / "metrics.csv", folder / "diagnosis.json"
+        run_of_ours = log.exists() and (folder / "config.yaml").exists()
+        known = run_of_ours and found.exists() and found.stat().st_mtime >= log.stat().st_mtime
+        if run_of_ours and not known:
+            print(f"{folder}:", file=sys.stderr)
+            with contextlib.redirect_stdout(sys.stderr):
+                diagnose.run([str(folder)])

@@ -110,7 +110,7 @@ def _evidence(row: Mapping[str, Any]) -> tuple[str, str, str]:
     unit = f" {row['unit']}" if row.get("unit") else ""
     against = ""
     if row.get("threshold") is not None:
-        against = f"{row.get('side', '')} {_number(row['threshold'])}{unit}".strip()
+        against = f"{row.get('side', '')} {_number(row['threshold'])}".strip()
     return str(row["name"]).replace("_", " "), f"{_number(row['number'])}{unit}", against
 
 

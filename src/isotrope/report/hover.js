@@ -87,7 +87,7 @@
       const room = plot.clientWidth - tip.offsetWidth;
       const beside = x > plot.clientWidth / 2 ? x - tip.offsetWidth - 12 : x + 12;
       tip.style.left = `${Math.max(0, Math.min(room, beside))}px`;
-      tip.style.top = `${top * zoom}px`;
+      tip.style.top = `${picture.clientHeight}px`; // below: the picture stays in sight
     };
     const showAt = (where) => {
       at = places.indexOf(where);

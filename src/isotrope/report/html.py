@@ -143,22 +143,30 @@ def _page(
     health = summary([(run.name, found) for run, found in together])
     sick = any(found is not None and not found.healthy for found in diagnoses)
     script = source("hover.js")
+    shown = [
+        {
+            "run": run,
+            "style": style,
+            "verdict": verdict(run),
+            "origin": _origin(run),
+            "diagnosis": diagnosis,
+        }
+        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
+    ]
     return environment.get_template("template.html").render(
         title=title,
         # what is wrong comes before which is best
         headlines=[health, headline(runs)] if sick else [headline(runs), health],
-        runs=[
-            {
-                "run": run,
-                "style": style,
-                "verdict": verdict(run),
-                "origin": _origin(run),
-                "diagnosis": diagnosis,
-            }
-            for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
+        runs=shown,
+        findings=[
+            (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
+            for entry, diagnosis in zip(shown, diagnoses, strict=True)
+            if diagnosis is not None
+            for place, finding in enumerate(diagnosis.findings, start=1)
         ],
         healthy=[run.name for run, found in together if found is not None and found.healthy],
-        undiagnosed=[run for run, found in together if found is None],
+        undiagnosed=[run for run, found in together if found is None and not run.foreign],
+        foreign=[run.name for run, found in together if found is None and run.foreign],
         command=command,
         columns=columns(runs),
         comparison=cells(runs),

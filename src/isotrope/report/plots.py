@@ -26,7 +26,8 @@ _DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5))
 SECOND = (1.0, 1.7)
 """Dashes of the second line of a run."""
 _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the raw line
-_MOST_FAINT = 6  # runs whose raw values and bands are drawn behind the lines
+_MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
+_MOST_BANDS = 3  # runs whose standard deviations are drawn
 _DEEPEST = 1e-5  # of the largest density: less is below the picture
 _DECADES = 30  # largest over smallest value from which an axis may be logarithmic
 
@@ -124,9 +125,8 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     drawn = _curves(quantity, runs)
     if not drawn:
         return []
-    few = len(runs) <= _MOST_FAINT
     for curve in drawn:
-        _draw(axes, quantity, curve, styles(len(runs))[curve.run], few=few)
+        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs))
     if quantity.mark is not None:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "density":
@@ -146,16 +146,19 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.convolve(values, window, mode="same") / mass)
 
 
-def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, *, few: bool) -> None:
+def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> None:
     """Draw one line; a long one as its running mean, with the raw values faintly behind."""
     x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
     if quantity.kind in ("course", "path"):
-        if few and len(y) >= _SMOOTH_FROM and curve.spread is None:
+        if count <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
             axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
         x, y = _smooth(x) if quantity.kind == "path" else x, _smooth(y)
-    if few and curve.spread is not None:
+    if count <= _MOST_BANDS and curve.spread is not None:
         room = _smooth(curve.spread)
-        axes.fill_between(x, y - room, y + room, color=style.colour, alpha=0.2, lw=0)
+        low, high = np.clip(
+            (y - room, y + room), *((0, np.pi) if quantity.angular else (None, None))
+        )
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.2, lw=0)
     marker = "o" if len(y) == 1 else ""
     width = 1.5 if second else 1.8
     (line,) = axes.plot(x, y, color=style.colour, lw=width, marker=marker, ms=4)

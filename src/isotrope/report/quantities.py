@@ -119,7 +119,7 @@ _GRADIENT = (
     _one(
         "false_negatives",
         "False negatives",
-        "Share of anchors with a copy among their negatives.",
+        "Share of anchors with a negative as near as their own positive.",
         floor=0.0,
     ),
 )
