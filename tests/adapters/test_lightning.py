@@ -132,6 +132,20 @@ def test_a_resumed_training_goes_on_with_its_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
+    class Breaks(Theirs):
+        def training_step(self, batch: Tensor, batch_idx: int) -> Any:
+            if batch_idx == 2:
+                raise RuntimeError("the power is gone")
+            return super().training_step(batch, batch_idx)
+
+    module = Breaks()
+    with pytest.raises(RuntimeError, match="power"):
+        fit(tmp_path, module, AnatomyCallback(tmp_path, every=1))
+    assert [row["step"] for row in Anatomy.load(tmp_path).rows] == [0, 1]
+    assert "training_step" not in vars(module)
+
+
 def test_a_step_without_embeddings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must return a dictionary with loss, .*; found Tensor"):
         fit(tmp_path, Theirs(told=False), AnatomyCallback())

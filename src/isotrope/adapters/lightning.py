@@ -37,8 +37,8 @@ class AnatomyCallback(L.Callback):
     training goes on with its rows. The first process writes.
 
     Args:
-        path: file or folder to write metrics.csv to when training ends; None leaves that to
-            ``Anatomy.save``.
+        path: file or folder to write metrics.csv to when training ends, well or not; None leaves
+            that to ``Anatomy.save``.
         objective: what the loss is, if it is one of ours.
         every: steps from one look to the next.
         against: as for :class:`~isotrope.diagnostics.anatomy.Anatomy`.
@@ -65,7 +65,6 @@ class AnatomyCallback(L.Callback):
         self.anatomy = Anatomy(
             objective, every=every, against=against, reduction=reduction, temperature=temperature
         )
-        self._due = False
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Put ourselves between ``training_step`` and the backward pass."""
@@ -74,8 +73,7 @@ class AnatomyCallback(L.Callback):
         @functools.wraps(step)
         def watched(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - anyone's signature
             output = step(*given, **named)
-            self._due = self.anatomy.due(trainer.global_step)
-            if self._due:
+            if self.anatomy.due(trainer.global_step):
                 self._observe(output, trainer.global_step)
             return output
 
@@ -126,6 +124,12 @@ class AnatomyCallback(L.Callback):
         value = trainer.callback_metrics.get(self.dev) if self.dev is not None else None
         if value is not None and not trainer.sanity_checking:
             self.anatomy.note(trainer.global_step, dev=float(value))
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Write what there is: what broke a training off may be seen in it."""
+        self.on_fit_end(trainer, pl_module)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write the rows, and give ``training_step`` back."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.diagnostics.anatomy import Anatomy
@@ -71,12 +72,8 @@ def record(
         temperature = _temperature(losses)
     anatomy = Anatomy(objective, every=every, against=against, temperature=temperature)
     # in every process: the gradient of a loss that gathers embeddings needs them all
-    watch = _Watch(trainer, anatomy)
-    trainer.model.register_forward_hook(watch.embedded)
-    for loss in losses:
-        loss.register_forward_pre_hook(watch.begins)
-        loss.register_forward_hook(watch.ends)
-    trainer.add_callback(_Notes(anatomy, path if trainer.is_world_process_zero() else None))
+    watch = _Watch(trainer, losses, anatomy)
+    trainer.add_callback(_Notes(watch, path if trainer.is_world_process_zero() else None))
     return anatomy
 
 
@@ -89,9 +86,26 @@ def _temperature(losses: list[nn.Module]) -> float | None:
 class _Watch:
     """What is embedded within one call of a loss."""
 
-    def __init__(self, trainer: SentenceTransformerTrainer, anatomy: Anatomy) -> None:
-        self.trainer, self.anatomy = trainer, anatomy
+    def __init__(
+        self, trainer: SentenceTransformerTrainer, losses: list[nn.Module], anatomy: Anatomy
+    ) -> None:
+        self.trainer, self.losses, self.anatomy = trainer, losses, anatomy
         self.embeddings: list[Tensor] | None = None
+        self._hooks: list[RemovableHandle] = []
+
+    def open(self) -> None:
+        """Look on from here."""
+        self.close()  # a training that was broken off has left them
+        self._hooks = [self.trainer.model.register_forward_hook(self.embedded)]
+        for loss in self.losses:
+            self._hooks.append(loss.register_forward_pre_hook(self.begins))
+            self._hooks.append(loss.register_forward_hook(self.ends))
+
+    def close(self) -> None:
+        """Look no more."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
     def begins(self, loss: nn.Module, given: tuple[Any, ...]) -> None:
         """Collect from here on, if the step is to be looked at and not an evaluation."""
@@ -163,11 +177,13 @@ def _gradient(loss: Tensor, embeddings: list[Tensor], n: int) -> Tensor | None:
 class _Notes(TrainerCallback):
     """Writes down what the trainer tells, and keeps the file."""
 
-    def __init__(self, anatomy: Anatomy, path: str | Path | None) -> None:
-        self.anatomy, self.path = anatomy, None if path is None else Path(path)
+    def __init__(self, watch: _Watch, path: str | Path | None) -> None:
+        self.watch, self.anatomy = watch, watch.anatomy
+        self.path = None if path is None else Path(path)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
-        """Go on with the rows of a training that is resumed."""
+        """Look on; go on with the rows of a training that is resumed."""
+        self.watch.open()
         if self.path is not None and state.global_step > 0:
             self.anatomy.resume(self.path, state.global_step)
 
@@ -205,5 +221,6 @@ class _Notes(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
         """Write all rows."""
+        self.watch.close()
         if self.path is not None:
             self.anatomy.save(self.path)
