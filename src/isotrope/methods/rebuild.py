@@ -39,7 +39,7 @@ NO_HEAD = "none: the run kept no checkpoint, so the objective sees the encoder's
 """What ``about`` says of the head where there is only the saved encoder."""
 
 # what only decided how the run was computed
-_PLAIN = {"micro_batch": None, "precision": "32", "devices": 1, "progress": False}
+_PLAIN = {"precision": "32", "devices": 1, "progress": False}
 # a saved encoder brings its own
 _SAVED_TEXT: dict[str, Any] = {"head": "none", "pooling": None}
 _SAVED_IMAGES: dict[str, Any] = {"width": None, "stem": "auto", "pixels": "imagenet", "cut": 1.0}
@@ -194,7 +194,7 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
     if wanted.state is None:
         own = {"encoder": str(wanted.folder / "model"), **_SAVED_IMAGES}
         settings = settings.model_copy(update=own)
-    prepared = image_training.prepare(settings)
+    prepared = image_training.prepare(settings.model_copy(update={"micro_batch": None}))
     method, plan = prepared.module, prepared.module.plan
     if wanted.state is None and prepared.objective == "dino":
         raise InputError(
@@ -266,7 +266,9 @@ def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
         store = training.store_of(settings, encoder, kept if there else Path(temporary) / "tokens")
         batches = Batches(store, settings.batch_size, settings.seed)
         steps = training.steps_of(settings, batches)
-        module = training.module_of(settings, encoder, objective, steps)
+        # micro-batches stay in the batches, whose dropout masks they decide
+        plain = settings.model_copy(update={"micro_batch": None})
+        module = training.module_of(plain, encoder, objective, steps)
         _load(module, wanted)
         taken = [
             training.batch_at(settings, encoder, store, batches, step) for step in wanted.steps
