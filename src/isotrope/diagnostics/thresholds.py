@@ -80,7 +80,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "lost_spread": Threshold(
-        0.25,
+        0.2,
         "of the start",
         "below",
         "diverging: deviation of the dimensions in the first third of the run over that of step 0",
@@ -137,7 +137,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "paper 003, table 1: 5e-6 does no more than 0",
     ),
     "hardest_times_uniform": Threshold(
-        2.0,
+        1.5,
         "times uniform",
         "below",
         "negatives-not-hard: share of the weight on the hardest negative times their number",

@@ -90,8 +90,10 @@ def _last_norm(encoder: SentenceEncoder) -> nn.LayerNorm:
 
 
 def _constant(encoder: SentenceEncoder) -> None:
-    """Every token of every text gets the last layer norm's bias."""
-    _last_norm(encoder).weight.zero_()
+    """Every token of every text gets one vector, long enough not to be turned by a few steps."""
+    norm = _last_norm(encoder)
+    norm.weight.zero_()
+    norm.bias.fill_(1)
 
 
 def _line(encoder: SentenceEncoder) -> None:

@@ -110,7 +110,7 @@ def _why_collapsed(case: Case) -> tuple[str, str, tuple[Evidence, ...]]:
     """The cause, the change, and the numbers that decide between causes."""
     decay = weight_decay(case)
     if not case.rows or point_at_first(case):
-        why = "The encoder did so before the first step, and no gradient leads out of a point."
+        why = "The encoder did so before the first step, and training has not led out of it."
         return why, ANOTHER, ()
     if decay is not None and _decayed(case):
         why = "The weight decay has shrunk the weights faster than the loss renews them."
