@@ -119,6 +119,7 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
     [
         ([], "the following arguments are required: KIND"),
         (["raito"], "invalid choice: 'raito'"),
+        (["--seed", "1", "latent"], "latent stands first: isotrope simulate latent ..."),
         (["ratio", "--gated"], "--gated makes no difference to ratio; it is for weight"),
         (["norm", "--seed", "1"], "--seed makes no difference to norm; it is for dissipation and"),
         (["weight", "--part", "alignment"], "--part makes no difference to weight"),

@@ -111,7 +111,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
-    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in {**KINDS, **TRAINED}.items())
+    every = {**KINDS, **TRAINED}
+    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in every.items())
     parser = Parser(
         prog="isotrope simulate",
         description="See what objectives do to an anchor at all angles to its positive and its "
@@ -120,7 +121,7 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("kind", metavar="KIND", choices=KINDS, help="what to simulate")
+    add("kind", metavar="KIND", choices=every, help="what to simulate")
     add("--objective", metavar="NAME", help="only this; settings as --objective.SETTING VALUE")
     add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
     add("--output", metavar="DIR", type=Path, default=Path("simulation"), help="[simulation]")
@@ -143,6 +144,8 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
     add("--part", choices=("alignment", "uniformity"), help="of the norm [alignment]")
     add("--json", action="store_true", help="print JSON and nothing else")
     given = parser.parse_args(list(arguments))
+    if given.kind in TRAINED:
+        parser.error(f"{given.kind} stands first: isotrope simulate {given.kind} ...")
     if settings and not given.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
     for flag, kinds_of_flag in ONLY.items():

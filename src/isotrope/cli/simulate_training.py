@@ -96,20 +96,13 @@ def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> ar
 
 
 def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from isotrope.diagnostics.convergence import (
-        ANGLES,
-        NORMS,
-        Protocol,
-        as_csv,
-        convergence,
-        grid,
-    )
+    from isotrope.diagnostics import convergence as room
     from isotrope.paradigm.registry import build
 
     objective = build(given.objective or "negativecosine", settings)
-    title = type(objective).__name__ if given.objective is None else _title(given, settings)
+    title = _title(given, settings) if given.objective else type(objective).__name__
     limit = _LIMITS[objective.pairwise] if given.steps is None else given.steps
-    protocol = Protocol(
+    protocol = room.Protocol(
         pairs=given.pairs,
         dimension=given.dimension,
         rate=given.rate,
@@ -117,31 +110,25 @@ def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
         limit=limit,
         seed=given.seed,
     )
-    norms, angles = NORMS, ANGLES
+    norms, angles = room.NORMS, room.ANGLES
     if given.grid is not None or objective.pairwise:
-        norms, angles = grid(_GRID if given.grid is None else given.grid)
+        norms, angles = room.grid(_GRID if given.grid is None else given.grid)
     with bar(len(norms) + len(angles), shown=not given.json) as progress:
-        found = convergence(objective, (*norms, *angles), protocol, progress=progress)
+        found = room.convergence(objective, (*norms, *angles), protocol, progress=progress)
     by_norm, by_angle = found[: len(norms)], found[len(norms) :]
     picture = _steps_picture(title, by_norm, by_angle, limit)
-    files = write(
-        given.output,
-        {
-            "convergence.png": picture.png,
-            "convergence.svg": picture.svg,
-            "convergence.csv": as_csv([(title, found)]).encode(),
-        },
-    )
-    rows = [_convergence_row(one) for one in found]
+    table_of_all = room.as_csv([(title, found)]).encode()
+    contents = {"png": picture.png, "svg": picture.svg, "csv": table_of_all}
+    files = write(given.output, {f"convergence.{kind}": x for kind, x in contents.items()})
     if given.json:
-        starts = [dict(zip(_HEADER, row, strict=True)) for row in rows]
+        starts = [dict(zip(_HEADER, _convergence_row(one), strict=True)) for one in found]
         return _json(given, "convergence", title, settings, {"starts": starts}, files)
-    few = [*rows[: len(norms)], *rows[len(norms) :: max(1, len(angles) // 8)]]
-    cells = [["-" if x is None else f"{x:.4g}" for x in row] for row in few]
+    few = [*by_norm, *by_angle[:: max(1, len(by_angle) // 8)]]
+    told = [["-" if x is None else f"{x:.4g}" for x in _convergence_row(one)] for one in few]
     print(
         f"{title}: steps until the mean cosine of {given.pairs} pairs exceeds {given.target:g}, at "
         f"most {limit:,};\ngrowth is that of the norm, and theorem 3.3 asks for as many steps at "
-        f"least:\n\n{table(_HEADER, cells)}\n"
+        f"least:\n\n{table(_HEADER, told)}\n"
     )
     print(*files, sep="\n")
     return 0
@@ -179,12 +166,12 @@ def _steps_picture(
 
 
 def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from isotrope.diagnostics.latent import course_csv, pairs_csv
     from isotrope.experiments.latent import byol_cells, latent, simclr_cells
 
-    cells = simclr_cells(given.objective, settings) if given.objective else simclr_cells()
-    if not given.objective:
-        cells |= byol_cells()
+    if given.objective:
+        cells = simclr_cells(given.objective, settings)
+    else:
+        cells = simclr_cells() | byol_cells()
     with bar(len(cells) * max(given.epochs, 0), shown=not given.json) as progress:
         runs = latent(
             cells,
@@ -194,23 +181,9 @@ def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
             seed=given.seed,
             progress=progress,
         )
-    last = given.epochs
-    shown = {
-        name: [looks[i] for i in sorted({0, 1, max(1, last // 4), last})]
-        for name, looks in runs.items()
-    }
-    plane, norms = _latent_pictures(runs, shown)
-    files = write(
-        given.output,
-        {
-            "latent.png": plane.png,
-            "latent.svg": plane.svg,
-            "latent-norms.png": norms.png,
-            "latent-norms.svg": norms.svg,
-            "latent.csv": course_csv(runs).encode(),
-            "latent-pairs.csv": pairs_csv(shown).encode(),
-        },
-    )
+    at = sorted({0, 1, max(1, given.epochs // 4), given.epochs})
+    shown = {name: [looks[epoch] for epoch in at] for name, looks in runs.items()}
+    files = write(given.output, _latent_files(runs, shown))
     rows = [
         {"run": name, "epoch": look.epoch, **look.measures()}
         for name, looks in shown.items()
@@ -223,11 +196,27 @@ def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
     told = [[f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values()] for row in rows]
     print(
         "Mean norm, mean angle of the pairs, shares of pairs further apart than two angles, and "
-        f"how much all lies\non one line through the origin (1: all, 0: all around):\n\n"
+        "how much all lies\non one line through the origin (1: all, 0: all around):\n\n"
         f"{table(head, told)}\n"
     )
     print(*files, sep="\n")
     return 0
+
+
+def _latent_files(
+    runs: "Mapping[str, Sequence[Look]]", shown: "Mapping[str, Sequence[Look]]"
+) -> dict[str, bytes]:
+    from isotrope.diagnostics.latent import course_csv, pairs_csv
+
+    plane, norms = _latent_pictures(runs, shown)
+    return {
+        "latent.png": plane.png,
+        "latent.svg": plane.svg,
+        "latent-norms.png": norms.png,
+        "latent-norms.svg": norms.svg,
+        "latent.csv": course_csv(runs).encode(),
+        "latent-pairs.csv": pairs_csv(shown).encode(),
+    }
 
 
 def _latent_pictures(

@@ -15,6 +15,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -187,49 +188,60 @@ def convergence(
     protocol = protocol or Protocol()
     anchors, positives = starts(protocol, places)
     alone = objective.pairwise or objective.batch_level or objective.reduction == "sum"
-    groups = [[i] for i in range(len(places))] if alone else [list(range(len(places)))]
-    found: dict[int, Convergence] = {}
-    for group in groups:
-        _train(objective, protocol, places, group, anchors, positives, found, progress)
-    return [found[i] for i in range(len(places))]
+    ends: list[_End] = []
+    for first in range(0, len(places), 1 if alone else max(1, len(places))):
+        some = slice(first, first + 1) if alone else slice(None)
+        ends += _trained(objective, protocol, anchors[some], positives[some], progress)
+    return [
+        _record(objective, protocol, start, cosines, end)
+        for start, cosines, end in zip(places, _cosines(anchors, positives), ends, strict=True)
+    ]
 
 
-def _train(
+class _End(NamedTuple):
+    """Where a start ended: after how many steps, and its n x d embeddings."""
+
+    step: int
+    z: Tensor
+    other: Tensor
+
+
+def _trained(
     objective: Objective,
     protocol: Protocol,
-    places: Sequence[Start],
-    group: list[int],
-    anchors: Tensor,
-    positives: Tensor,
-    found: dict[int, Convergence],
+    z: Tensor,
+    other: Tensor,
     progress: Callable[[float], object] | None,
-) -> None:
-    """Train the starts of a group until the last is done, dropping each when it is."""
-    begun = _cosines(anchors[group], positives[group])
-    z, other = anchors[group].clone(), positives[group].clone()
-    left = list(range(len(group)))
+) -> list[_End]:
+    """Train k starts until the last is done, dropping each when it is."""
+    left = list(range(len(z)))
+    ends: dict[int, _End] = {}
     for step in range(protocol.limit + 1):
-        cosines = _cosines(z, other).mean(dim=1)
-        moves = _gradients(objective, z, other) if step < protocol.limit else None
-        still = cosines.isfinite() & (cosines <= protocol.target)
-        if moves is None:
-            still = torch.zeros_like(still)
-        else:  # where nothing moves any more, nothing will
-            still &= torch.stack([m.abs().amax(dim=(1, 2)) for m in moves]).amax(dim=0) > 0
-        for row in (~still).nonzero()[:, 0].tolist():
-            i = group[left[row]]
-            found[i] = _record(
-                objective, protocol, places[i], begun[left[row]], z[row], other[row], step
-            )
-            if progress is not None:
-                progress(1)
-        if moves is None or not still.any():
-            return
+        moves = _gradients(objective, z, other)
+        going = _going(protocol, z, other, moves) if step < protocol.limit else [False] * len(left)
+        for row, goes in enumerate(going):
+            if not goes:
+                ends[left[row]] = _End(step, z[row], other[row])
+                if progress is not None:
+                    progress(1)
+        left = [place for place, goes in zip(left, going, strict=True) if goes]
+        if not left:
+            break
+        rows = torch.tensor(going)
         z, other = (
-            x[still] - protocol.rate * move[still]
-            for x, move in zip((z, other), moves, strict=True)
+            x[rows] - protocol.rate * g[rows] for x, g in zip((z, other), moves, strict=True)
         )
-        left = [place for place, kept in zip(left, still.tolist(), strict=True) if kept]
+    return [ends[i] for i in sorted(ends)]
+
+
+def _going(
+    protocol: Protocol, z: Tensor, other: Tensor, moves: tuple[Tensor, Tensor]
+) -> list[bool]:
+    """Which of k starts are below the target and still move: where nothing does, nothing will."""
+    cosine = _cosines(z, other).mean(dim=1)
+    largest = torch.stack([move.abs().amax(dim=(1, 2)) for move in moves]).amax(dim=0)
+    going: list[bool] = (cosine.isfinite() & (cosine <= protocol.target) & (largest > 0)).tolist()
+    return going
 
 
 def _gradients(objective: Objective, z: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,27 +254,20 @@ def _gradients(objective: Objective, z: Tensor, other: Tensor) -> tuple[Tensor, 
 
 
 def _record(
-    objective: Objective,
-    protocol: Protocol,
-    start: Start,
-    begun: Tensor,
-    z: Tensor,
-    other: Tensor,
-    step: int,
+    objective: Objective, protocol: Protocol, start: Start, begun: Tensor, end: _End
 ) -> Convergence:
-    cosine = float(_cosines(z, other).mean())
-    both = torch.cat([z, other]).norm(dim=1)
-    gamma = protocol.rate / protocol.pairs
-    of_theorem = isinstance(objective, NegativeCosine)
+    cosine = float(_cosines(end.z, end.other).mean())
+    at_least = None
+    if isinstance(objective, NegativeCosine):
+        gamma = protocol.rate / protocol.pairs
+        at_least = least_steps(begun, start.norm, gamma, protocol.target, protocol.limit)
     return Convergence(
         start=start,
         angle=float(begun.clamp(-1, 1).acos().mean()),
-        steps=step if cosine > protocol.target else None,
+        steps=end.step if cosine > protocol.target else None,
         cosine=cosine,
-        growth=float(both.mean()) / start.norm,
-        at_least=least_steps(begun, start.norm, gamma, protocol.target, protocol.limit)
-        if of_theorem
-        else None,
+        growth=float(torch.cat([end.z, end.other]).norm(dim=1).mean()) / start.norm,
+        at_least=at_least,
     )
 
 
