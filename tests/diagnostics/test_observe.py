@@ -148,6 +148,17 @@ def test_rows_without_direction_and_single_rows_are_no_error() -> None:
     assert measure(None, Views(*batch(1)))["uniformity"] is None
 
 
+def test_of_a_large_batch_the_first_rows_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    anchors, positives = batch(20)
+    few = measure(InfoNCE(), Views(anchors[:8], positives[:8]))
+    whole = measure(InfoNCE(), Views(anchors, positives))
+    monkeypatch.setattr("isotrope.paradigm.anatomy.MOST", 8)
+    found = measure(InfoNCE(), Views(anchors, positives))
+    of_all = {"alignment", "uniformity", "norm", "opposite_halves", "std", "effective_rank"}
+    for name in MEASURED:
+        assert found[name] == (whole if name in of_all else few)[name], name
+
+
 def test_half_precision_is_measured_in_float32() -> None:
     anchors, positives = (x.bfloat16() for x in batch())
     found = measure(InfoNCE(), Views(anchors, positives))

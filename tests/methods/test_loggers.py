@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lightning.pytorch.loggers import wandb as lightnings
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.observe import MEASURED
@@ -86,7 +87,11 @@ def test_the_same_numbers_go_there(quick: dict) -> None:
     assert {*MEASURED, "learning_rate", "gradient_norm"} <= looked[0].keys()
     assert [v["trainer/global_step"] for v in logged if "dev" in v] == [0, 3, 6]
     assert said[-1] == {"finish": True}
-    assert list((outcome.output / "tensorboard").glob("events*"))
+    board = EventAccumulator(str(outcome.output / "tensorboard"))
+    board.Reload()
+    scalars = {name for values in logged for name in values} - {"trainer/global_step"}
+    assert set(board.Tags()["scalars"]) == scalars
+    assert [event.step for event in board.Scalars("positive_mean")] == [0, 2, 4, 5]
 
 
 @pytest.mark.usefixtures("wandb")
