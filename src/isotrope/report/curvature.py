@@ -110,5 +110,11 @@ def _density(found: Spectrum, where: Floats, width: float) -> Floats:
 
 
 def cells_of(name: str, found: Spectrum) -> list[str | int | float | None]:
-    """Return a line of the table of spectra."""
-    return [name, found.step, *(found.metrics[key] for key in _METRICS), found.verdict]
+    """Return a line of the table of spectra; counts that are means may be no whole numbers."""
+    numbers = [found.metrics[key] for key in _METRICS]
+    counts = {"negative", "flat"}
+    shown = [
+        int(value) if key in counts and float(value).is_integer() else value
+        for key, value in zip(_METRICS, numbers, strict=True)
+    ]
+    return [name, found.step, *shown, found.verdict]

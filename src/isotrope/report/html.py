@@ -25,41 +25,13 @@ from isotrope.report.comparison import (
 from isotrope.report.curvature import HEADINGS, cells_of
 from isotrope.report.diagnoses import command, read_diagnosis, summary
 from isotrope.report.embedded import data, permission, source
+from isotrope.report.glossary import explained
 from isotrope.report.panels import sections
 from isotrope.report.pictures import write_pictures
 from isotrope.report.plots import SECOND, styles
 from isotrope.report.runs import Run, read_run
 
 __all__ = ["Example", "Table", "write_report"]
-
-_GLOSSARY = (
-    ("Dev score", "", "The score on held-out data during training; step 0 is the untrained model, "
-     "and the step with the highest score is the model that was saved."),
-    ("kNN accuracy", "", "The share of test images whose class their nearest training images "
-     "name, by the features that are kept; step 0 is the untrained encoder, and the last step is "
-     "the model that was saved: choosing a step by the test images would flatter it."),
-    ("Gradient dissipation", "GD", "The factor, averaged over anchors, that scales an anchor's "
-     "whole gradient: near 0 the anchor already tells its positive from its negatives, and teaches "
-     "no more."),
-    ("Weight", "W", "How the push is shared among an anchor's negatives; its share on the hardest "
-     "negative is 1 if that one alone is pushed away, 1/(N \u2212 1) if all N \u2212 1 are alike."),
-    ("Ratio", "R", "How strongly an anchor is pulled to its positive for each unit of push from "
-     "its negatives; above 1 the pull dominates."),
-    ("Alignment", "", "Mean squared distance between the two views of one text or image on the "
-     "unit sphere: 0 if they coincide, 2 if they are unrelated; lower is closer."),
-    ("Uniformity", "", "Logarithm of the mean of exp(\u22122 d\u00b2) over pairs of texts or "
-     "images: 0 if all share one point, about \u22124 if they spread evenly; lower is wider."),
-    ("Embedding norm", "", "Mean length of embeddings before they are normalised; gradients shrink "
-     "in proportion to it, so a growing norm slows training down."),
-    ("Opposite halves", "", "The share of pairs whose two views lie more than a right angle apart; "
-     "the further apart they are, the weaker the cosine pulls them together."),
-    ("Effective rank", "", "Over how many directions the embeddings spread: 1 on a line, the "
-     "number of dimensions in a round cloud."),
-    ("Gradient norm", "", "Length of the gradient of all parameters at a step; spikes are what "
-     "gradient clipping is for."),
-)  # fmt: skip
-_OF_TEXT = {"Dev score"}
-_OF_IMAGES = {"kNN accuracy", "Opposite halves", "Effective rank"}
 
 
 @dataclass(frozen=True)
@@ -176,7 +148,7 @@ def _page(
         second=SECOND,
         markup=Markup,
         examples=examples,
-        glossary=_glossary(runs),
+        glossary=explained({panel.key for _, panels, _ in drawn for panel in panels}),
         data=data(runs, diagnoses, scales),
         script=script,
         allowed=permission(script),
@@ -190,13 +162,6 @@ def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[Cell]]] | None:
     rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
     table = Table("Eigenvalues of the Hessian", HEADINGS, rows)
     return (table, _cells(table)) if rows else None
-
-
-def _glossary(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
-    """Return what is explained: only what some of the runs have."""
-    kinds = {run.of_images for run in runs}
-    unfit = (set() if False in kinds else _OF_TEXT) | (set() if True in kinds else _OF_IMAGES)
-    return [entry for entry in _GLOSSARY if entry[0] not in unfit]
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:

@@ -195,7 +195,8 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
     stepwise = quantity.across == "step"
     if stepwise:
         axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=stepwise))
+    room = 4 if axes.bbox.width < 400 else 8
+    axes.xaxis.set_major_locator(MaxNLocator(room, steps=[1, 2, 2.5, 5, 10], integer=stepwise))
     shown = FuncFormatter(lambda value, _: _tick(value))
     axes.xaxis.set_major_formatter(shown)
     if quantity.angular:
