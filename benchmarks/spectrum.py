@@ -12,13 +12,15 @@ checkpoint's Hessian on one batch and
 
     OMP_NUM_THREADS=1 python benchmarks/spectrum.py [--work DIR] [--batch-size 128] [--csv FILE]
 
-Stopped, it goes on with the same command: what is done lies in DIR.
+Writes the table and, beside it, the spectrum as a picture. Stopped, it goes on with the same
+command: what is done lies in DIR.
 """
 
 import argparse
 import csv
 import json
 import platform
+import shutil
 import statistics
 import time
 import warnings
@@ -198,7 +200,9 @@ def done(work: Path, name: str, call: Callable[[], dict[str, Any]]) -> dict[str,
 
 
 def main() -> None:
-    """Do what is left to do, write the table, print it and whether the bounds are met."""
+    """Do what is left to do, write table and picture, print whether the bounds are met."""
+    from isotrope.cli.main import guarded
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/spectrum-benchmark"))
     parser.add_argument("--batch-size", type=int, default=128, help="of the Hessian [128]")
@@ -236,6 +240,10 @@ def main() -> None:
         writer.writerow(["what", "value"])
         writer.writerows((k, f"{x:.6g}" if isinstance(x, float) else x) for k, x in lines)
     print(given.csv.read_text(), end="")
+    # the process is finished: its numbers are read
+    options = ["--iterations", given.iterations, "--batch-size", given.batch_size]
+    guarded(["spectrum", *map(str, [run, *options]), "--no-progress"])
+    shutil.copy(run / "spectrum" / f"step-{ends['step']}.svg", given.csv.with_suffix(".svg"))
     met = ends["lambda_max_apart"] <= 1e-3 and ends["lambda_min_apart"] <= 1e-3
     print(f"extremes within 1e-3 of SciPy's: {'met' if met else 'missed'}")
     cheap = ours <= 1.1 * medians["pyhessian"]

@@ -29,3 +29,4 @@ def test_tiny_sizes(tmp_path: Path) -> None:
         rows = {row["what"]: row["value"] for row in csv.DictReader(handle)}
     assert float(rows["products apart"]) < 1e-6
     assert float(rows["product, seconds"]) > 0
+    assert table.with_suffix(".svg").read_bytes().startswith(b"<?xml")

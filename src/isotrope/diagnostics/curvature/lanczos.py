@@ -209,7 +209,7 @@ class Lanczos:
                 file,
                 belongs=np.array(self.belongs),
                 rows=np.array(self.rows).reshape(-1, 3),
-                basis=self._basis.cpu().numpy(),
+                basis=self._basis[: len(self.rows) + 1].cpu().numpy(),  # what is filled of it
             )
 
     def _read(self, state: Path) -> None:
