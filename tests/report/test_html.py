@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.report.diagnoses import Diagnosis, summary
 from isotrope.report.html import Example, Table, write_report
 from tests.report.folders import PLOTTED, SICK, write_diagnosis, write_run
 
@@ -196,6 +197,13 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     assert "Not diagnosed yet" not in page.text
     _, page = report(tmp_path, unknown)
     assert "Not diagnosed yet: no one looked." in page.text
+
+
+def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
+    sick = [(f"run {i}", Diagnosis(("collapsed",), ())) for i in range(5)]
+    first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more are not healthy. "
+    assert summary(sick) == first + "0 of 5 runs are healthy."
+    assert summary([("x", None)]) == ""
 
 
 @pytest.mark.parametrize("record", [[], {"verdict": ["x"]}, {"verdict": 3, "findings": []}])

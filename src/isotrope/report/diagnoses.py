@@ -15,6 +15,7 @@ __all__ = ["FILE", "Diagnosis", "Finding", "command", "read_diagnosis", "summary
 
 FILE = "diagnosis.json"
 _HEALTHY = "healthy"
+_MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]]) -> str:
     if not sick and len(known) == len(diagnoses):
         return f"All {len(known)} runs are healthy."
     fine, unknown = len(known) - len(sick), len(diagnoses) - len(known)
-    causes = "".join(f"{name}: {found.words}. " for name, found in sick)
+    causes = "".join(f"{name}: {found.words}. " for name, found in sick[:_MOST_NAMED])
+    if len(sick) > _MOST_NAMED:
+        causes += f"{len(sick) - _MOST_NAMED} more are not healthy. "
     rest = f", {unknown} not diagnosed" if unknown else ""
     return f"{causes}{fine} of {len(diagnoses)} runs {'is' if fine == 1 else 'are'} healthy{rest}."
 
