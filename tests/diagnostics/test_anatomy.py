@@ -83,6 +83,19 @@ def test_without_a_temperature_dissipation_counts_it() -> None:
     assert row["gradient_alignment"] == pytest.approx(expected["gradient_alignment"], rel=1e-9)
 
 
+def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
+    anchors, positives = batch()
+    told = {}
+    for temperature in (None, 0.5):
+        anatomy = Anatomy(every=1, temperature=temperature)
+        for _ in range(12):
+            anatomy.observe(anchors, positives, users_loss(anchors, positives, 0.5))
+        told[temperature] = anatomy.diagnose().notes
+        assert anatomy.rows[0]["dissipation"] is not None
+    assert any("say the temperature" in note for note in told[None])
+    assert not any("say the temperature" in note for note in told[0.5])
+
+
 def test_a_sum_is_no_mean() -> None:
     anchors, positives = batch()
     loss = len(anchors) * users_loss(anchors, positives)

@@ -14,6 +14,7 @@ Five lines in a loop of one's own::
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +35,8 @@ COLUMNS = columns("misfit", "dev")
 """What a row may hold: the columns of a run on text, and how much the components leave out."""
 
 MISFIT = 0.05  # of the gradient: components that leave out more are not told
+
+_WHOLE = 1.001  # more than all of a gradient, rounding aside
 
 Row = dict[str, float | None]
 
@@ -201,6 +204,9 @@ class Anatomy:
     def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
+        A dissipation above 1 has the 1/temperature of a softmax in it, which nobody has told
+        (``temperature``); it is then not judged.
+
         Args:
             settings: what else is known of it, in the words of the command line, with underscores:
                 ``batch_size=64, learning_rate=3e-5``.
@@ -209,7 +215,13 @@ class Anatomy:
         from isotrope.diagnostics.evidence import of_rows
 
         known = {name.replace("_", "-"): value for name, value in settings.items()}
-        return diagnose(of_rows(self.rows, objective=self.objective, settings=known))
+        rows = self.rows
+        unscaled = any((row["dissipation"] or 0) > _WHOLE for row in rows)
+        if unscaled:
+            rows = [{**row, "dissipation": None, "dead": None} for row in rows]
+        case = of_rows(rows, objective=self.objective, settings=known)
+        told = "dissipation is not judged: say the temperature of the loss (temperature=)"
+        return diagnose(replace(case, notes=(*case.notes, told)) if unscaled else case)
 
     def save(self, path: str | Path) -> Path:
         """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder.
