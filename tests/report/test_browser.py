@@ -160,17 +160,23 @@ def test_the_keys_read_numbers(tab: Tab, page: Path) -> None:
     assert tab.run(TIP) == ""
 
 
-def test_a_finger_on_a_phone(tab: Tab, page: Path) -> None:
-    tab.open(page, width=375)
-    x, y = place(tab, "loss", 0.97, 0.5)
+def tap(tab: Tab, x: float, y: float) -> None:
     for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
         tab.send("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+
+def test_a_finger_on_a_phone(tab: Tab, page: Path) -> None:
+    tab.open(page, width=375)
+    tap(tab, *place(tab, "loss", 0.97, 0.5))
+    assert tab.run(TIP).startswith("step 40")  # it stays when the finger has gone
     inside = tab.run(
-        "(() => { const b = document.querySelector('.tip').getBoundingClientRect(); "
-        "return b.left >= 0 && b.right <= innerWidth })()"
+        "(() => { const b = document.querySelector('.tip.on').getBoundingClientRect(); "
+        "return b.width > 100 && b.left >= 0 && b.right <= innerWidth })()"
     )
     assert inside
     assert tab.run(STICKING_OUT) == 0
+    tap(tab, *place(tab, "ratio", 0.97, 0.5))
+    assert tab.run("document.querySelectorAll('.tip.on').length") == 1
 
 
 def test_a_foreign_script_does_not_run(tab: Tab, page: Path, tmp_path: Path) -> None:

@@ -75,7 +75,8 @@
         cursor.append(svgElement("line", { x1: x, x2: x, y1: top, y2: bottom }));
       }
       for (const { line, point } of chosen) {
-        cursor.append(svgElement("circle", { cx: point.left, cy: point.top, r: 4, fill: runs[line.run].colour }));
+        const fill = runs[line.run].colour;
+        cursor.append(svgElement("circle", { cx: point.left, cy: point.top, r: 4, fill }));
       }
       picture.append(cursor);
       const heading = document.createElement("em");
@@ -111,7 +112,9 @@
     const keys = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -1e9, End: 1e9 };
     plot.addEventListener("pointermove", move);
     plot.addEventListener("pointerdown", move);
-    plot.addEventListener("pointerleave", hide);
+    // what a finger has asked for stays until it asks for something else
+    plot.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+    document.addEventListener("pointerdown", (event) => { if (!plot.contains(event.target)) hide(); });
     plot.addEventListener("blur", hide);
     plot.addEventListener("focus", () => { if (plot.matches(":focus-visible")) showAt(places[at]); });
     plot.addEventListener("keydown", (event) => {
