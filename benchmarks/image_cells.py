@@ -6,11 +6,11 @@ of paper 003's code; each with three seeds. Methods are trained for 8 epochs by 
 (paper 004's), but that the predictors of SimSiam and BYOL learn ten times as fast as their encoders
 and that BYOL's projections are normalised and its learning rate is SimSiam's: by the recipes alone
 neither learns in so few steps (docs/LOG.md); the gradients of MIO, Barlow Twins and VICReg are
-clipped to a norm of 4. The sweep over weight decay takes 4 epochs at the
-learning rate of paper 003's code for SimCLR in proportion, .15, because what decay does grows with
-it. Nearest neighbours (k = 200, t = 0.1) are looked up among the 5,000 for the 10,000 test images.
-Cells that are in the CSV are not run again, so a run that was stopped goes on; the first seed of
-every cell comes before the second.
+clipped to a norm of 4. The sweep over weight decay takes 4 epochs at the learning rate of paper
+003's code for SimCLR in proportion, .15, because what decay does grows with it; cuts are tried at
+learning rates thirty times smaller, too, again for 4 epochs. Nearest neighbours (k = 200, t = 0.1)
+are looked up among the 5,000 for the 10,000 test images. Cells that are in the CSV are not run
+again, so a run that was stopped goes on; the first seed of every cell comes before the second.
 
     python benchmarks/image_cells.py DATA [--minutes M] [--jobs N] [--only WORD] [--report]
 
@@ -56,6 +56,22 @@ METHODS = {
     "DCL": ["--objective", "dcl"],
     "DCLW": ["--objective", "dclw"],
 }
+SLOW = {
+    f"{name}, learning rate {rate}{told}": [
+        *more,
+        "--learning-rate",
+        rate,
+        "--knn-every",
+        "2",
+        *cut,
+    ]
+    for name, rate, more, c in (
+        ("SimCLR", "0.001", [], "3"),
+        ("SimSiam", "0.002", SIMSIAM, "9"),
+        ("BYOL", "0.002", BYOL, "9"),
+    )
+    for told, cut in (("", []), (f", c = {c}", ["--cut", c]))
+}
 DECAYS = ("5e-2", "5e-3", "5e-4", "5e-6", "0")
 DECAYED = {
     f"{name}, decay {decay}": [*more, "--learning-rate", "0.15", "--weight-decay", decay]
@@ -63,7 +79,7 @@ DECAYED = {
     for name, more in (("SimCLR", []), ("SimSiam", SIMSIAM), ("BYOL", BYOL))
 }
 CELLS = {name: [*LONG, *more] for name, more in METHODS.items()}
-CELLS |= {name: [*SWEEP, *more] for name, more in DECAYED.items()}
+CELLS |= {name: [*SHORT, *more] for name, more in {**SLOW, **DECAYED}.items()}
 COLUMNS = (
     *("cell", "seed", "epoch", "knn", "linear", "loss", "norm", "norm_backbone"),
     *("opposite_halves", "far_opposite", "std", "effective_rank", "cpu_seconds", "versions"),
@@ -145,7 +161,7 @@ def _epochs(
 
 def report() -> str:
     """Return the tables, one of each length: mean and standard deviation over seeds, by cell."""
-    return "\n\n".join(_table(names) for names in (METHODS, DECAYED))
+    return "\n\n".join(_table(names) for names in (METHODS, SLOW, DECAYED))
 
 
 def _table(cells: Iterable[str]) -> str:
