@@ -15,7 +15,17 @@ from isotrope.kernels.asked import Formula, Unfused, ask
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives import DCLW, MPT, InfoNCE, MIOv1, MIOv3, MixCSE, MixedInfoNCE, NTXent
+from isotrope.objectives import (
+    DCLW,
+    MPT,
+    InfoNCE,
+    MIOv1,
+    MIOv3,
+    MixCSE,
+    MixedInfoNCE,
+    NegativeCosine,
+    NTXent,
+)
 from isotrope.paradigm import proof, registry
 from isotrope.paradigm.objective import Objective
 from tests.paradigm.batches import batch
@@ -347,6 +357,16 @@ def test_zero_rows_get_no_gradient() -> None:
             found = derivatives(objective, (a, b), "rowblock")
             assert (found[1][5] == 0).all()
             assert apart(found, derivatives(objective, (a, b), "eager")) < 1e-11
+
+
+def test_what_compares_no_rows_forms_no_similarities() -> None:
+    a, b = batch("random", 300, 5)
+    with pytest.raises(Unfused, match="no row is compared"):
+        fused(Views(a, b), NegativeCosine().formula, both_directions=False, mean=True)
+    for objective in (NegativeCosine(), NegativeCosine().symmetric()):
+        with FlopCounterMode(display=False) as counter:
+            objective(a.requires_grad_(), b).backward()
+        assert counter.get_total_flops() == 0  # of matrix products
 
 
 def test_low_temperatures_take_a_safe_way() -> None:

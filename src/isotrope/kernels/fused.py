@@ -66,6 +66,8 @@ def fused(
         Unfused: this formula, or this input, has to take another way.
     """
     asked = ask(formula, views.anchors.dtype)
+    if not asked.against:
+        raise Unfused("no row is compared with another")  # blocks would be formed for nothing
     job = Job(views, formula, asked, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
     found: Tensor = _Ready.apply(_sweep(job, both_directions), *inputs)  # type: ignore[no-untyped-call]
