@@ -24,7 +24,7 @@ VERDICTS = {
     "dissipated-early": "hardly an anchor learns any more, from early on",
     "ratio-under-bound": "the pull is too weak to bring positives closer",
     "anisotropic-start": "all embeddings point the same way to begin with",
-    "overfitting": "the dev score falls while the loss goes on falling",
+    "overfitting": "the dev score falls while training goes on",
 }
 """The words of a verdict, the root causes first, and what each means."""
 

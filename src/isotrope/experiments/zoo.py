@@ -25,49 +25,17 @@ from isotrope.core.files import replacing
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
+from isotrope.experiments.zoo_animals import ANIMALS, HALVES, Animal, Half
 from isotrope.experiments.zoo_data import BREAKS, broken_model, judged_texts, tuning_texts
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import train as train_images
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.training import train
 
-__all__ = ["ANIMALS", "Animal", "Half", "Seen", "keep", "visit"]
+__all__ = ["Seen", "keep", "visit"]
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 """Beside the checkout, as the tests have it."""
-
-
-@dataclass(frozen=True)
-class Animal:
-    """One training, healthy or broken in one way.
-
-    Attributes:
-        name: of its folder.
-        cause: the verdict that is right, ``healthy`` of a healthy one.
-        change: what the first finding's change has to begin with.
-        command: of `isotrope`, without --output and --seed; words in braces are the half's.
-    """
-
-    name: str
-    cause: str
-    change: str
-    command: str
-
-
-@dataclass(frozen=True)
-class Half:
-    """One half of the zoo.
-
-    Attributes:
-        name: ``tuning`` or ``judged``.
-        seeds: of its trainings.
-        words: what the words in braces of the commands stand for; ``{data}``, ``{small}`` and the
-            broken models' names are folders below the output.
-    """
-
-    name: str
-    seeds: tuple[int, ...]
-    words: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -97,120 +65,6 @@ class Seen:
             return False
         findings = self.diagnosis.findings
         return not findings or findings[0].change.startswith(self.animal.change)
-
-
-PAIRS = "train {data}/pairs.tsv {text}"
-SMALL = f"{PAIRS} --encoder {{small}}"
-TEXTS = "train {data}/texts.txt --encoder {small} {text}"
-IMAGES = "train-images {images}"
-DEV = "--dev {dev} --eval-every 1000"
-
-BROKEN = (
-    Animal("constant", "collapsed", "--encoder", f"{PAIRS} --encoder {{constant}}"),
-    Animal(
-        "line",
-        "dimensional-collapse",
-        "--objective.cov_coeff",
-        f"{IMAGES} {{longer}} --method vicreg --method.dimension 128 --objective.cov_coeff 0",
-    ),
-    Animal(
-        "temperature-3",
-        "negatives-not-hard",
-        "--objective.temperature",
-        f"{SMALL} --objective.temperature 3",
-    ),
-    Animal(
-        "margin-2",
-        "never-dissipating",
-        "--objective.margin",
-        f"{SMALL} --objective mpt --objective.margin 2",
-    ),
-    Animal(
-        "barlow-twins",
-        "never-dissipating",
-        "--objective modifiedbarlowtwins",
-        f"{TEXTS} --objective barlowtwins",
-    ),
-    Animal(
-        "learning-rate",
-        "diverging",
-        "--learning-rate",
-        "train {data}/pairs.tsv --encoder scratch {scratch} --learning-rate 1e-2",
-    ),
-    Animal(
-        "weight-decay",
-        "collapsed",
-        "--weight-decay",
-        f"{IMAGES} {{longer}} --learning-rate 0.2 --weight-decay 5e-2",
-    ),
-    Animal("dropout-0", "dead-views", "--dropout", f"{TEXTS} --dropout 0"),
-    Animal(
-        "copies",
-        "false-negatives",
-        "--files",
-        "train {data}/copies.txt --encoder {small} {text}",
-    ),
-    Animal("long", "norms-too-large", "--head mlp", f"{PAIRS} --encoder {{long}} --head none"),
-    Animal("no-weight-decay", "norms-too-large", "--weight-decay", f"{IMAGES} --weight-decay 0"),
-    Animal(
-        "mixed-pairs",
-        "unrelated-positives",
-        "--columns",
-        "train {data}/mixed.tsv --encoder {small} {text}",
-    ),
-)
-"""The twelve causes."""
-
-SOUND = (
-    Animal(
-        "scratch",
-        HEALTHY,
-        "",
-        f"train {{data}}/pairs.tsv --encoder scratch {{scratch}} --learning-rate 1e-3 {DEV}",
-    ),
-    Animal("infonce", HEALTHY, "", f"{SMALL} {DEV}"),
-    Animal("met", HEALTHY, "", f"{SMALL} --objective met {DEV}"),
-    Animal("modified", HEALTHY, "", f"{SMALL} --objective modifiedbarlowtwins {DEV}"),
-    Animal("simclr", HEALTHY, "", IMAGES),
-    Animal("vicreg", HEALTHY, "", f"{IMAGES} --method vicreg --method.dimension 128"),
-    Animal("byol", HEALTHY, "", f"{IMAGES} --method byol"),
-)
-"""Seven healthy ones, whose dev scores do not fall."""
-
-ANIMALS = (*SOUND, *BROKEN)
-"""All of them; the healthy ones first, because the tuning half's ``{small}`` is one of them."""
-
-HALVES = (
-    Half(
-        "tuning",
-        (0,),
-        {
-            "text": "--batch-size 64 --max-length 24 --max-steps 40 --learning-rate 3e-4 "
-            "--log-every 4",
-            "scratch": "--batch-size 64 --max-length 24 --max-steps 80 --log-every 4",
-            "dev": "{data}/dev.tsv",
-            "images": "digits --encoder resnet9 --width 8 --batch-size 64 --augment p3 "
-            "--max-steps 80 --log-every 4 --no-linear --knn-every 0",
-            "longer": "--max-steps 200 --log-every 10",
-            "small": "{runs}/scratch",
-        },
-    ),
-    Half(
-        "judged",
-        (2,),
-        {
-            "text": "--batch-size 24 --max-length 16 --max-steps 10 --learning-rate 3e-5 "
-            "--log-every 1",
-            "scratch": "--batch-size 64 --max-length 24 --max-steps 80 --log-every 4",
-            "dev": "{data}/sts.tsv",
-            "images": "{shared}/cifar10 --limit 3000 --knn-images 1000 --image-size 12 "
-            "--encoder resnet18 --width 8 --batch-size 64 --augment p3 --max-steps 80 "
-            "--log-every 4 --no-linear --knn-every 0",
-            "longer": "--max-steps 200 --log-every 10",
-            "small": "all-MiniLM-L6-v2",
-        },
-    ),
-)
 
 
 def visit(
@@ -290,15 +144,31 @@ def _train(words: Sequence[str], run: Path, seed: int) -> None:
             train_images(ImageSettings.read(values))
 
 
-def keep(seen: Sequence[Seen], path: Path) -> None:
-    """Write the table as CSV."""
+def keep(seen: Sequence[Seen], path: Path) -> list[dict[str, str]]:
+    """Write the table as CSV, and return it; what was kept before of other animals stays."""
+    rows = {tuple(row[k] for k in HEADER[:3]): row for row in _kept(path)}
+    for one in seen:
+        cells = _cells(one)
+        rows[tuple(cells[:3])] = dict(zip(HEADER, cells, strict=True))
+    halves, animals = ([thing.name for thing in things] for things in (HALVES, ANIMALS))
+    order = sorted(rows, key=lambda k: (halves.index(k[0]), int(k[1]), animals.index(k[2])))
     with (
         replacing(path) as temporary,
         temporary.open("w", newline="", encoding="utf-8") as handle,
     ):
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows(map(_cells, seen))
+        writer = csv.DictWriter(handle, HEADER, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in order)
+    return [rows[key] for key in order]
+
+
+def _kept(path: Path) -> list[dict[str, str]]:
+    """The rows of animals that there still are."""
+    if not path.is_file():
+        return []
+    known = {animal.name for animal in ANIMALS}
+    with path.open(newline="", encoding="utf-8") as handle:
+        return [row for row in csv.DictReader(handle) if row["animal"] in known]
 
 
 HEADER = ("half", "seed", "animal", "right", "dev", "planted", "verdict", "change", "command")
@@ -321,35 +191,38 @@ def _cells(one: Seen) -> list[str]:
     ]
 
 
-def _count(seen: Sequence[Seen], half: str) -> str:
+def _count(rows: Sequence[dict[str, str]], half: str) -> str:
     """How many of a half are right."""
+    run = [row for row in rows if row["half"] == half and row["verdict"] != "not run"]
+    if not run:
+        return f"{half}: not run: the data is not beside the checkout"
     told = []
     for what, sound in (("broken", False), ("healthy", True)):
-        kind = [s for s in seen if s.half == half and (s.animal.cause == HEALTHY) == sound]
-        shown = [s for s in kind if s.diagnosis is not None]
-        if shown:
-            told.append(f"{sum(s.right for s in shown)} of {len(shown)} {what} ones right")
-    return f"{half}: {', '.join(told) or 'not run: the data is not beside the checkout'}"
+        kind = [row["right"] for row in run if (row["planted"] == HEALTHY) == sound]
+        told.append(f"{kind.count('right')} of {len(kind)} {what} ones right")
+    return f"{half}: {', '.join(told)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Visit the zoo, print the table and the count."""
-    parser = argparse.ArgumentParser(prog="python -m isotrope.experiments.zoo")
-    parser.add_argument("--output", type=Path, default=Path("zoo"), metavar="DIR", help="[zoo]")
+    parser = argparse.ArgumentParser(
+        prog="python -m isotrope.experiments.zoo",
+        description="Train what has not been trained yet, diagnose all, write DIR/zoo.csv.",
+    )
     names = [half.name for half in HALVES]
-    parser.add_argument("--half", choices=names, action="append", help="[both]")
-    parser.add_argument("--animal", choices=[a.name for a in ANIMALS], action="append")
+    add = parser.add_argument
+    add("--output", type=Path, default=Path("zoo"), metavar="DIR", help="[zoo]")
+    add("--half", choices=names, action="append", help="[both]")
+    add("--animal", choices=[a.name for a in ANIMALS], action="append", help="[all]")
     given = parser.parse_args(arguments)
     halves = [half for half in HALVES if half.name in (given.half or names)]
     animals = [a for a in ANIMALS if given.animal is None or a.name in given.animal]
-    seen = []
+    rows: list[dict[str, str]] = []
     for one in visit(given.output, halves, animals):
-        seen.append(one)
         print(*(f"{cell:<{w}}" for cell, w in zip(_cells(one), WIDTHS, strict=False)), flush=True)
-    if given.animal is None:
-        keep(seen, given.output / "zoo.csv")
+        rows = keep([one], given.output / "zoo.csv")
     for half in halves:
-        print(_count(seen, half.name))
+        print(_count(rows, half.name))
     return 0
 
 
