@@ -4,10 +4,12 @@
 yet, diagnoses all of them, and writes zoo.csv: the planted cause, the verdict, right or wrong. It
 goes on where it was stopped.
 
-The thresholds of the doctor were set on the tuning half: documentation installed on this machine
-and scikit-learn's digits, a small encoder trained here and ResNet-9, seeds 0 and 1. The judged
-half has other encoders (all-MiniLM-L6-v2, a masked language model, ResNet-18), corpora (Wikipedia,
-STS-B, CIFAR-10) and seeds (2 and 3); no threshold was changed after its verdicts had been seen.
+It has three parts. The thresholds of the doctor were set on ``tuning``: documentation installed on
+this machine and scikit-learn's digits, a small encoder trained here and ResNet-9, seed 0. They were
+judged on ``first``: all-MiniLM-L6-v2, ResNet-18, Wikipedia, STS-B and CIFAR-10, seed 2. What came
+out wrong there was mended (docs/LOG.md), so that ``first`` judges no more; ``judged`` does: a
+masked language model, another ResNet-9, MRPC, other sentences of Wikipedia, seed 3. Nothing was
+changed after its verdicts had been seen.
 """
 
 import argparse
@@ -61,7 +63,7 @@ class Seen:
     @property
     def right(self) -> bool:
         """Whether the planted cause comes first, with its change; or nothing does."""
-        if self.diagnosis is None or self.diagnosis.verdict[0] != self.animal.cause:
+        if self.diagnosis is None or self.diagnosis.verdict[0] not in (self.animal.cause.split()):
             return False
         findings = self.diagnosis.findings
         return not findings or findings[0].change.startswith(self.animal.change)
@@ -85,7 +87,7 @@ def visit(
 
 def _seen(output: Path, half: Half, seed: int, animal: Animal) -> Seen:
     place = output / f"{half.name}-{seed}"
-    if half.name == "judged" and not SHARED.is_dir():
+    if half.name != "tuning" and not SHARED.is_dir():
         return Seen(half.name, animal, seed, None)
     run = place / animal.name
     if not (run / "result.json").is_file():

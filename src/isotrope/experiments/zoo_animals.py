@@ -16,7 +16,8 @@ class Animal:
 
     Attributes:
         name: of its folder.
-        cause: the verdict that is right, ``healthy`` of a healthy one.
+        cause: the verdict that is right, ``healthy`` of a healthy one; of several in a row,
+            separated by a blank, any.
         change: what the first finding's change has to begin with.
         command: of `isotrope`, without --output and --seed; words in braces are the half's.
     """
@@ -29,10 +30,10 @@ class Animal:
 
 @dataclass(frozen=True)
 class Half:
-    """One half of the zoo.
+    """One part of the zoo.
 
     Attributes:
-        name: ``tuning`` or ``judged``.
+        name: ``tuning``, ``first`` or ``judged``.
         seeds: of its trainings.
         words: what the words in braces of the commands stand for; ``{data}``, ``{small}`` and the
             broken models' names are folders below the output.
@@ -84,7 +85,7 @@ BROKEN = (
     ),
     Animal(
         "weight-decay",
-        "collapsed",
+        "collapsed dimensional-collapse",
         "--weight-decay",
         f"{IMAGES} {{longer}} --learning-rate 0.2 --weight-decay 5e-2",
     ),
@@ -144,7 +145,7 @@ HALVES = (
         },
     ),
     Half(
-        "judged",
+        "first",
         (2,),
         {
             "text": "--batch-size 24 --max-length 16 --max-steps 10 --learning-rate 3e-5 "
@@ -159,6 +160,24 @@ HALVES = (
             # all-MiniLM-L6-v2 has nothing to learn from these pairs: its anchors are done at once
             "unfinished": "{shared}/standin-mlm",
             "learning": "--batch-size 24 --max-length 16 --max-steps 20 --learning-rate 5e-5 "
+            "--log-every 2",
+        },
+    ),
+    Half(
+        "judged",
+        (3,),
+        {
+            "text": "--batch-size 16 --max-length 12 --max-steps 8 --learning-rate 3e-5 "
+            "--log-every 1",
+            "scratch": "--batch-size 48 --max-length 16 --max-steps 60 --log-every 3",
+            "dev": "{data}/sts.tsv",
+            "images": "{shared}/cifar10 --limit 2000 --knn-images 1000 --image-size 8 "
+            "--encoder resnet9 --width 12 --batch-size 48 --augment p3 --max-steps 80 "
+            "--log-every 4 --no-linear --knn-every 0",
+            "longer": "--max-steps 200 --log-every 10",
+            "small": "{shared}/standin-mlm",
+            "unfinished": "{shared}/standin-mlm",
+            "learning": "--batch-size 24 --max-length 16 --max-steps 16 --learning-rate 5e-5 "
             "--log-every 2",
         },
     ),

@@ -1,7 +1,8 @@
 """What the animals of the zoo are trained on, and the encoders that are broken before they train.
 
-The tuning half reads the documentation installed on this machine. The judged half reads Wikipedia
-sentences, STS-B's paraphrases and CIFAR-10 beside the checkout (../shared/data), where they are.
+The tuning part reads the documentation installed on this machine. The others read sentences of
+Wikipedia, paraphrases of STS-B or MRPC, and CIFAR-10 beside the checkout (../shared/data), where
+these are.
 """
 
 import gzip
@@ -30,7 +31,7 @@ Row = TypeVar("Row")
 
 
 def tuning_texts(folder: Path, shared: Path, seed: int) -> None:
-    """Write the tuning half's corpora: documentation, as texts and as pairs."""
+    """Write the tuning part's corpora: documentation, as texts and as pairs."""
     found = [(item.query, " ".join(item.target.split()[:_WORDS])) for item in collect()]
     found = _shuffled(found, seed)
     _write_pairs(folder, found[: _LINES + _DEV], seed)
@@ -38,12 +39,16 @@ def tuning_texts(folder: Path, shared: Path, seed: int) -> None:
 
 
 def judged_texts(folder: Path, shared: Path, seed: int) -> None:
-    """Write the judged half's corpora: Wikipedia as texts, paraphrases of STS-B as pairs."""
+    """Write the corpora of the other parts: Wikipedia as texts, paraphrases as pairs.
+
+    Even seeds take the pairs of STS-B, odd ones those of MRPC.
+    """
     with gzip.open(shared / "corpus" / "wiki_en_1m.txt.gz", "rt", encoding="utf-8") as lines:
         start = 10_000 * seed
         sentences = [line.strip() for line in islice(lines, start, start + _LINES)]
-    rows = _rows(shared / "sts" / "stsb" / "train.tsv")
-    found = [(a, b) for score, a, b in rows if float(score) >= 4]
+    file, least = ("transfer/mrpc", 1) if seed % 2 else ("sts/stsb", 4)
+    rows = _rows(shared / file / "train.tsv")
+    found = [(a, b) for score, a, b in rows if float(score) >= least]
     _write_pairs(folder, _shuffled(found, seed), seed)
     _write_texts(folder, sentences, seed)
     scored = _rows(shared / "sts" / "stsb" / "dev.tsv")[:200]

@@ -29,8 +29,8 @@ def diverging(case: Case) -> Finding | None:
     if sick("lost_spread", lost) and sick("loss_rise", rise):
         found = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss has never come back below its start"
-    elif sick("norm_jump", jump) and sick("norm", case.early("norm")):
-        found = [("norm_jump", jump)]
+    elif _exploding(case, jump):
+        found = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, where their directions hardly turn"
     else:
         return None
@@ -46,6 +46,13 @@ def diverging(case: Case) -> Finding | None:
         lower_rate(case, 10),
         f"The first steps have {what}: they are too long.",
     )
+
+
+def _exploding(case: Case, jump: float | None) -> bool:
+    """Whether norms explode; cut weights grow fast, and that is what they are for."""
+    if case.kind == "images":
+        return sick("norm_jump", jump) and sick("norm", case.early("norm"))
+    return sick("norm_jump_text", jump) and (case.setting("cut") or 1) <= 1
 
 
 def _over_first(case: Case, column: str) -> float | None:
