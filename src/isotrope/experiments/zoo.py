@@ -63,7 +63,7 @@ class Seen:
     @property
     def right(self) -> bool:
         """Whether the planted cause comes first, with its change; or nothing does."""
-        if self.diagnosis is None or self.diagnosis.verdict[0] not in (self.animal.cause.split()):
+        if self.diagnosis is None or self.diagnosis.verdict[0] != self.animal.cause:
             return False
         findings = self.diagnosis.findings
         return not findings or findings[0].change.startswith(self.animal.change)

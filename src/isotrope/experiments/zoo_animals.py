@@ -16,8 +16,7 @@ class Animal:
 
     Attributes:
         name: of its folder.
-        cause: the verdict that is right, ``healthy`` of a healthy one; of several in a row,
-            separated by a blank, any.
+        cause: the verdict that is right, ``healthy`` of a healthy one.
         change: what the first finding's change has to begin with.
         command: of `isotrope`, without --output and --seed; words in braces are the half's.
     """
@@ -85,7 +84,7 @@ BROKEN = (
     ),
     Animal(
         "weight-decay",
-        "collapsed dimensional-collapse",
+        "collapsed",
         "--weight-decay",
         f"{IMAGES} {{longer}} --learning-rate 0.2 --weight-decay 5e-2",
     ),
