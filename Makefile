@@ -51,7 +51,7 @@ check: $(READY) ## lint, formatting, types and the direction of imports
 	$(BIN)/lint-imports
 
 check-all: check ## the checks, then the tests that take longer
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
 fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
