@@ -2,7 +2,8 @@
 
 ``settings`` says what a training can be told (and imports nothing heavy), ``simcse`` is the method
 (two views of text, one objective), ``callbacks`` what happens between steps, ``loggers`` where its
-numbers go besides, ``card`` the model card, ``watch`` the dev score, ``training`` the whole: data, encoder, steps, dev score, run folder.
+numbers go besides, ``card`` the model card, ``watch`` the dev score, ``training`` the whole: data,
+encoder, steps, dev score, run folder.
 
 On images: ``image_method`` is what the eight methods share (``simclr``, ``byol``, ...: a paper and
 a file each, found by ``image_methods``), ``recipe`` and ``optimisers`` are what they train with,
