@@ -107,7 +107,7 @@ def _prepare(place: Path, half: Half, seed: int) -> None:
         with replacing(data) as temporary:
             temporary.mkdir()
             write(temporary, SHARED, seed)
-    small = half.words["small"].format(runs=place)
+    small = half.words["small"].format(runs=place, shared=SHARED)
     if small == str(place / "scratch") and not (place / "scratch" / "result.json").is_file():
         return  # it is the first to be trained
     for what in BREAKS:
