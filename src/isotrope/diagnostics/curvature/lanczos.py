@@ -51,8 +51,8 @@ class Ritz:
 
     Attributes:
         values: k, ascending.
-        errors: k: within this distance of a value there is an eigenvalue, up to rounding (the norm
-            of the residual of value and vector).
+        errors: k: within this distance of a value there is an eigenvalue (the norm of the residual
+            of value and vector, or one rounding of the largest value if that is more).
         weights: k, with sum 1: the squared share of the start vector in each direction. For a
             random start, the mass of the spectrum there.
         slopes: k, component of the gradient along each direction; NaN where none was given.
@@ -175,7 +175,9 @@ class Lanczos:
         """Return the eigenvalues of the tridiagonal matrix with errors, weights and slopes."""
         values, vectors = self._eigen()
         _, beside, along = np.array(self.rows).T
-        return Ritz(values, np.abs(beside[-1] * vectors[-1]), vectors[0] ** 2, along @ vectors)
+        rounding = torch.finfo(self.operator.dtype).eps * np.abs(values).max()
+        errors = np.maximum(np.abs(beside[-1] * vectors[-1]), rounding)
+        return Ritz(values, errors, vectors[0] ** 2, along @ vectors)
 
     def vectors(self, places: Sequence[int]) -> Tensor:
         """Return the Ritz vectors of these places in ``ritz().values``, as rows of N numbers.
