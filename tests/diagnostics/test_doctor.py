@@ -262,6 +262,8 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
         {"settings": {"weight-decay": 0.0}, "norm": 9.0},
         # small weights grow fast, and that is what they are for
         {"kind": "images", "settings": {"cut": 9.0}, "start": {"norm": 0.1}, "norm": 8.0},
+        # near each other, as early in a training, embeddings get alike weights at any temperature
+        {"kind": "images", "uniformity": -0.4, "hardest_share": 1 / 63},
         # weights that know no temperature
         {"objective": "modifiedmhs", "hardest_share": 0.017},
         {"scores": (80.0, 84.0, 83.0)},

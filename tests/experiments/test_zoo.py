@@ -99,7 +99,9 @@ def test_right_is_the_cause_first_with_its_change() -> None:
     assert not Seen("tuning", animal, 0, None).right
     wrong = Finding(animal.cause, (), "", "--learning-rate 1e-5", "")
     assert not Seen("tuning", animal, 0, Diagnosis((wrong,))).right
-    assert Seen("tuning", ANIMALS[0], 0, Diagnosis(())).right
+    assert Seen("tuning", ANIMALS[0], 0, Diagnosis(())).mark == "right"
+    assert Seen("tuning", ANIMALS[0], 0, Diagnosis(()), 50.0, 40.0).mark == "fell"
+    assert Seen("tuning", animal, 0, Diagnosis(()), 50.0, 40.0).mark == "wrong"
 
 
 def test_twelve_are_broken_and_all_causes_are_verdicts() -> None:

@@ -68,6 +68,14 @@ class Seen:
         findings = self.diagnosis.findings
         return not findings or findings[0].change.startswith(self.animal.change)
 
+    @property
+    def mark(self) -> str:
+        """``right``, ``wrong``, or ``fell``: its dev score did, so that it was not healthy."""
+        fell = self.first is not None and self.last is not None and self.last < self.first
+        if self.animal.cause == HEALTHY and fell:
+            return "fell"
+        return "right" if self.right else "wrong"
+
 
 def visit(
     output: Path, halves: Sequence[Half] = HALVES, animals: Sequence[Animal] = ANIMALS
@@ -184,7 +192,7 @@ def _cells(one: Seen) -> list[str]:
         one.half,
         str(one.seed),
         one.animal.name,
-        "" if found is None else ("right" if one.right else "wrong"),
+        "" if found is None else one.mark,
         dev,
         one.animal.cause,
         "not run" if found is None else " ".join(found.verdict),
@@ -200,7 +208,8 @@ def _count(rows: Sequence[dict[str, str]], half: str) -> str:
         return f"{half}: not run: the data is not beside the checkout"
     told = []
     for what, sound in (("broken", False), ("healthy", True)):
-        kind = [row["right"] for row in run if (row["planted"] == HEALTHY) == sound]
+        kind = [r["right"] for r in run if (r["planted"] == HEALTHY) == sound]
+        kind = [mark for mark in kind if mark != "fell"]
         told.append(f"{kind.count('right')} of {len(kind)} {what} ones right")
     return f"{half}: {', '.join(told)}"
 

@@ -20,9 +20,14 @@ __all__ = ["dissipated_early", "negatives_not_hard", "never_dissipating", "ratio
 
 
 def negatives_not_hard(case: Case) -> Finding | None:
-    """A softmax of a high temperature is uniform; weights known to have none are not judged."""
+    """A softmax of a high temperature is uniform; weights known to have none are not judged.
+
+    It is uniform at any temperature where embeddings lie together, as early in a training.
+    """
     share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
     if share is None or count is None or (tau is None and case.objective is not None):
+        return None
+    if sick("spread", case.end("uniformity")):
         return None
     if not sick("hardest_times_uniform", share * count):
         return None

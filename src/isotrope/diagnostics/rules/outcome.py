@@ -16,7 +16,7 @@ def anisotropic_start(case: Case) -> Finding | None:
     cosine = None if case.probe is None or case.kind == "images" else case.probe["mean_cosine"]
     if cosine is None or not sick("mean_cosine", cosine):
         return None
-    if case.rows and not sick("spread_by_training", case.end("uniformity")):
+    if case.rows and not sick("spread", case.end("uniformity")):
         return None
     return Finding(
         "anisotropic-start",
