@@ -134,3 +134,9 @@ def test_fewer_parameters() -> None:
     assert compare(large, known([-1.0, -1.0, 1.0], size=900)).verdict.startswith("neither: pos")
     with pytest.raises(InputError, match="both spectra are of 1,000 parameters"):
         compare(large, large)
+
+
+def test_a_bulk_at_zero_is_not_positive_whatever_its_sign() -> None:
+    for bulk in (-1e-7, 1e-7):
+        numbers = known([-1.0, bulk, 5.0]).numbers()
+        assert numbers["eigenvalues_not_positive"] == pytest.approx(100 * 2 / 3)

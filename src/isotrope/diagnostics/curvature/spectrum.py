@@ -20,6 +20,8 @@ from isotrope.diagnostics.curvature.product import Hessian
 
 __all__ = ["Compared", "Direction", "Spectrum", "compare"]
 
+_ZERO = 1e-4  # of the largest eigenvalue in size; see `Spectrum.zero`
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -76,6 +78,15 @@ class Spectrum:
     def trace(self) -> tuple[float, float]:
         """The estimated trace and its standard error."""
         return trace(self.probes, self.size)
+
+    @property
+    def zero(self) -> float:
+        """Up to where a value counts as not positive: 1e-4 of the largest in size.
+
+        One Ritz value stands for most of a network's eigenvalues, so close to 0 that its sign is
+        rounding; counted by its sign they would all be positive or all negative by chance.
+        """
+        return _ZERO * max(abs(self.largest[0]), abs(self.smallest[0]))
 
     def count(self, low: float, high: float) -> float:
         """Return how many Ritz values lie in (low, high), the mean over probes."""
@@ -172,8 +183,8 @@ class Spectrum:
             "threshold": threshold,
             "trace": total,
             "trace_error": total_error,
-            "eigenvalues_not_positive": self.eigenvalues(-np.inf, 0.0),
-            "eigenvalues_positive": self.eigenvalues(0.0, np.inf),
+            "eigenvalues_not_positive": self.eigenvalues(-np.inf, self.zero),
+            "eigenvalues_positive": self.eigenvalues(self.zero, np.inf),
         }
 
 
@@ -208,9 +219,8 @@ def compare(one: Spectrum, other: Spectrum) -> Compared:
             f"both spectra are of {one.size:,} parameters; the hypotheses are about fewer"
         )
     pair: Sequence[Spectrum] = sorted((one, other), key=lambda s: -s.size)
-    large, small = pair
-    not_positive = (large.eigenvalues(-np.inf, 0.0), small.eigenvalues(-np.inf, 0.0))
-    positive = (large.eigenvalues(0.0, np.inf), small.eigenvalues(0.0, np.inf))
+    not_positive = tuple(s.eigenvalues(-np.inf, s.zero) for s in pair)
+    positive = tuple(s.eigenvalues(s.zero, np.inf) for s in pair)
     fewer = positive[1] < positive[0], not_positive[1] < not_positive[0]
     verdict = {
         (True, True): "H0 rejected: non-positive and positive eigenvalues both fall (H1)",
@@ -218,5 +228,7 @@ def compare(one: Spectrum, other: Spectrum) -> Compared:
         (True, False): "neither: positive eigenvalues fall, non-positive ones do not",
         (False, False): "neither: no kind of eigenvalue falls",
     }[fewer]
-    ritz = tuple((s.count(-np.inf, np.nextafter(0, 1)), s.count(0.0, np.inf)) for s in pair)
-    return Compared(not_positive, positive, (ritz[0], ritz[1]), verdict)
+    ritz = tuple((s.count(-np.inf, s.zero), s.count(s.zero, np.inf)) for s in pair)
+    return Compared(
+        (not_positive[0], not_positive[1]), (positive[0], positive[1]), (ritz[0], ritz[1]), verdict
+    )
