@@ -101,7 +101,8 @@ def test_nothing_known_is_healthy() -> None:
             "diverging",
             "--learning-rate 3e-06",
         ),
-        ({"norm": 160.0}, "diverging", "--learning-rate 3e-06"),
+        ({"norm": 10.0}, "diverging", "--learning-rate 3e-06"),
+        ({"kind": "images", "norm": 160.0}, "diverging", "--learning-rate 3e-06"),
         (
             {"start": {"uniformity": -0.001}, "uniformity": -0.001, "effective_rank": 1.0},
             "collapsed",
@@ -259,11 +260,13 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
         # held by its decay
         {"kind": "images", "settings": {"weight-decay": 5e-4}, "norm": 9.0},
         # text encoders are not trained from scratch for long enough for it to matter
-        {"settings": {"weight-decay": 0.0}, "norm": 9.0},
+        {"settings": {"weight-decay": 0.0}, "start": {"norm": 9.0}, "norm": 9.0},
         # small weights grow fast, and that is what they are for
         {"kind": "images", "settings": {"cut": 9.0}, "start": {"norm": 0.1}, "norm": 8.0},
         # near each other, as early in a training, embeddings get alike weights at any temperature
         {"kind": "images", "uniformity": -0.4, "hardest_share": 1 / 63},
+        # cut weights of text, too
+        {"settings": {"cut": 9.0}, "start": {"norm": 0.1}, "norm": 2.0},
         # weights that know no temperature
         {"objective": "modifiedmhs", "hardest_share": 0.017},
         {"scores": (80.0, 84.0, 83.0)},
