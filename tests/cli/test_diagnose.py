@@ -65,10 +65,10 @@ def test_a_healthy_run(run, tmp_path: Path) -> None:
 
 
 def test_a_model_with_data_and_an_objective(run, model: Path) -> None:
-    asked = ["diagnose", model / "model", "--data", model / "texts.txt", "--objective", "infonce"]
-    found = run(*asked, "--objective.temperature", "3", "--json")
+    asked = ["diagnose", model / "model", "--data", model / "texts.txt", "--objective", "mpt"]
+    found = run(*asked, "--objective.margin", "2", "--json")
     assert found.code == 0
-    assert "negatives-not-hard" in json.loads(found.out)["verdict"]
+    assert "never-dissipating" in json.loads(found.out)["verdict"]
     assert not (model / "model" / "diagnosis.json").exists()
 
 

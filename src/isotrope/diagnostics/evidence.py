@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isotrope.core.errors import InputError
+from isotrope.core.hyper import hypers
 from isotrope.core.result import Result
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -199,7 +200,7 @@ def _objective(
         for plugin in settings.get("plugin") or []:
             registry.load_plugin(Path(plugin))
         known = {k: v for k, v in (told.get("parameters") or {}).items() if v is not None}
-        fields = registry.find(name).__dataclass_fields__
+        fields = hypers(registry.find(name))
         own = {k: v for k, v in known.items() if k in fields}
         return registry.build(name, {**own, **asked}), []
     except (ValueError, TypeError) as error:

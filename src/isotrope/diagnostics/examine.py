@@ -8,7 +8,7 @@ but the probe.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.evidence import Case, Row, is_run, of_run
@@ -24,6 +24,9 @@ from isotrope.encoders.loading import load_encoder
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
+
+if TYPE_CHECKING:
+    from isotrope.data.augment import Augment
 
 __all__ = ["examine"]
 
@@ -137,7 +140,7 @@ def _crops(
     import numpy as np
     import torch
 
-    from isotrope.data.augment import Augment, two_views
+    from isotrope.data.augment import two_views
     from isotrope.data.image_sets import load_images
     from isotrope.encoders.image import ImageEncoder
 
@@ -146,13 +149,18 @@ def _crops(
     train = load_images(data, side=size, limit=settings.get("limit")).train.images
     rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)
     made = details.get("augments")
-    augments = (
-        [Augment(**{k: tuple(v) if isinstance(v, list) else v for k, v in a.items()}) for a in made]
-        if made
-        else two_views(settings.get("augment") or "simclr", size)
-    )
+    crops = [_crop(values) for values in made] if made else None
+    augments = crops or two_views(settings.get("augment") or "simclr", size)
     images = torch.from_numpy(train.read(rows))
     return probe_images(encoder, images, augments, objective=objective)
+
+
+def _crop(values: Mapping[str, Any]) -> "Augment":
+    """An augmentation as result.json has it, its tuples as lists."""
+    from isotrope.data.augment import Augment
+
+    found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return Augment(**found)
 
 
 def _shown(texts: Texts) -> str:

@@ -156,7 +156,7 @@ def probe_texts(
         for module, mode in modes:
             module.training = mode
     groups = _groups(texts) if guarded else None
-    found = measure(objective, Views(*views, groups=groups))
+    found = measure(objective, Views(views[0], views[1], groups=groups))
     return found | _besides(plain) | {"copies": texts.copies}
 
 
@@ -180,7 +180,7 @@ def probe_images(
     with torch.no_grad():
         crops = [a.apply(images, a.draw(len(images), generator)) for a in augments[:2]]
         views = [torch.cat([encoder(x) for x in crop.split(_PIECE)]) for crop in crops]
-    found = measure(objective, Views(*views))
+    found = measure(objective, Views(views[0], views[1]))
     return found | _besides(views[0]) | {"copies": None}
 
 

@@ -15,9 +15,9 @@ def norms_too_large(case: Case) -> Finding | None:
         return None  # what is not normalised may be as long as it likes
     unheld = case.kind == "images" and sick("decay_that_holds", decay)
     if sick("norm", norm):
-        found, change = (compared("norm", norm),), _shorter(case)
+        found, change = [compared("norm", norm)], _shorter(case)
     elif decay is not None and unheld and sick("norm_without_decay", norm):
-        found = (compared("decay_that_holds", decay), compared("norm_without_decay", norm))
+        found = [compared("decay_that_holds", decay), compared("norm_without_decay", norm)]
         change = "--weight-decay 5e-4"
     else:
         return None
