@@ -1,11 +1,12 @@
-"""Write what is generated from classes: docs/objectives/, docs/methods/, a table in README.md.
+"""Write what is generated: docs/objectives/, docs/methods/, docs/diagnosis.md, README's table.
 
-Run by `make docs`; tests/report/test_pages.py and test_method_pages.py fail where what is
-committed is out of date.
+Run by `make docs`; tests/report/test_pages.py, test_method_pages.py and
+tests/diagnostics/test_thresholds.py fail where what is committed is out of date.
 """
 
 from pathlib import Path
 
+from isotrope.diagnostics.thresholds import page
 from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -40,6 +41,8 @@ def main() -> None:
     """Write all pages and the table."""
     write_pages(ours(), ROOT / "docs" / "objectives")
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
+    thresholds = page(ROOT / "docs" / "results" / "zoo.csv")
+    (ROOT / "docs" / "diagnosis.md").write_text(thresholds, encoding="utf-8")
     file = ROOT / "README.md"
     file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -16,6 +16,8 @@ __all__ = ["THRESHOLDS", "ZOO", "Threshold", "compared", "page"]
 
 ZOO = "set on the tuning parts of the zoo, judged on the last (docs/results/zoo.csv)"
 
+OURS = "ours; no animal of the zoo is broken so, and no healthy one is called so"
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -112,7 +114,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "of the anchors",
         "above",
         "false-negatives: anchors with a negative that looks like a positive",
-        ZOO,
+        OURS,
     ),
     "copies": Threshold(
         0.2,
@@ -169,28 +171,28 @@ THRESHOLDS: dict[str, Threshold] = {
         "of the anchors",
         "above",
         "dissipated-early: anchors with GD < .01, median of the whole run after its first fifth",
-        "GD below .01 as in paper 000's released code; share " + ZOO,
+        "GD below .01 as in paper 000's released code; share " + OURS,
     ),
     "gain": Threshold(
         1.0,
         "points",
         "below",
         "dissipated-early, if there is a dev score: what it has gained",
-        ZOO,
+        OURS,
     ),
     "above_bound": Threshold(
         0.5,
         "of the active anchors",
         "below",
         "ratio-under-bound: anchors whose ratio exceeds the lower bound of Lemma 1",
-        "paper 000, Lemma 1 and figure 8; share " + ZOO,
+        "paper 000, Lemma 1 and figure 8; share " + OURS,
     ),
     "mean_cosine": Threshold(
         0.6,
         "",
         "above",
         "anisotropic-start: mean cosine of different texts",
-        "about .5 in raw BERT (paper 000, figure 5); value " + ZOO,
+        "about .5 in raw BERT (paper 000, figure 5); value " + OURS,
     ),
     "spread": Threshold(
         -1.0,
@@ -204,14 +206,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "points",
         "above",
         "overfitting: best dev score minus the last, of text",
-        ZOO,
+        OURS,
     ),
     "dev_fall_images": Threshold(
         5.0,
         "points",
         "above",
         "overfitting: best kNN accuracy minus the last",
-        ZOO,
+        OURS,
     ),
 }
 
@@ -254,9 +256,11 @@ Of a model they are those of 256 inputs. A number that was not measured decides 
 Small real trainings, broken on purpose in twelve ways, and healthy ones (`make zoo`;
 docs/results/zoo.csv). An animal is right if the planted cause is named first, with the change that
 undoes it, or if nothing is found in a healthy one; one whose dev score fell was not healthy, and is
-not counted. Thresholds were set on the part `tuning` and
-judged on `first`; what was wrong there was mended, and the last part, `judged`, of other encoders,
-corpora and seeds, judges what has been mended.
+not counted. Thresholds were set on the part `tuning`, then judged on `first`. Of the 14 animals of
+`first` that had been trained by then, three came out wrong: `learning-rate`, and two healthy ones
+called dissipated-early, because all-MiniLM-L6-v2 has nothing to learn from STS-B's paraphrases
+(another encoder has taken its place there). Two thresholds were changed for it, so that `first` no
+longer judges; the part `judged`, with other encoders, corpora and seeds, does.
 
 {zoo}
 """

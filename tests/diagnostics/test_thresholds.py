@@ -1,0 +1,42 @@
+"""The table of thresholds: every one decides something, and the committed page is the table."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from isotrope.diagnostics.findings import VERDICTS
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared, page
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOM = ROOT / "src" / "isotrope" / "diagnostics"
+FILES = [ROOM / "readings.py", *(ROOM / "rules").glob("*.py")]
+RULES = "".join(file.read_text(encoding="utf-8") for file in FILES)
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_every_threshold_is_used_and_says_for_what(name: str) -> None:
+    threshold = THRESHOLDS[name]
+    assert f'"{name}"' in RULES
+    assert re.split("[:,]", threshold.decides)[0] in VERDICTS
+    assert threshold.source
+
+
+def test_a_number_is_sick_on_one_side_only() -> None:
+    above, below = THRESHOLDS["norm"], THRESHOLDS["rank_share"]
+    assert above.sick(above.value + 1)
+    assert not above.sick(above.value)
+    assert below.sick(0.0)
+    assert not below.sick(below.value)
+    assert not above.sick(None)
+
+
+def test_evidence_brings_its_threshold() -> None:
+    assert str(compared("norm", 250.0)) == "norm 250 (sick above 100)"
+
+
+def test_the_committed_page_is_the_table() -> None:
+    text = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    assert text == page(ROOT / "docs" / "results" / "zoo.csv"), "out of date: make docs"
+    for name in (*THRESHOLDS, *VERDICTS):
+        assert f"| `{name}` |" in text
