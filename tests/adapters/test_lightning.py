@@ -17,6 +17,7 @@ from isotrope.adapters.lightning import AnatomyCallback
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.observe import MEASURED
+from isotrope.objectives import InfoNCE
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders
 
@@ -149,3 +150,39 @@ def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
 def test_a_step_without_embeddings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must return a dictionary with loss, .*; found Tensor"):
         fit(tmp_path, Theirs(told=False), AnatomyCallback())
+
+
+def test_manual_optimisation_has_no_graph_left(tmp_path: Path) -> None:
+    class Manual(Theirs):
+        automatic_optimization = False
+
+        def training_step(self, batch: Tensor, batch_idx: int) -> Any:
+            output = super().training_step(batch, batch_idx)
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(output["loss"])
+            optimizer.step()
+            return output
+
+    alone, told = AnatomyCallback(every=2), AnatomyCallback(every=2, objective=InfoNCE())
+    logger = CSVLogger(tmp_path)
+    fit(tmp_path, Manual(), alone, logger=logger)
+    fit(tmp_path, Manual(), told)
+    assert [row["step"] for row in alone.anatomy.rows] == [0, 2, 4]
+    for one, other in zip(alone.anatomy.rows, told.anatomy.rows, strict=True):
+        assert one["dissipation"] is None is not other["dissipation"]
+        assert one["norm"] is not None is not one["loss"]
+        assert one["learning_rate"] == 0.25
+    with (Path(logger.log_dir) / "metrics.csv").open(newline="") as handle:
+        steps = [row["step"] for row in csv.DictReader(handle) if row.get("anatomy/norm")]
+    assert steps == ["0", "2", "4"]
+
+
+def test_a_batch_that_is_skipped_is_not_looked_at(tmp_path: Path) -> None:
+    class Skips(Theirs):
+        def training_step(self, batch: Tensor, batch_idx: int) -> Any:
+            return super().training_step(batch, batch_idx) if batch_idx else None
+
+    callback = AnatomyCallback(every=1)
+    fit(tmp_path, Skips(), callback, max_steps=2)
+    assert [row["step"] for row in callback.anatomy.rows] == [1]

@@ -34,7 +34,9 @@ class AnatomyCallback(L.Callback):
 
     ``negatives`` and ``groups`` are looked at too if they are there. The numbers go to the
     trainer's loggers as ``anatomy/norm`` and so on, and into checkpoints, so that a resumed
-    training goes on with its rows. The first process writes.
+    training goes on with its rows. The first process writes. Under manual optimisation the graph
+    is gone when the step returns: components need an ``objective`` there, and there are no norms
+    of gradients.
 
     Args:
         path: file or folder to write metrics.csv to when training ends, well or not; None leaves
@@ -72,15 +74,18 @@ class AnatomyCallback(L.Callback):
 
         @functools.wraps(step)
         def watched(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - anyone's signature
+            at = trainer.global_step  # manual optimisation counts within the step
             output = step(*given, **named)
-            if self.anatomy.due(trainer.global_step):
-                self._observe(output, trainer.global_step)
+            if output is not None and self.anatomy.due(at):  # None skips a batch
+                self._observe(output, at, graph=pl_module.automatic_optimization)
+                if not pl_module.automatic_optimization:
+                    self._tell(trainer, learning_rate=trainer.optimizers[0].param_groups[0]["lr"])
             return output
 
         pl_module.training_step = watched  # type: ignore[method-assign]
 
-    def _observe(self, output: object, step: int) -> None:
-        """Look at a batch.
+    def _observe(self, output: object, step: int, *, graph: bool) -> None:
+        """Look at a batch; without its graph where the backward pass has been.
 
         Raises:
             InputError: a ``training_step`` that returns something else.
@@ -92,10 +97,11 @@ class AnatomyCallback(L.Callback):
                 "training_step must return a dictionary with loss, anchors and positives; found "
                 f"{found}: add the embeddings that the loss was computed from"
             )
+        anchors, positives, loss = (output[name] for name in ("anchors", "positives", "loss"))
         self.anatomy.observe(
-            output["anchors"],
-            output["positives"],
-            output["loss"],
+            anchors if graph else anchors.detach(),
+            positives,
+            loss if graph else loss.detach(),
             negatives=output.get("negatives"),
             groups=output.get("groups"),
             step=step,
@@ -112,12 +118,16 @@ class AnatomyCallback(L.Callback):
         if row is None or row["step"] != trainer.global_step or row["learning_rate"] is not None:
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-        self.anatomy.note(
-            learning_rate=optimizer.param_groups[0]["lr"], gradient_norm=_norm(gradients)
-        )
+        rate = optimizer.param_groups[0]["lr"]
+        self._tell(trainer, learning_rate=rate, gradient_norm=_norm(gradients))
+
+    def _tell(self, trainer: L.Trainer, **numbers: float) -> None:
+        """Note numbers in the newest row, and tell the loggers all of it."""
+        self.anatomy.note(**numbers)
+        row = self.anatomy.rows[-1]
         told = {f"anatomy/{k}": v for k, v in row.items() if v is not None and k != "step"}
         for logger in trainer.loggers:
-            logger.log_metrics(told, step=trainer.global_step)
+            logger.log_metrics(told, step=int(row["step"] or 0))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Note the score of validation."""
