@@ -78,3 +78,28 @@ def test_a_loss_that_is_left_alone_has_no_gradient() -> None:
     found = recover(torch.zeros_like(anchors), Views(anchors, positives))
     assert found.misfit == 0
     assert not found.terms.dissipation.any()
+
+
+def test_a_row_without_direction_leaves_the_others_as_they_are() -> None:
+    anchors, positives = batch(6, 9)
+    objective = InfoNCE(temperature=0.3)
+    anchors[2] = 0
+    found, terms = recovered(objective, anchors, positives), objective.terms(anchors, positives)
+    assert found.misfit < 1e-12
+    rest = torch.arange(6) != 2
+    mass = terms.dissipation * terms.mass
+    torch.testing.assert_close(found.terms.dissipation[rest], mass[rest])
+    assert found.terms.dissipation[2] == found.terms.pull[2] == 0
+    assert found.determined[rest].all()
+
+
+def test_the_positives_of_one_process_among_those_of_all() -> None:
+    anchors, own = batch(4, 30)
+    gathered = torch.cat([*batch(3, 30, seed=1), own, batch(2, 30, seed=2)[0]])
+    objective, views = InfoNCE(temperature=0.3), Views(anchors, gathered, offset=6)
+    leaf = anchors.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(objective.loss(Views(leaf, gathered, offset=6)), leaf)
+    found, terms = recover(4 * gradient, views), objective.components(objective.compare(views))
+    assert found.misfit < 1e-12
+    assert found.determined.all()
+    torch.testing.assert_close(found.terms.ratio, terms.ratio)

@@ -67,7 +67,8 @@ def recover(
     Args:
         gradient: n x d, row i of anchor i's own loss: of a mean over n anchors, n times its
             gradient. ``terms.scale`` is 1/n, that of the mean.
-        views: the raw embeddings; further negatives are columns too, groups are not looked at.
+        views: the raw embeddings; further negatives are columns too, and rows of one group are no
+            negatives of each other: a loss that pushes them apart has a misfit.
         against: what the negatives are: the other view, or both views (NT-Xent).
     """
     noise = min(max(gradient.shape) * torch.finfo(gradient.dtype).eps, 0.01)
@@ -75,9 +76,10 @@ def recover(
     h, columns, negative = pairs.views.anchors, pairs.columns(against), pairs.negative(against)
     norm = torch.linalg.vector_norm(views.anchors.detach().cpu().double(), dim=1, keepdim=True)
     target = tangent(gradient.detach().cpu().double() * norm, h)
-    coefficient, determined = _solve(columns, h, target, negative, noise)
+    own = torch.arange(len(h)) + views.offset
+    coefficient, determined = _solve(columns, h, target, negative, own, noise)
     push = coefficient.where(negative, 0.0)
-    pull = -coefficient.diagonal()
+    pull = -_picked(coefficient, own)
     fitted = tangent(push @ columns - pull[:, None] * pairs.views.own, h)
     size, _ = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
@@ -89,7 +91,7 @@ def recover(
 
 
 def _solve(
-    columns: Tensor, h: Tensor, target: Tensor, negative: Tensor, noise: float
+    columns: Tensor, h: Tensor, target: Tensor, negative: Tensor, own: Tensor, noise: float
 ) -> tuple[Tensor, Tensor]:
     """Coefficients of the columns (n x c), and where pull and mass are the only ones (n)."""
     u, s, vt = torch.linalg.svd(columns, full_matrices=False)
@@ -100,13 +102,19 @@ def _solve(
     spanned = outside <= noise**2
     once = b + a * (a * b).sum(dim=1, keepdim=True) / outside.where(~spanned, 1.0)
     line = a / s
-    back = (line * b / s).sum(dim=1, keepdim=True) / line.square().sum(dim=1, keepdim=True)
+    length = line.square().sum(dim=1, keepdim=True)  # 0 of a row without direction
+    back = (line * b / s).sum(dim=1, keepdim=True) / length.where(length > 0, 1.0)
     w = once.where(~spanned, b - back * a)
     # what could be added to a solution: outside U for every anchor, and where h is spanned, a line
     close = math.sqrt(noise)
     free = torch.eye(len(u), dtype=u.dtype) - u @ u.T
-    known = free.diagonal()[: len(h)] <= close
+    known = free.diagonal()[own] <= close
     known &= (negative.to(u.dtype) @ free).abs().amax(dim=1) <= close
     null = torch.nn.functional.normalize(line @ u.T, dim=1)
-    unmoved = null.diagonal().abs().maximum((null * negative).sum(dim=1).abs()) <= close
+    unmoved = _picked(null, own).abs().maximum((null * negative).sum(dim=1).abs()) <= close
     return (w / s) @ u.T, known & (unmoved | ~spanned[:, 0])
+
+
+def _picked(x: Tensor, column: Tensor) -> Tensor:
+    """One entry of each row."""
+    return x.gather(1, column[:, None])[:, 0]
