@@ -274,3 +274,28 @@ def test_mistakes_are_named() -> None:
         Anatomy().observe(anchors.detach(), positives, loss)
     with pytest.raises(ValueError, match="does not depend on these anchors"):
         Anatomy().observe(anchors * 1, positives, loss)
+
+
+def test_nan_among_further_negatives_is_no_error() -> None:
+    anchors, positives = batch()
+    negatives = torch.full((2, 20), torch.nan, dtype=torch.float64)
+    loss = users_loss(anchors, torch.cat([positives, negatives]))
+    row = Anatomy().observe(anchors, positives, loss, negatives=negatives)
+    assert row is not None
+    assert math.isnan(row["loss"] or 0)
+    assert row["norm"] is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rounding_is_no_ratio(dtype: torch.dtype) -> None:
+    """Of an anchor with GD 1e-4 a gradient in half precision holds the push, not the pull."""
+    anchors, positives = batch(16, 64, dtype=torch.float32)
+    given = anchors.detach().to(dtype).requires_grad_(), positives.detach().to(dtype)
+    row = Anatomy(temperature=0.1).observe(*given, users_loss(*given, 0.1))
+    assert row is not None
+    assert 0 < (row["dead"] or 0) < 1
+    assert row["ratio"] == pytest.approx(1, abs=0.02)
+    row = Anatomy(temperature=0.07).observe(*given, users_loss(*given, 0.07))
+    assert row is not None
+    assert row["dead"] == 1
+    assert row["ratio"] is None

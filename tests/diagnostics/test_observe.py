@@ -163,3 +163,27 @@ def test_half_precision_is_measured_in_float32() -> None:
     anchors, positives = (x.bfloat16() for x in batch())
     found = measure(InfoNCE(), Views(anchors, positives))
     assert found == measure(InfoNCE(), Views(anchors.float(), positives.float()))
+
+
+@pytest.mark.parametrize("short", [0.0, 1e-20])
+def test_rows_without_direction(short: float) -> None:
+    """Nothing reaches them; they are orthogonal to everything, and so to each other."""
+    anchors, positives = batch()
+    anchors[0] *= short
+    objective = InfoNCE(temperature=0.5)
+    found = measure(objective, Views(anchors, positives))
+    leaf = anchors.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(objective(leaf, positives), leaf)
+    expected = len(anchors) * float(gradient.norm(dim=1).mean())
+    assert found["embedding_gradient"] == pytest.approx(expected, rel=1e-9)
+    assert found["distance_gap"] == pytest.approx(float(distance_gap(anchors, positives)))
+    gone = measure(None, Views(short * anchors, short * positives))
+    assert gone["positive_mean"] == pytest.approx(math.pi / 2)
+    assert gone["negative_mean"] == pytest.approx(math.pi / 2)
+    assert gone["distance_gap"] == 0
+
+
+def test_a_batch_with_nan_has_no_rank() -> None:
+    anchors, positives = batch()
+    anchors[0, 0] = torch.nan
+    assert math.isnan(measure(InfoNCE(), Views(anchors, positives))["effective_rank"] or 0)

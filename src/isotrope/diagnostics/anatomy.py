@@ -23,9 +23,11 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
+from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.observe import columns, measure
+from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recover import Recovered, recover
 
@@ -48,7 +50,8 @@ class Anatomy:
     objective of this library the components are its own. Without one they are recovered from the
     gradient of the loss on the anchors (``isotrope.paradigm.recover``), which determines them
     where there are fewer columns than dimensions; where it does not, or where they leave out more
-    than 5% of the gradient, they are None. ``misfit`` says how much they leave out.
+    than 5% of the gradient, they are None. ``misfit`` says how much they leave out. ``ratio`` is
+    then of anchors with GD >= 0.01 only: of smaller gradients rounding leaves none.
 
     Args:
         objective: what the loss is, if it is one of ours.
@@ -129,7 +132,7 @@ class Anatomy:
             return None
         views = Views(anchors, positives, negatives, groups=groups)
         found: Row = {} if loss is None else {"loss": _scalar(loss)}
-        if bool(torch.isfinite(anchors).all() & torch.isfinite(positives).all()):
+        if all(bool(x.isfinite().all()) for x in (anchors, positives, negatives) if x is not None):
             # half precision is for encoders: what follows divides by temperatures
             with torch.autocast(anchors.device.type, enabled=False):
                 found |= self._seen(views, loss, gradient)
@@ -158,15 +161,17 @@ class Anatomy:
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=_at_least_float(gradient.dtype))
         found = self._recovered(gradient, views)
         known = found is not None and found.misfit <= MISFIT and bool(found.determined.all())
+        terms = found.terms if found is not None and known else None
         return {
-            **measure(None, views, terms=found.terms if found is not None and known else None),
+            **measure(None, views, terms=terms),
+            "ratio": None if terms is None else _live_ratio(terms),
             "embedding_gradient": float(norms.mean()),
             "misfit": None if found is None else found.misfit,
         }
 
     def _recovered(self, gradient: Tensor, views: Views) -> Recovered | None:
         """The components, unless there are too many columns for any to be determined."""
-        columns = (1 + (self.against == "both")) * len(views.anchors)
+        columns = len(views.positives) + (self.against == "both") * len(views.anchors)
         columns += 0 if views.negatives is None else len(views.negatives)
         if columns > views.anchors.shape[1]:
             return None
@@ -257,7 +262,7 @@ class Anatomy:
         try:
             with file.open(newline="", encoding="utf-8") as handle:
                 found.rows = [_row(cells) for cells in csv.DictReader(handle)]
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
             raise InputError(
                 f"{file} holds no rows of metrics.csv ({error}); give what `save` wrote"
             ) from error
@@ -284,6 +289,12 @@ def _gradient(loss: Tensor, anchors: Tensor) -> Tensor:
             "computed from, not a copy or a slice made afterwards"
         )
     return gradient
+
+
+def _live_ratio(terms: Terms) -> float | None:
+    """The mean R of live anchors: of a gradient that has all but gone rounding is what is left."""
+    live = (terms.dissipation >= DEAD) & (terms.mass != 0)
+    return float(terms.ratio[live].mean()) if terms.ratio is not None and bool(live.any()) else None
 
 
 def _at_least_float(dtype: torch.dtype) -> torch.dtype:

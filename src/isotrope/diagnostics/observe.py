@@ -86,8 +86,9 @@ def measure(
         ``embedding_gradient`` the mean length of n dL/dz_i, the gradient that reaches a raw
         anchor (paper 003, Prop. 3.1);
         ``positive_mean``, ``positive_std``, ``negative_mean``, ``negative_std`` of the angles
-        (paper 000, figure 9); ``distance_gap`` (paper 001, figure 3); ``opposite_halves`` and
-        ``far_opposite``, the shares of positive pairs more than pi/2 and 7 pi/8 apart (paper 003);
+        (paper 000, figure 9), pi/2 where a row is zero; ``distance_gap`` (paper 001, figure 3);
+        ``opposite_halves`` and ``far_opposite``, the shares of positive pairs more than pi/2 and
+        7 pi/8 apart (paper 003);
         ``std`` of the dimensions of the normalised anchors; ``effective_rank`` of the anchors;
         ``false_negatives`` the share of anchors with a negative that looks like a positive: as
         near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
@@ -129,8 +130,8 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     if terms.residual is not None:
         whole = whole + tangent(terms.residual, views.anchors)
     norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
-    # a row without direction has a unit vector of zeros, and receives nothing
-    reached = whole / norm.masked_fill(norm == 0, torch.inf)
+    # a row without direction (zero, or all but zero) has a unit vector of zeros, and gets nothing
+    reached = whole / norm.masked_fill(~views.anchors.any(dim=1, keepdim=True), torch.inf)
     return {
         **summary(terms, pairs),
         "above_bound": _above_bound(terms, pairs),
@@ -177,6 +178,8 @@ def _spread(views: Views) -> dict[str, float | None]:
 def _effective_rank(anchors: Tensor) -> float:
     """The effective rank, from the smaller of the two moments, whose eigenvalues are the same."""
     x = anchors.cpu().double()  # Apple's GPUs have no float64
+    if not bool(x.isfinite().all()):
+        return math.nan
     x = x - x.mean(dim=0)
     return float(rank_of_moment(x @ x.T if len(x) < x.shape[1] else x.T @ x))
 
@@ -187,6 +190,8 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
     apart = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
     together = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
     angle = 2 * torch.atan2(apart, together)  # arccos loses half the digits of a small angle
+    # two rows without direction are orthogonal, as one is to any other
+    angle = angle.masked_fill((apart == 0) & (together == 0), math.pi / 2)
     found: dict[str, float | None] = {
         "positive_mean": float(angle.mean()),
         "positive_std": float(angle.std(correction=0)),
@@ -196,7 +201,9 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
     if not bool(some.any()):
         return found
     others = similarity.clamp(-1, 1).arccos()[negative]
-    count, chord = count[some], (2 - 2 * similarity).clamp_min(0).sqrt()
+    lengths = [x.square().sum(dim=1) for x in (views.anchors, pairs.columns())]  # 1, or 0
+    square = lengths[0][:, None] + lengths[1] - 2 * similarity
+    count, chord = count[some], square.clamp_min(0).sqrt()
     gap = chord.masked_fill(~negative, 0)[some].sum(dim=1) / count - apart[some]
     return found | {
         "negative_mean": float(others.mean()),
