@@ -1,5 +1,6 @@
 """Pictures as files: each quantity in both formats, the same bytes each time, names as written."""
 
+import os
 import warnings
 from pathlib import Path
 from xml.etree import ElementTree
@@ -50,3 +51,32 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "one"))
     with pytest.raises(InputError, match="a is a file; give the name of a folder for the pictures"):
         write_pictures([run], tmp_path / "a")
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """A bell, half a character: no XML may hold them."""
+    names = ["bell\x07", os.fsdecode(b"latin\xfc")]
+    runs = [write_run(tmp_path / name, finished=False) for name in names]
+    page = write_report(runs, tmp_path / "r.html", pictures=tmp_path / "pictures")
+    for path in (tmp_path / "pictures").glob("*.svg"):
+        ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    assert "bell\N{REPLACEMENT CHARACTER}" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("pictures", "page", "said"),
+    [
+        ("pictures", "taken/page.html", "cannot write .*page.html"),
+        ("same", "same", "cannot be both the page and the folder"),
+        ("blocked", "page.html", "loss.png is a folder, not a picture"),
+        ("taken/pictures", "page.html", "cannot write .*dev.svg"),
+    ],
+)
+def test_all_is_written_or_nothing(tmp_path: Path, pictures: str, page: str, said: str) -> None:
+    run = write_run(tmp_path / "run")
+    (tmp_path / "taken").write_text("")
+    (tmp_path / "blocked" / "loss.png").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=said):
+        write_report([run], tmp_path / page, pictures=tmp_path / pictures)
+    assert sorted(tmp_path.rglob("*")) == before

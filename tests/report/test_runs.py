@@ -115,3 +115,19 @@ def test_auto_dev_scores_compare_on_one_text_only(tmp_path: Path) -> None:
     result["provenance"]["data"] = "other"
     (two / "result.json").write_text(json.dumps(result))
     assert read_run(one).dev_data != read_run(two).dev_data
+
+
+def test_a_quote_that_never_ends_is_no_table(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "metrics.csv").write_text('step,loss\n"' + "1," * 100_000 + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"metrics\.csv is not CSV \(field larger than"):
+        read_run(folder)
+
+
+def test_numbers_that_no_axis_holds_were_not_measured(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "metrics.csv").write_text("step,loss\n1,1e308\n2,-1e308\n3,3e38\n", encoding="utf-8")
+    assert np.isfinite(read_run(folder).series["loss"]).tolist() == [False, False, True]
+    (folder / "metrics.csv").write_text("step,loss\n1e300,1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"metrics\.csv:2: the row has no step"):
+        read_run(folder)

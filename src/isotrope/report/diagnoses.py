@@ -91,7 +91,7 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
         record = json.loads(path.read_text(encoding="utf-8"))
         verdict = tuple(str(word) for word in record["verdict"])
         findings = tuple(_finding(found) for found in record["findings"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} is no diagnosis ({type(error).__name__}: {error}); "
             f"run `{command(folder)}` again"

@@ -29,7 +29,7 @@ from isotrope.report.glossary import explained
 from isotrope.report.panels import sections
 from isotrope.report.pictures import write_pictures
 from isotrope.report.plots import SECOND, styles
-from isotrope.report.runs import Run, read_run
+from isotrope.report.runs import Run, legible, read_run
 
 __all__ = ["Example", "Table", "write_report"]
 
@@ -84,12 +84,15 @@ def write_report(
     output = Path(output)
     if output.is_dir():
         raise InputError(f"{output} is a folder; give the name of an HTML file to write")
+    if pictures is not None and Path(pictures).resolve() == output.resolve():
+        raise InputError(f"{output} cannot be both the page and the folder of pictures; name two")
     read = _named([read_run(Path(run)) for run in runs])
     page = _page(read, title, tables, examples)
-    if pictures is not None:
-        write_pictures(read, pictures)
     with replacing(output) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        # a folder's name may be no text
+        temporary.write_text(page, encoding="utf-8", errors="replace")
+        if pictures is not None:  # within: all is written, or nothing
+            write_pictures(read, pictures)
     return output
 
 
@@ -173,7 +176,9 @@ def _named(runs: Sequence[Run]) -> list[Run]:
         while depth < len(own) and sum(own[-depth:] == others[-depth:] for others in parts) > 1:
             depth += 1
         named.append(
-            replace(run, name="/".join(own[-depth:]) if parts.count(own) == 1 else run.name)
+            replace(
+                run, name=legible("/".join(own[-depth:])) if parts.count(own) == 1 else run.name
+            )
         )
     return named
 

@@ -1,5 +1,6 @@
 """The pictures of a report as files of their own, for papers and slides: SVG and PNG."""
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,21 +28,24 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
         the files.
 
     Raises:
-        InputError: the folder is a file, or cannot be written.
+        InputError: the folder is a file, or cannot be written; then none is.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give the name of a folder for the pictures")
-    files = []
+    files = {}
     for quantity in QUANTITIES:
         drawn = picture(quantity, runs)
-        if drawn is None:
-            continue
-        for suffix, content in (("svg", drawn.svg), ("png", drawn.png)):
-            files.append(folder / f"{quantity.key}.{suffix}")
-            with replacing(files[-1]) as temporary:
-                temporary.write_bytes(content)
-    return files
+        if drawn is not None:
+            files[folder / f"{quantity.key}.svg"] = drawn.svg
+            files[folder / f"{quantity.key}.png"] = drawn.png
+    for file in files:
+        if file.is_dir():
+            raise InputError(f"{file} is a folder, not a picture; remove it or name another folder")
+    with contextlib.ExitStack() as stack:
+        for file, content in files.items():
+            stack.enter_context(replacing(file)).write_bytes(content)
+    return list(files)
 
 
 def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,13 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.report.curvature import Spectrum, read_spectrum
 
-__all__ = ["Run", "read_run"]
+__all__ = ["Run", "legible", "read_run"]
 
 Series = NDArray[np.float64]
+
+_LAST = 2**53  # of the steps that a number of floating point tells apart
+_LARGEST = 1e100  # no float32 is; axes overflow before a float64 does
+_UNFIT = {"Cc", "Cs", "Cn"}  # control, half a character, none
 
 IMAGES = "train-images"
 """Kind of the result of a training on images; on text it is ``train``."""
@@ -200,8 +205,13 @@ def read_run(folder: Path) -> Run:
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
     told = folder / "config.yaml"
     settings = _read_settings(told) if result is not None or told.exists() else {}
-    name = folder.resolve().name
+    name = legible(folder.resolve().name)
     return Run(name, folder, settings, steps, series, result, read_spectrum(folder))
+
+
+def legible(name: str) -> str:
+    """Return a folder's name as pages and pictures can hold it, without what is no character."""
+    return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
 
 
 def _text(path: Path) -> str:
@@ -240,7 +250,10 @@ def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Seri
     text = _text(path)
     if not complete:
         text = text[: text.rfind("\n") + 1]
-    lines = list(csv.reader(text.splitlines()))
+    try:
+        lines = list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise InputError(f"{path} is not CSV ({error}); restore the file") from error
     if not lines or "step" not in lines[0]:
         if not complete and not lines:
             return np.empty(0), {}
@@ -262,7 +275,7 @@ def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Seri
                 f"{path}:{number}: {error}; every cell must be a number or empty"
             ) from error
         step = row.pop("step", math.nan)
-        if not math.isfinite(step):
+        if not abs(step) <= _LAST:
             raise InputError(f"{path}:{number}: the row has no step; remove the line")
         rows.setdefault(step, {}).update(row)
     steps = sorted(rows)
@@ -271,4 +284,6 @@ def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Seri
         name: np.array([rows[step].get(name, math.nan) for step in steps], dtype=np.float64)
         for name in names
     }
+    for values in series.values():
+        values[np.abs(values) > _LARGEST] = np.nan
     return np.array(steps, dtype=np.float64), series
