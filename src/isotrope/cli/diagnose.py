@@ -23,7 +23,7 @@ examples:
 
 Of a run its log, its dev scores, its settings and its saved model are looked at; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
-embeddings of some data show: --data, or pairs of docstrings of the installed packages.
+embeddings of some data show: --data, or pairs of docstrings of Python's own library.
 
 The first finding is the likely root cause; what it explains is not told again. Each one has its
 numbers with their thresholds, where these come from, and one change in the words of

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["examine"]
 
+_TOKENS = 64
+"""That a text is cut to where no run says: a look at the embeddings, not an evaluation."""
+
 
 def examine(
     target: Path | str,
@@ -79,16 +82,16 @@ def _of_model(
     texts = _docstrings() if data is None else read_texts([data], columns=columns)
     encoder = load_encoder(target)
     assert isinstance(encoder, SentenceEncoder)
-    probe = probe_texts(encoder, texts, objective=objective)
+    probe = probe_texts(encoder, texts, objective=objective, max_length=_TOKENS)
     return Case(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
 
 
-def _docstrings(packages: Sequence[str] | None = None) -> Texts:
-    """Pairs that every machine has."""
-    from isotrope.data.docstrings import DEFAULT, collect
+def _docstrings() -> Texts:
+    """Pairs that every machine has: the documentation of Python's own library."""
+    from isotrope.data.docstrings import STANDARD_LIBRARY, collect
 
-    found = [(item.query, item.target) for item in collect(packages or DEFAULT)]
-    return texts_of(found, views="pairs", name="docstrings of installed packages, no --data given")
+    found = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
+    return texts_of(found, views="pairs", name="docstrings of Python's library, no --data given")
 
 
 def _texts_of_run(

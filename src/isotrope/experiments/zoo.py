@@ -7,7 +7,7 @@ goes on where it was stopped.
 It has three parts. The thresholds of the doctor were set on ``tuning``: documentation installed on
 this machine and scikit-learn's digits, a small encoder trained here and ResNet-9, seed 0. They were
 judged on ``first``: all-MiniLM-L6-v2, ResNet-18, Wikipedia, STS-B and CIFAR-10, seed 2. What came
-out wrong there was mended (docs/LOG.md), so that ``first`` judges no more; ``judged`` does: a
+out wrong there was mended (docs/diagnosis.md), so that ``first`` judges no more; ``judged`` does: a
 masked language model, another ResNet-9, MRPC, other sentences of Wikipedia, seed 3. Nothing was
 changed after its verdicts had been seen.
 """
