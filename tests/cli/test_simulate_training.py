@@ -150,3 +150,12 @@ def test_a_missing_extra_names_itself(
     found = run("simulate", *kind, "--output", tmp_path)
     assert found.code == 2
     assert "pip install 'isotrope[report]'" in found.err
+
+
+def test_all_files_are_written_or_none(run, tmp_path: Path) -> None:
+    (tmp_path / "taken" / "convergence.svg").mkdir(parents=True)
+    small = ["--pairs", "4", "--dimension", "3", "--grid", "2", "--steps", "2"]
+    found = run("simulate", "convergence", *small, "--output", tmp_path / "taken")
+    assert found.code == 2
+    assert "convergence.svg is a folder, not a file; remove it" in found.err
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["convergence.svg"]

@@ -182,11 +182,14 @@ def test_bad_input() -> None:
         ({"dimension": 1}, "dimension must be at least 2"),
         ({"limit": 0}, "limit must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
+        ({"pairs": 10**15}, "pairs times dimension must be at most 10,000,000; found 10000"),
         ({"rate": 0.0}, "the learning rate must be above 0; found 0"),
         ({"target": 1.0}, r"the target is a cosine in \(-1, 1\); found 1"),
     ):
         with pytest.raises(InputError, match=says):
             Protocol(**wrong)
+    with pytest.raises(InputError, match="a grid has at most 1,000 norms and angles; found 1001"):
+        grid(1001)
     with pytest.raises(InputError, match="a grid needs 2 or more norms and angles; found 1"):
         grid(1)
 

@@ -60,6 +60,7 @@ def test_a_look_changes_nothing() -> None:
     [
         (Cell("simclr", "dcl"), {"epochs": 0}, "training takes 1 or more epochs; found 0"),
         (Cell("simclr", "dcl"), {"seed": -1}, "the seed must be 0 or more; found -1"),
+        (Cell("simclr", "dcl"), {"seed": 2**63}, "the seed must be below 2.63; found 9223"),
         (Cell("simclr", "dlc"), {}, "unknown objective 'dlc'"),
         (Cell("simclr", "dcl", {"temprature": "1"}), {}, "has no setting 'temprature'"),
         (Cell("simkler", "dcl"), {}, "simkler"),

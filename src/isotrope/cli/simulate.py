@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser, dotted
 from isotrope.cli.table import table
-from isotrope.core.errors import MissingExtra
+from isotrope.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape
@@ -190,6 +190,11 @@ def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
     from isotrope.core.files import replacing
 
     files = [folder / name for name in contents]
+    for path in files:
+        if path.is_dir():
+            raise InputError(
+                f"{path} is a folder, not a file; remove it or choose another --output"
+            )
     with contextlib.ExitStack() as stack:
         for path, content in zip(files, contents.values(), strict=True):
             stack.enter_context(replacing(path)).write_bytes(content)

@@ -58,6 +58,9 @@ class Start:
 NORMS = tuple(Start(norm=norm) for norm in (0.25, 0.5, 0.75, *map(float, range(1, 11))))
 """The norms of the paper's figure; a norm of 0, which its code draws too, has no direction."""
 
+_MOST_STARTS = 1000
+_MOST_NUMBERS = 10_000_000  # of a view: starts are kept all at once
+
 ANGLES = tuple(Start(lean=i / 25) for i in range(-24, 25))
 """The angles of the paper's figure, at norm 1."""
 
@@ -66,10 +69,12 @@ def grid(count: int) -> tuple[tuple[Start, ...], tuple[Start, ...]]:
     """Return as many norms, from .25 to 10, and angles as asked for, in place of the paper's.
 
     Raises:
-        InputError: fewer than two.
+        InputError: fewer than two, or more than 1,000.
     """
     if count < 2:
         raise InputError(f"a grid needs 2 or more norms and angles; found {count}")
+    if count > _MOST_STARTS:
+        raise InputError(f"a grid has at most {_MOST_STARTS:,} norms and angles; found {count}")
     norms = np.geomspace(0.25, 10, count)
     leans = np.linspace(-0.96, 0.96, count)
     return tuple(Start(norm=float(x)) for x in norms), tuple(Start(lean=float(t)) for t in leans)
@@ -104,6 +109,11 @@ class Protocol:
         for name, least in (("pairs", 2), ("dimension", 2), ("limit", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}; found {getattr(self, name)}")
+        if self.pairs * self.dimension > _MOST_NUMBERS:
+            raise InputError(
+                f"pairs times dimension must be at most {_MOST_NUMBERS:,}; found {self.pairs} and "
+                f"{self.dimension}"
+            )
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"the learning rate must be above 0; found {self.rate:g}")
         if not -1 < self.target < 1:

@@ -108,6 +108,8 @@ def latent(
         raise InputError(f"training takes 1 or more epochs; found {epochs}")
     if seed < 0:
         raise InputError(f"the seed must be 0 or more; found {seed}")
+    if seed >= 2**63:
+        raise InputError(f"the seed must be below 2^63; found {seed}")
     images = load_images(data, limit=limit)
     modules = {name: _method(cell, images, epochs, seed) for name, cell in cells.items()}
     return {
