@@ -168,3 +168,15 @@ def test_held_out_batches_have_dropout_and_leave_the_encoder_as_it_was() -> None
     assert len(paired) == 1
     with pytest.raises(InputError, match="batches of 128 cannot be made of 6 texts"):
         held_out(encoder, TEXTS)
+
+
+def test_what_has_no_share_and_no_ratio() -> None:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    same, other = Views(x[:1].expand(4, 6), x[:1].expand(4, 6)), Views(x, x)
+    assert hardest_share([same], [0.1], kind="projection") == {0.1: None}
+    expected = hardest_share([other], [0.1], kind="projection")
+    assert hardest_share([same, other], [0.1], kind="projection") == expected
+    with pytest.raises(ValueError, match="the pull of BarlowTwins is a matrix"):
+        dynamic_ratios([other], {"mine": BarlowTwins()})
+    with pytest.raises(ValueError, match="ratios are of batches; found none"):
+        dynamic_ratios([])

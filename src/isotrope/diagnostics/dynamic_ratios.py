@@ -48,7 +48,13 @@ def dynamic_ratios(
         batches: raw embeddings of a model at one step of its training, step 0 included.
         objectives: by name; by default every registered one, with its default settings, whose
             ratio is dynamic.
+
+    Raises:
+        ValueError: no batches, or an objective whose pull is a matrix (Barlow Twins).
+        NoTerms: an objective without components.
     """
+    if not batches:
+        raise ValueError("ratios are of batches; found none")
     chosen = _dynamic() if objectives is None else objectives
     return {name: _statistics(objective, batches) for name, objective in chosen.items()}
 
@@ -62,7 +68,8 @@ def _statistics(objective: Objective, batches: Sequence[Views]) -> RatioStatisti
     ratios = []
     for views in batches:
         terms = objective.components(objective.compare(views))
-        assert terms.ratio is not None  # a matrix is no ratio, and is not called dynamic
+        if terms.ratio is None:
+            raise ValueError(f"the pull of {type(objective).__name__} is a matrix: it has no ratio")
         active = (terms.dissipation >= DEAD) & (terms.mass != 0)
         ratios.append(terms.ratio[active].double())
     ratio, count = torch.cat(ratios), sum(len(views.anchors) for views in batches)

@@ -33,7 +33,7 @@ def hardest_share(
     ``weight`` is W_in / sum_j W_ij of the exponential weight, as the paper's text says.
     ``projection`` is what its authors' released code computes: with v_j = W_ij (h'_j - s_ij h_i),
     the length of v_n along sum_j v_j over the length of sum_j v_j. It may exceed 1 where others
-    push against the hardest.
+    push against the hardest; anchors that nothing pushes do not count.
 
     Args:
         batches: raw embeddings of a model (:func:`isotrope.diagnostics.held_out.held_out`), before
@@ -87,4 +87,6 @@ class _Batch:
             return most[:, 0]
         whole = tangent(weight @ self.columns, self.anchors)
         hardest = tangent(most * self.columns[self.index[:, 0]], self.anchors)
-        return (hardest * whole).sum(dim=1) / whole.square().sum(dim=1)
+        square = whole.square().sum(dim=1)
+        pushed = square > 1e-24  # of equal rows rounding alone does
+        return (hardest * whole).sum(dim=1)[pushed] / square[pushed]
