@@ -119,11 +119,12 @@ class AnatomyCallback(L.Callback):
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         rate = optimizer.param_groups[0]["lr"]
-        self._tell(trainer, learning_rate=rate, gradient_norm=_norm(gradients))
+        self.anatomy.note(gradient_norm=_norm(gradients))
+        self._tell(trainer, learning_rate=rate)
 
-    def _tell(self, trainer: L.Trainer, **numbers: float) -> None:
-        """Note numbers in the newest row, and tell the loggers all of it."""
-        self.anatomy.note(**numbers)
+    def _tell(self, trainer: L.Trainer, learning_rate: float) -> None:
+        """Note the learning rate in the newest row, and tell the loggers all of it."""
+        self.anatomy.note(learning_rate=learning_rate)
         row = self.anatomy.rows[-1]
         told = {f"anatomy/{k}": v for k, v in row.items() if v is not None and k != "step"}
         for logger in trainer.loggers:
