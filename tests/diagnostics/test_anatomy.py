@@ -253,7 +253,9 @@ def test_a_run_of_ours_is_read_too(tmp_path: Path) -> None:
     assert row == {**dict.fromkeys(COLUMNS), "step": 3, "loss": 1.5}
 
 
-@pytest.mark.parametrize("content", [None, "steps\n1\n", "step\nx\n"])
+@pytest.mark.parametrize(
+    "content", [None, "steps\n1\n", "step\nx\n", 'step\n"' + "1," * 100_000], ids=range(4)
+)
 def test_what_is_no_anatomy_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "metrics.csv").write_text(content)

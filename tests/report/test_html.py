@@ -248,3 +248,10 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"metrics\.csv:2: 1 cells"):
         write_report([run], tmp_path / "x.html")
     assert not (tmp_path / "x.html").exists()
+
+
+def test_a_diagnosis_nested_without_end(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "diagnosis.json").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(InputError, match="is no diagnosis"):
+        write_report([folder], tmp_path / "r.html")
