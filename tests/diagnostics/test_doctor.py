@@ -71,11 +71,6 @@ def test_a_sound_run_is_healthy() -> None:
     assert json.loads(found.to_json()) == {"verdict": ["healthy"], "findings": []}
 
 
-def test_nothing_known_is_healthy() -> None:
-    assert diagnose(Case()).verdict == (HEALTHY,)
-    assert diagnose(of_rows([{"step": 0, "loss": None}])).verdict == (HEALTHY,)
-
-
 @pytest.mark.parametrize(
     ("given", "verdict", "change"),
     [
@@ -368,5 +363,39 @@ def test_json_has_no_infinities() -> None:
 
 def test_every_verdict_has_a_rule_and_every_consequence_is_one() -> None:
     words = {rule.__name__.replace("_", "-") for rule in RULES}
-    assert words == set(VERDICTS) - {HEALTHY}
+    # of its own rules the doctor asks one last, and one tells another's verdict
+    assert words - {"not-finite"} == set(VERDICTS) - {HEALTHY, "not-enough-seen"}
     assert {word for told in EXPLAINS.values() for word in told} | set(EXPLAINS) <= words
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), 1e308])
+def test_a_log_of_numbers_that_are_none_is_no_healthy_one(broken: float) -> None:
+    found = diagnose(case(uniformity=broken, loss=broken))
+    assert found.verdict == ("diverging",)
+    assert found.findings[0].evidence[0] == Evidence(
+        "rows_not_finite", 9, 0, "logged steps", "above"
+    )
+    assert found.findings[0].change == "--learning-rate 3e-06"
+    assert "not finite" in found.findings[0].detail
+    assert "inf" not in found.to_json()
+
+
+def test_what_was_not_looked_at_is_not_healthy() -> None:
+    assert diagnose(Case()).verdict == ("not-enough-seen",)
+    for rows in ([], [{"step": 0.0, **SOUND}], [{"step": 0.0}, {"step": 10.0, "loss": 2.0}]):
+        found = diagnose(of_rows(rows))
+        assert found.verdict == ("not-enough-seen",)
+    assert diagnose(of_rows([{"step": i, **SOUND} for i in range(2)])).verdict == (HEALTHY,)
+    assert diagnose(Case(kind="text", probe={"uniformity": -3.0, "mean_cosine": 0.1})).verdict == (
+        HEALTHY,
+    )
+    dead = {**SOUND, "positive_mean": 0.0}
+    assert diagnose(of_rows([{"step": 0.0, **dead}])).verdict == ("dead-views",)
+
+
+def test_embeddings_of_zeros_are_collapsed() -> None:
+    zeros = {"std": 0.0, "effective_rank": 0.0, "norm": 0.0, "uniformity": -4.0}
+    angles = {"positive_mean": 1.5708, "negative_mean": 1.5708, "negative_std": 0.0}
+    found = diagnose(case(start={**zeros, **angles}, **zeros, **angles, positive_std=0.0))
+    assert found.verdict[0] == "collapsed"
+    assert found.findings[0].evidence[0].name == "collapse_std"

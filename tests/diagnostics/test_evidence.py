@@ -93,3 +93,23 @@ def test_a_log_that_is_no_text_is_named(tmp_path: Path) -> None:
     (run / "metrics.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"metrics.csv cannot be read"):
         of_run(run)
+
+
+def test_a_finished_run_is_not_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    with (run / "metrics.csv").open("a") as handle:
+        handle.write("700,0.5")
+    with pytest.raises(InputError, match="another number of cells than columns"):
+        of_run(run)
+
+
+@pytest.mark.parametrize("step", ["1e300", "-1", "inf"])
+def test_a_step_that_no_run_has_is_refused(tmp_path: Path, step: str) -> None:
+    with pytest.raises(InputError, match=r"metrics.csv, line 2: "):
+        of_run(unfinished(tmp_path, f"{step},1.5,0.5,\n10,1.5,0.5,\n"))
+
+
+def test_an_objective_is_a_name(tmp_path: Path) -> None:
+    run = unfinished(tmp_path, "0,1.5,0.5,\n", "files: [a.txt]\nobjective: [1, 2]\n")
+    with pytest.raises(InputError, match=r"must be the name of one; found \[1, 2\]"):
+        of_run(run)

@@ -7,6 +7,7 @@ The evidence is a :class:`~isotrope.diagnostics.evidence.Case`, the knowledge st
 from isotrope.diagnostics.evidence import Case
 from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.diagnostics.rules import EXPLAINS, RULES
+from isotrope.diagnostics.rules.seen import not_enough_seen
 
 __all__ = ["diagnose"]
 
@@ -20,4 +21,6 @@ def diagnose(case: Case) -> Diagnosis:
         if finding is not None and finding.verdict not in explained:
             findings.append(finding)
             explained |= EXPLAINS.get(finding.verdict, set())
+    if not findings and (unknown := not_enough_seen(case)) is not None:
+        findings = [unknown]  # nothing was found, but nothing was looked at either
     return Diagnosis(tuple(findings), case.notes)

@@ -19,10 +19,19 @@ from isotrope.core.result import Result
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Case", "Row", "is_run", "of_rows", "of_run"]
+__all__ = ["Case", "Row", "is_run", "of_rows", "of_run", "sane"]
 
 Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
+
+
+_MOST_STEPS = 2**53
+_LARGEST = 1e30  # nothing that is measured of embeddings is larger and means something
+
+
+def sane(value: float) -> bool:
+    """Tell whether a number can have been measured: finite, and of a size that means something."""
+    return math.isfinite(value) and abs(value) <= _LARGEST
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Case:
     def series(self, column: str) -> list[float]:
         """Return the values of a column that were measured, in the order of steps."""
         values = (row.get(column) for row in self.rows)
-        return [value for value in values if value is not None and math.isfinite(value)]
+        return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
         """Return the value of the first logged step, before any update; else the first probe's."""
@@ -127,7 +136,7 @@ def of_run(folder: Path) -> Case:
     result = Result.load(folder / "result.json") if finished else None
     details = result.details if result is not None else {}
     kind: Kind = "images" if "data" in settings and "files" not in settings else "text"
-    rows = _rows(folder / "metrics.csv")
+    rows = _rows(folder / "metrics.csv", finished=finished)
     column = "knn" if kind == "images" else "dev"
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
     measured = [row for row in rows if row.get("loss") is not None]
@@ -161,7 +170,7 @@ def _settings(path: Path) -> Mapping[str, Any]:
     return settings
 
 
-def _rows(path: Path) -> list[dict[str, float | None]]:
+def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
     """The rows by step; a run in progress may be in the middle of its last line."""
     try:
         with path.open(newline="", encoding="utf-8") as handle:
@@ -171,14 +180,16 @@ def _rows(path: Path) -> list[dict[str, float | None]]:
     rows: dict[int, dict[str, float | None]] = {}
     for number, line in enumerate(lines, start=2):
         whole = None not in line and None not in line.values()
-        if not whole and number == len(lines) + 1:
+        if not whole and not finished and number == len(lines) + 1:
             continue
         try:
             if not whole:
                 raise ValueError("another number of cells than columns")
             row = {name: float(cell) if cell else None for name, cell in line.items()}
             step = int(row["step"])  # type: ignore[arg-type]
-        except (ValueError, KeyError, TypeError) as error:
+            if not 0 <= step <= _MOST_STEPS:
+                raise ValueError(f"a run has no step {row['step']:g}")
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise InputError(
                 f"{path}, line {number}: {_line(error)}; every cell is a number or empty, and one "
                 "of them the step"
@@ -191,10 +202,13 @@ def _objective(
     settings: Mapping[str, Any], details: Mapping[str, Any]
 ) -> tuple[Objective | None, list[str]]:
     """The objective with its parameters, and a note where it cannot be had."""
-    told = details.get("objective") or {}
+    told = details.get("objective")
+    told = told if isinstance(told, Mapping) else {}
     name = told.get("name") or settings.get("objective")
     if name is None:
         return None, ["the objective is not known"]
+    if not isinstance(name, str):
+        raise InputError(f"objective must be the name of one; found {name!r}: restore config.yaml")
     asked = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
     try:
         for plugin in settings.get("plugin") or []:

@@ -25,6 +25,7 @@ VERDICTS = {
     "ratio-under-bound": "the pull is too weak to bring positives closer",
     "anisotropic-start": "all embeddings point the same way to begin with",
     "overfitting": "the dev score falls while training goes on",
+    "not-enough-seen": "nothing was found, and hardly anything was there to look at",
 }
 """The words of a verdict, the root causes first, and what each means."""
 

@@ -40,7 +40,8 @@ def told(case: Case, *columns: str) -> tuple[Evidence, ...]:
 
 def point_at_first(case: Case) -> bool:
     """Tell whether all embeddings were one point before the first update."""
-    return sick("collapse_uniformity", case.first("uniformity"))
+    at_first = sick("collapse_uniformity", case.first("uniformity"))
+    return at_first or sick("collapse_std", case.first("std"))
 
 
 def separation(row: Row | None) -> float | None:

@@ -45,6 +45,13 @@ class Threshold:
 
 
 THRESHOLDS: dict[str, Threshold] = {
+    "rows_not_finite": Threshold(
+        0,
+        "logged steps",
+        "above",
+        "diverging: steps with a number that is NaN, infinite or above 1e30",
+        "nothing to set",
+    ),
     "view_angle": Threshold(
         0.001,
         "rad",
@@ -58,6 +65,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "above",
         "collapsed: uniformity (0: one point; -4: even), median of the last third",
         ZOO,
+    ),
+    "collapse_std": Threshold(
+        1e-5,
+        "",
+        "below",
+        "collapsed: deviation of the dimensions of the normalised embeddings, likewise; where all "
+        "are 0 they have no direction, and uniformity says nothing",
+        "1/sqrt(d) if they lie evenly; nothing but equal rows is below",
     ),
     "rank_share": Threshold(
         0.1,
@@ -214,6 +229,13 @@ THRESHOLDS: dict[str, Threshold] = {
         "above",
         "overfitting: best kNN accuracy minus the last",
         OURS,
+    ),
+    "logged_steps": Threshold(
+        2,
+        "",
+        "below",
+        "not-enough-seen, if no model was probed: steps that were looked at",
+        "nothing can be compared with a single step",
     ),
 }
 

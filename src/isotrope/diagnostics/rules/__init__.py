@@ -18,10 +18,12 @@ from isotrope.diagnostics.rules.forces import (
 from isotrope.diagnostics.rules.norms import norms_too_large
 from isotrope.diagnostics.rules.outcome import anisotropic_start, overfitting
 from isotrope.diagnostics.rules.positives import dead_views, false_negatives, unrelated_positives
+from isotrope.diagnostics.rules.seen import not_finite
 
 __all__ = ["EXPLAINS", "RULES"]
 
 RULES: tuple[Callable[[Case], Finding | None], ...] = (
+    not_finite,
     dead_views,
     unrelated_positives,
     diverging,
@@ -52,7 +54,7 @@ _OF_A_POINT = {
 EXPLAINS: dict[str, set[str]] = {
     "dead-views": {"dissipated-early", "false-negatives", "ratio-under-bound"},
     "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_OF_A_POINT},
-    "diverging": {"collapsed", *_OF_A_POINT},
+    "diverging": {"diverging", "collapsed", "dissipated-early", *_OF_A_POINT},
     "collapsed": {"dissipated-early", *_OF_A_POINT},
     "dimensional-collapse": {"false-negatives", "negatives-not-hard", "anisotropic-start"},
     "negatives-not-hard": {"false-negatives", "never-dissipating"},

@@ -69,18 +69,19 @@ def _rise(case: Case) -> float | None:
 
 def collapsed(case: Case) -> Finding | None:
     """All embeddings are one point; what else is known says why."""
-    uniformity = case.end("uniformity")
-    if uniformity is None or not sick("collapse_uniformity", uniformity):
+    numbers = {"collapse_uniformity": case.end("uniformity"), "collapse_std": case.end("std")}
+    found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
+    if not found:
         return None
     why, change, more = _why_collapsed(case)
     return Finding(
         "collapsed",
         (
-            compared("collapse_uniformity", uniformity),
+            *found,
             *more,
             *told(case, "negative_mean", "std", "norm"),
         ),
-        THRESHOLDS[more[0].name if more else "collapse_uniformity"].source,
+        THRESHOLDS[(*more, *found)[0].name].source,
         change,
         f"All inputs get nearly the same direction. {why}",
     )

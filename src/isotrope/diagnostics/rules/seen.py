@@ -1,0 +1,46 @@
+"""Rules about the log itself: numbers that are none, and too few of them."""
+
+from isotrope.diagnostics.evidence import Case, sane
+from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.readings import learning_rate, lower_rate, sick
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+
+__all__ = ["not_enough_seen", "not_finite"]
+
+
+def not_finite(case: Case) -> Finding | None:
+    """The loss or the embeddings became NaN, infinite, or larger than any number means."""
+    broken = sum(
+        any((x := row.get(name)) is not None and not sane(x) for name in ("loss", *MEASURED))
+        for row in case.rows
+    )
+    if not sick("rows_not_finite", broken):
+        return None
+    rate = learning_rate(case)
+    return Finding(
+        "diverging",
+        (
+            compared("rows_not_finite", broken),
+            Evidence("logged_steps", len(case.rows)),
+            *([] if rate is None else [Evidence("learning_rate", rate)]),
+        ),
+        THRESHOLDS["rows_not_finite"].source,
+        lower_rate(case, 10),
+        "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
+        "NaN to begin with; what is logged after that says nothing.",
+    )
+
+
+def not_enough_seen(case: Case) -> Finding | None:
+    """No model was probed, and hardly a step was looked at: neither healthy nor sick."""
+    steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
+    if case.probe is not None or not sick("logged_steps", steps):
+        return None
+    return Finding(
+        "not-enough-seen",
+        (compared("logged_steps", steps),),
+        THRESHOLDS["logged_steps"].source,
+        "--log-every 1 (or train on, then ask again)",
+        "Whether this training is healthy cannot be told yet.",
+    )
