@@ -143,7 +143,7 @@ def _settings(folder: Path) -> RunSettings:
             f"{folder} is no run folder (it has no config.yaml); give one that `isotrope train` or "
             "`isotrope train-images` has written"
         )
-    values = read_yaml(config)
+    values = {"output": str(folder), **read_yaml(config)}
     kind = TrainSettings if "files" in values else ImageSettings
     return kind.read(values, source=str(config))
 
