@@ -11,6 +11,7 @@ import yaml
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian, parameter_hessian
+from isotrope.encoders.image import ImageEncoder
 from isotrope.methods.rebuild import NO_HEAD, Rebuilt, rebuild
 from tests.image_run import write_pictures
 from tests.methods.conftest import sentences
@@ -111,6 +112,23 @@ def test_the_batches_that_come_next(tmp_path: Path) -> None:
     apart = [parameter_hessian(older.objective, t, older.module).loss for t in older.terms]
     assert apart[1] == pytest.approx(logged(run, 2)[0], rel=1e-5)
     assert apart[0] != pytest.approx(apart[1], rel=1e-3)
+
+
+def test_checkpoints_that_stay(tmp_path: Path) -> None:
+    """Step 0, every second one and the last, which is the newest; training is not touched."""
+    plain = images(tmp_path / "a", max_steps=5)
+    run = images(tmp_path / "b", checkpoint_every=3, keep_every=2, max_steps=5)
+    names = {path.name for path in (run / "checkpoints").iterdir()}
+    assert names == {"last.ckpt", *(f"step-{i}.ckpt" for i in (0, 2, 4, 5))}
+    assert logged(run, 4) == logged(plain, 4)
+    (run / "checkpoints" / "step-of-mine.ckpt").touch()
+    found = rebuild(run)
+    assert (found.step, found.about["head"]) == (5, "as trained")
+    saved = ImageEncoder.load(run)
+    ours = found.module.encoder.state_dict()
+    assert all(torch.equal(ours[k], v) for k, v in saved.state_dict().items())
+    first = rebuild(run, file=run / "checkpoints" / "step-0.ckpt")
+    assert hessian(first).loss == pytest.approx(logged(run, 0)[0], rel=1e-5)
 
 
 def test_running_statistics_and_smaller_batches(tmp_path: Path) -> None:

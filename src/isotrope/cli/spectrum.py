@@ -21,14 +21,15 @@ EPILOG = """\
 examples:
   isotrope spectrum runs/mio
   isotrope spectrum runs/mio --seeds 0 1 2 --probes 3
-  isotrope spectrum runs/mio --checkpoint epoch100.ckpt --checkpoint epoch200.ckpt
+  isotrope spectrum runs/mio --checkpoint runs/mio/checkpoints/step-{0,500,1000}.ckpt
   isotrope spectrum runs/resnet18 runs/resnet9 --batch-size 64
 
 The Hessian is that of the run's objective on batches that came next, by all parameters that are
 trained, heads included, with crops and dropout masks that stay, batch statistics and no weight
 decay, unless flags say otherwise. What the objective or the method holds constant (stopped
-gradients, moving averages, a queue) is constant. Weights are those of the newest checkpoint; of a
-run that kept none, the saved encoder's, without a head.
+gradients, moving averages, a queue) is constant. Weights are those of the newest checkpoint (train
+with --keep-every to have that of the last step, and others); of a run that kept none, the saved
+encoder's, without a head.
 
 100 iterations take 100 products, of about three gradients each. Ctrl-C at any time: the same
 command goes on. Everything is written to RUN/spectrum.
@@ -90,7 +91,15 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Pa
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", type=Path, help="run folder; two are compared")
-    add("--checkpoint", metavar="FILE", action="append", default=[], type=Path, help="of one run")
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        action="extend",
+        nargs="+",
+        default=[],
+        type=Path,
+        help="of one run (--keep-every in training)",
+    )
     add("--iterations", metavar="N", type=int, default=100, help="of Lanczos [100]")
     add("--probes", metavar="N", type=int, default=1, help="start vectors, for the density [1]")
     add("--batches", metavar="N", type=int, default=1, help="whose mean is the objective [1]")

@@ -285,15 +285,29 @@ class Dev(L.Callback):
 
 
 class Checkpoints(L.Callback):
-    """checkpoints/last.ckpt, written whole, the one before kept as previous.ckpt."""
+    """checkpoints/last.ckpt, written whole, the one before kept as previous.ckpt.
 
-    def __init__(self, folder: Path, *, every: int, last: int, timer: Timer) -> None:
+    Args:
+        folder: of all checkpoints.
+        every: steps between checkpoints; none follows the last step, after which nothing resumes.
+        keep: steps between those that stay for looking at (step-0.ckpt, ..., that of the last
+            step); None: none does.
+        last: step of the run.
+        timer: which does not count the time of writing.
+    """
+
+    def __init__(
+        self, folder: Path, *, every: int, last: int, timer: Timer, keep: int | None = None
+    ) -> None:
         self.folder, self.every, self.last, self.timer = folder, every, last, timer
+        self.keep = keep
 
     def save(self, trainer: L.Trainer) -> None:
         """Write a checkpoint of the present step."""
+        self._write(trainer, self.folder / "last.ckpt")
+
+    def _write(self, trainer: L.Trainer, newest: Path) -> None:
         start = time.perf_counter()
-        newest = self.folder / "last.ckpt"
         if not trainer.is_global_zero:
             trainer.save_checkpoint(newest)  # meets the first process, which writes
             return
@@ -307,7 +321,7 @@ class Checkpoints(L.Callback):
                     raise InputError(
                         f"cannot write {newest}: {error}; free some space and --resume"
                     ) from error
-            if newest.is_file():
+            if newest.is_file() and newest.name == "last.ckpt":
                 self._keep(newest)
         self.timer.rest(time.perf_counter() - start)
 
@@ -336,9 +350,17 @@ class Checkpoints(L.Callback):
         batch: Any,  # noqa: ANN401
         batch_idx: int,
     ) -> None:
-        """Save every k steps, but not after the last."""
-        if trainer.global_step % self.every == 0 and trainer.global_step != self.last:
+        """Save every k steps, but not after the last, and what shall stay."""
+        step = trainer.global_step
+        if step % self.every == 0 and step != self.last:
             self.save(trainer)
+        if self.keep and (step % self.keep == 0 or step == self.last):
+            self._write(trainer, self.folder / f"step-{step}.ckpt")
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Keep the model as it came, if any shall stay."""
+        if self.keep and trainer.global_step == 0:
+            self._write(trainer, self.folder / "step-0.ckpt")
 
 
 class SameData(L.Callback):

@@ -153,7 +153,7 @@ def _weights(
 ) -> tuple[Path, dict[str, Any] | None, int]:
     """Return where the weights are, the state of a checkpoint if there is one, and the step."""
     if file is None:
-        file, _ = checkpoint(folder / "checkpoints", tell)
+        file = _newest(folder / "checkpoints", tell)
     if file is not None:
         found = _read(file)
         return file, found["state_dict"], int(found["global_step"])
@@ -165,6 +165,15 @@ def _weights(
     metrics = Result.load(folder / "result.json").metrics
     best = metrics.get("dev_best_step")  # of text the best step is saved
     return folder / "model", None, int((metrics.get("steps") if best is None else best) or 0)
+
+
+def _newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
+    """Return the checkpoint of the latest step, the last step's included if it was kept."""
+    file, step = checkpoint(folder, tell)
+    paths = (path for path in folder.glob("step-*.ckpt") if path.stem[5:].isdecimal())
+    kept = [(int(path.stem[5:]), path) for path in paths]
+    latest = max(kept, default=(-1, None))
+    return latest[1] if file is None or latest[0] > step else file
 
 
 def _read(file: Path) -> dict[str, Any]:

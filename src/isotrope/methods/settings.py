@@ -36,7 +36,7 @@ class RunSettings(BaseModel):
     kind: ClassVar[str]
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
     free: ClassVar[frozenset[str]] = frozenset(
-        {"output", "checkpoint_every", "progress", "device", "devices", "wandb"}
+        {"output", "checkpoint_every", "keep_every", "progress", "device", "devices", "wandb"}
     )
 
     output: str = Field(description="run folder; must be new or empty unless --resume")
@@ -79,6 +79,12 @@ class RunSettings(BaseModel):
     )
     seed: int = Field(42, ge=0, lt=2**32, description="decides all that is random")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    keep_every: int | None = Field(
+        None,
+        ge=1,
+        description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
+        "last too), for `isotrope spectrum`; default: none but the newest two",
+    )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
     wandb: str | None = Field(
         None,

@@ -298,7 +298,11 @@ def _run(
         wandb=settings.wandb,
     )
     checkpoints = Checkpoints(
-        output / "checkpoints", every=settings.checkpoint_every, last=steps, timer=timer
+        output / "checkpoints",
+        every=settings.checkpoint_every,
+        keep=settings.keep_every,
+        last=steps,
+        timer=timer,
     )
     stop = Stop(checkpoints, bar.tell)
 
