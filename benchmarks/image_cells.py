@@ -161,7 +161,9 @@ def _epochs(
 
 def report() -> str:
     """Return the tables, one of each length: mean and standard deviation over seeds, by cell."""
-    return "\n\n".join(_table(names) for names in (METHODS, SLOW, DECAYED))
+    found = {row["cell"] for row in rows()}
+    groups = [names for names in (METHODS, SLOW, DECAYED) if found & set(names)]
+    return "\n\n".join(_table(names) for names in groups)
 
 
 def _table(cells: Iterable[str]) -> str:

@@ -21,8 +21,10 @@ def test_cells_are_run_once_and_reported(
     spec.loader.exec_module(cells)
     monkeypatch.setattr(cells, "RESULTS", tmp_path / "cells.csv")
     small = ["--limit", "128", "--encoder", "resnet9", "--width", "4", "--batch-size", "64"]
-    small += ["--epochs", "2", "--knn-every", "1", "--log-every", "1", "--no-progress"]
+    small += ["--log-every", "1", "--no-progress"]
     monkeypatch.setattr(cells, "COMMON", small)
+    own = ["--epochs", "2", "--knn-every", "1"]
+    monkeypatch.setattr(cells, "CELLS", {k: [*own, *v] for k, v in cells.METHODS.items()})
     monkeypatch.setattr(cells, "SEEDS", (0, 1))
     asked = ["image_cells.py", "digits", "--only", "SimCLR, c = 3", "--jobs", "1"]
     monkeypatch.setattr(sys, "argv", asked)
