@@ -1,0 +1,72 @@
+"""Where the ticks of an axis stand, and their numbers: short, distinct, thousands apart."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.ticker import MaxNLocator
+
+__all__ = ["linear_ticks", "log_ticks", "numbers"]
+
+_STEPS = [1, 2, 2.5, 5, 10]
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN = (1e-4, 1e6)  # numbers outside are written as powers of ten
+_DIGITS = range(7, 18)
+
+
+def linear_ticks(low: float, high: float, most: int, *, whole: bool = False) -> list[float]:
+    """Return round numbers between two limits.
+
+    Args:
+        low: lower limit.
+        high: upper limit, above ``low``.
+        most: about how many intervals.
+        whole: integers only.
+    """
+    locator = MaxNLocator(most, steps=_STEPS, integer=whole, min_n_ticks=1 if whole else 2)
+    found = [float(tick) for tick in locator.tick_values(low, high)]
+    noise = 1e-6 * (found[-1] - found[0])  # of sums of steps; zero is written as such
+    return [tick if abs(tick) > noise else 0.0 for tick in found if low <= tick <= high]
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Return powers of ten between two positive limits; where they are few, other numbers too."""
+    first, last = math.log10(low), math.log10(high)
+    powers = range(math.ceil(first), math.floor(last) + 1)
+    if len(powers) > 2:
+        stride = -(-len(powers) // most)
+        return [10.0**power for power in powers if power % stride == 0]
+    for between in ((1, 3), (1, 2, 5)):
+        every = (
+            m * 10.0**p for p in range(math.floor(first), math.ceil(last) + 1) for m in between
+        )
+        found = [tick for tick in every if low <= tick <= high]
+        if len(found) > 2:
+            return found
+    return linear_ticks(low, high, most)
+
+
+def numbers(ticks: Sequence[float]) -> list[str]:
+    """Return the numbers of an axis as text, all plain or all powers of ten, no two the same."""
+    sizes = [abs(tick) for tick in ticks if tick]
+    plain = not sizes or (min(sizes) >= _PLAIN[0] and max(sizes) < _PLAIN[1])
+    write = _plain if plain else _power
+    texts: list[str] = []
+    for digits in _DIGITS:
+        texts = [write(tick, digits) for tick in ticks]
+        if len(set(texts)) == len(set(ticks)):
+            break
+    return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
+
+
+def _plain(value: float, digits: int) -> str:
+    return f"{value:,.{digits}g}"
+
+
+def _power(value: float, digits: int) -> str:
+    if not value:
+        return "0"
+    factor, power = f"{value:.{digits - 1}e}".split("e")
+    if "." in factor:
+        factor = factor.rstrip("0").rstrip(".")
+    raised = "10" + str(int(power)).translate(_POWERS)
+    return {"1": raised, "-1": f"-{raised}"}.get(factor, f"{factor}\N{MULTIPLICATION SIGN}{raised}")
