@@ -1,0 +1,1 @@
+"""On the Inadequacy of Optimizing Alignment and Uniformity (paper 001): a file each."""

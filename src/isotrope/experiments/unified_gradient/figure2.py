@@ -1,0 +1,18 @@
+"""Figure 2: mean gradient dissipation over mu_neg and mu_pos, of ArcCon and MET."""
+
+from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, no_cells
+from isotrope.experiments.unified_gradient.simulated import dissipated
+
+OBJECTIVES = ("ArcCon", "MET")
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Simulate; nothing is trained."""
+    return dissipated(scale, OBJECTIVES)
+
+
+ARTIFACT = Artifact(
+    title="figure 2: gradient dissipation of ArcCon and MET, simulated",
+    cells=no_cells,
+    show=show,
+)
