@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import isotrope
+from isotrope.core.views import Views
+from isotrope.methods.rebuild import rebuild
 from tests.image_run import write_pictures
 from tests.methods.conftest import sentences
 from tests.methods.tiny_images import SMALL
@@ -196,3 +199,34 @@ def test_a_missing_extra_names_itself(run, images: Path, monkeypatch: pytest.Mon
     found = run("spectrum", images, *QUICK)
     assert found.code == 2
     assert "pip install 'isotrope[report]'" in found.err
+
+
+def test_by_embeddings_it_is_the_objectives_own_curvature(run, images: Path) -> None:
+    """NT-Xent on the 2 x 6 raw projections of a batch, against the dense Hessian of the same."""
+    command = ("spectrum", images, *QUICK, "--by", "embeddings", "--no-progress")
+    found = run(*command, "--iterations", 500)
+    assert found.code == 0, found.err
+    assert "numbers in its embeddings" in found.out
+    assert "each embedding free" in found.out
+    assert "1/lambda_max" not in found.out
+    record = json.loads((images / "spectrum" / "step-4-embeddings.json").read_text())
+    seen = rebuild(images, batch_size=6, device="cpu")
+    with torch.no_grad():
+        (views,) = seen.terms[0]()
+    rows = torch.cat([views.anchors, views.positives]).double()
+
+    def loss(flat: torch.Tensor) -> torch.Tensor:
+        return seen.objective.loss(Views(*flat.view_as(rows).chunk(2)), backend="eager")
+
+    dense = torch.autograd.functional.hessian(loss, rows.flatten())
+    values = torch.linalg.eigvalsh(dense)
+    assert record["metrics"]["parameters"] == rows.numel()
+    assert record["metrics"]["lambda_max"] == pytest.approx(float(values[-1]), rel=1e-4)
+    assert record["metrics"]["lambda_min"] == pytest.approx(float(values[0]), rel=1e-4)
+
+
+@pytest.mark.parametrize("flag", [("--batches", 2), ("--weight-decay",)])
+def test_what_embeddings_have_not(run, images: Path, flag: tuple[object, ...]) -> None:
+    found = run("spectrum", images, *QUICK, "--by", "embeddings", *flag)
+    assert found.code == 2
+    assert f"{flag[0]} is of a spectrum by parameters" in found.err

@@ -23,13 +23,15 @@ examples:
   isotrope spectrum runs/mio --seeds 0 1 2 --probes 3
   isotrope spectrum runs/mio --checkpoint runs/mio/checkpoints/step-{0,500,1000}.ckpt
   isotrope spectrum runs/resnet18 runs/resnet9 --batch-size 64
+  isotrope spectrum runs/mio --by embeddings
 
 The Hessian is that of the run's objective on batches that came next, by all parameters that are
 trained, heads included, with crops and dropout masks that stay, batch statistics and no weight
 decay, unless flags say otherwise. What the objective or the method holds constant (stopped
 gradients, moving averages, a queue) is constant. Weights are those of the newest checkpoint (train
 with --keep-every to have that of the last step, and others); of a run that kept none, the saved
-encoder's, without a head.
+encoder's, without a head. --by embeddings takes the loss of a batch as a function of the raw
+embeddings that the objective sees, without the network that made them.
 
 100 iterations take 100 products, of about three gradients each. Ctrl-C at any time: the same
 command goes on. Everything is written to RUN/spectrum.
@@ -63,13 +65,14 @@ def run(arguments: Sequence[str]) -> int:
         keep_graph=given.keep_graph,
         threshold=given.threshold,
         optimum=given.optimum,
+        by=given.by,
         device=given.device,
     )
     found = []
     with _bar(len(places) * asked.products, show=given.progress and not given.json) as progress:
         for folder, file in places:
             found.append(measure(folder, asked, file=file, progress=progress, tell=_warn))
-    compared = _compared(found)
+    compared = _compared(found) if asked.by == "parameters" else None
     files = _write(found, asked, given.width)
     if given.json:
         print(json.dumps(_json(found, compared, files), ensure_ascii=False))
@@ -99,6 +102,12 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Pa
         default=[],
         type=Path,
         help="of one run (--keep-every in training)",
+    )
+    add(
+        "--by",
+        choices=("parameters", "embeddings"),
+        default="parameters",
+        help="what the loss is a function of [parameters]",
     )
     add("--iterations", metavar="N", type=int, default=100, help="of Lanczos [100]")
     add("--probes", metavar="N", type=int, default=1, help="start vectors, for the density [1]")
@@ -174,7 +183,8 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
 
     files: list[Path] = []
     for one in found:
-        base = one.folder / f"step-{one.result.metrics['step']}"
+        by = "" if asked.by == "parameters" else f"-{asked.by}"
+        base = one.folder / f"step-{one.result.metrics['step']}{by}"
         picture = _picture([one], width)
         contents = {
             "json": one.result.to_json().encode(),
@@ -182,7 +192,7 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
             "svg": picture.svg,
             "png": picture.png,
         }
-        paths = [base.with_suffix(f".{suffix}") for suffix in contents]
+        paths = [base.with_name(f"{base.name}.{suffix}") for suffix in contents]
         with contextlib.ExitStack() as stack:
             for path, content in zip(paths, contents.values(), strict=True):
                 stack.enter_context(replacing(path)).write_bytes(content)
@@ -190,7 +200,8 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
     if len(found) > 1:
         picture = _picture(found, width)
         for suffix, content in (("svg", picture.svg), ("png", picture.png)):
-            path = found[0].folder / f"comparison.{suffix}"
+            by = "" if asked.by == "parameters" else f"-{asked.by}"
+            path = found[0].folder / f"comparison{by}.{suffix}"
             with replacing(path) as temporary:
                 temporary.write_bytes(content)
             files.append(path)
@@ -268,9 +279,13 @@ def _of_what(one: "Found", asked: "Asked") -> str:
     about, size = one.result.details["hessian"], one.result.metrics["parameters"]
     batches = "1 batch" if asked.batches == 1 else f"{asked.batches} batches"
     decay = f"weight decay {about['weight_decay']:g}" if asked.weight_decay else "no weight decay"
+    if asked.by == "embeddings":
+        free, decay = f"{size:,.0f} numbers in its embeddings", "each embedding free"
+    else:
+        free = f"{size:,.0f} parameters"
     return (
         f"{one.name} of {about['steps']:,}: {about['objective']} by {about['method']}, "
-        f"{about['encoder']}, {size:,.0f} parameters\n"
+        f"{about['encoder']}, {free}\n"
         f"  weights {about['weights']}; head {about['head']}\n"
         f"  {batches} of {about['batch_size']}; batch norm: {about['batch_norm']}; {decay}"
     )
@@ -279,15 +294,16 @@ def _of_what(one: "Found", asked: "Asked") -> str:
 def _says(one: "Found") -> str:
     details, metrics = one.result.details, one.result.metrics
     rate = details["learning_rate"]
+    steps = [f"  at this step, {rate['verdict']}", f"  at the peak, {rate['verdict_of_peak']}"]
+    of_parameters = details["hessian"]["asked"]["by"] == "parameters"  # what has a learning rate
     lines = [
         f"{one.name}: {details['verdict']}",
-        f"  at this step, {rate['verdict']}",
-        f"  at the peak, {rate['verdict_of_peak']}",
+        *(steps if of_parameters else ()),
         f"  estimated eigenvalues: {metrics['eigenvalues_not_positive']:,.0f} not positive, "
         f"{metrics['eigenvalues_positive']:,.0f} positive; trace {metrics['trace']:.4g} "
         f"(error {metrics['trace_error']:.2g})",
     ]
-    if details["hessian"]["optimizer"] != "sgd":
+    if of_parameters and details["hessian"]["optimizer"] != "sgd":
         lines.append(
             f"  these bounds are plain gradient descent's; {details['hessian']['optimizer']} "
             "scales its steps"

@@ -19,7 +19,14 @@ from torch import nn
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result, provenance
-from isotrope.diagnostics.curvature import Hessian, Lanczos, Spectrum, parameter_hessian
+from isotrope.core.views import Views
+from isotrope.diagnostics.curvature import (
+    Hessian,
+    Lanczos,
+    Spectrum,
+    embedding_hessian,
+    parameter_hessian,
+)
 from isotrope.methods.rebuild import Rebuilt, rebuild
 
 __all__ = ["Asked", "Found", "as_csv", "measure"]
@@ -43,6 +50,8 @@ class Asked:
         keep_graph: of the gradient: faster, and more memory.
         threshold: Ritz values between 0 and this are counted as nearly flat (paper 004: 1).
         optimum: the loss at the optimum, for rates of convergence, or None.
+        by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
+            objective sees in one batch, each free.
         device: to compute on.
     """
 
@@ -56,6 +65,7 @@ class Asked:
     keep_graph: bool = True
     threshold: float = 1.0
     optimum: float | None = None
+    by: Literal["parameters", "embeddings"] = "parameters"
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -71,6 +81,12 @@ class Asked:
         if not self.seeds or min(self.seeds) < 0 or len({*self.seeds}) < len(self.seeds):
             raise InputError(
                 f"--seeds must be different whole numbers from 0; found {list(self.seeds)}"
+            )
+        if self.by == "embeddings" and (self.batches > 1 or self.weight_decay):
+            what = "--batches" if self.batches > 1 else "--weight-decay"
+            raise InputError(
+                f"{what} is of a spectrum by parameters: embeddings belong to one batch, and have "
+                "no decay; leave it out, or take --seeds for more batches"
             )
         if not self.threshold > 0:
             raise InputError(f"--threshold must be above 0; found {self.threshold:g}")
@@ -132,13 +148,7 @@ def measure(
     weights = _weights(found.module)
     spectra = []
     for place, seed in enumerate(asked.seeds):
-        hessian = parameter_hessian(
-            found.objective,
-            found.terms[place * n : (place + 1) * n],
-            found.module,
-            decay=found.decay if asked.weight_decay else 0.0,
-            keep_graph=asked.keep_graph,
-        )
+        hessian = _hessian(found, asked, found.terms[place * n : (place + 1) * n])
         belongs = fingerprint(weights, _plain(found.about), _sample(asked), seed)
         spectra.append(_spectrum(hessian, asked, seed, folder, belongs, progress))
         del hessian  # its graph goes before the next one comes
@@ -147,6 +157,20 @@ def measure(
         tuple(spectra),
         _result(run, found, asked, spectra),
         folder,
+    )
+
+
+def _hessian(found: Rebuilt, asked: Asked, terms: Sequence[Callable[[], list[Views]]]) -> Hessian:
+    if asked.by == "embeddings":
+        with torch.no_grad():
+            views = terms[0]()
+        return embedding_hessian(found.objective, views, keep_graph=asked.keep_graph)
+    return parameter_hessian(
+        found.objective,
+        terms,
+        found.module,
+        decay=found.decay if asked.weight_decay else 0.0,
+        keep_graph=asked.keep_graph,
     )
 
 
@@ -174,7 +198,7 @@ def _spectrum(
 
 def _sample(asked: Asked) -> list[Any]:
     """What of the question changes the numbers of a process."""
-    return [asked.batches, asked.batch_size, asked.weight_decay, asked.keep_graph]
+    return [asked.batches, asked.batch_size, asked.weight_decay, asked.keep_graph, asked.by]
 
 
 def _weights(module: nn.Module) -> str:

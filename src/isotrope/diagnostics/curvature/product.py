@@ -214,19 +214,24 @@ def parameter_hessian(
     )
 
 
-def embedding_hessian(objective: Objective, views: Views, *, keep_graph: bool = True) -> Hessian:
+def embedding_hessian(
+    objective: Objective, views: Views | Sequence[Views], *, keep_graph: bool = True
+) -> Hessian:
     """Return the Hessian of an objective by its raw embeddings: anchors, positives, negatives.
 
     Args:
         objective: any.
         views: raw embeddings, n x d, m x d and q x d, whose history is ignored; N = (n + m + q) d.
+            Of several, over which the loss is the mean, each has embeddings of its own.
         keep_graph: see :class:`Hessian`.
 
     Raises:
         InputError: as :class:`Hessian`.
     """
-    free = views.map(lambda x: x.detach().clone().requires_grad_())
-    rows = [free.anchors, free.positives, *([] if free.negatives is None else [free.negatives])]
+    several = [views] if isinstance(views, Views) else list(views)
+    free = [one.map(lambda x: x.detach().clone().requires_grad_()) for one in several]
+    sides = [side for one in free for side in (one.anchors, one.positives, one.negatives)]
+    rows = [side for side in sides if side is not None]
     return Hessian([lambda: _mean(objective, free)], rows, keep_graph=keep_graph)
 
 
