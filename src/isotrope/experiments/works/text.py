@@ -36,6 +36,7 @@ from isotrope.diagnostics.hardest_negative import hardest_share
 from isotrope.diagnostics.held_out import held_out
 from isotrope.diagnostics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Remembering
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
 from isotrope.evaluation.transfer import transfer_result, transfer_task
 from isotrope.experiments.reproduce.cell import Cell
@@ -231,7 +232,19 @@ class _Seen:
 
 
 def _dev(seen: _Seen) -> Row:
-    return {"dev": sts_dev(seen.encoder, seen.dev)}
+    """The score, and where paper 001, figure 1a plots it: alignment of all pairs scored above 4,
+    uniformity of all sentences.
+    """
+    known, dev = Remembering(seen.encoder), seen.dev
+    score = sts_dev(known, dev)
+    close = [i for i, gold in enumerate(dev.scores) if gold > 4]
+    every = list(dict.fromkeys([*dev.first, *dev.second]))
+    texts = ([dev.first[i] for i in close], [dev.second[i] for i in close], every)
+    a, b, rows = (torch.from_numpy(known.encode(part)).double() for part in texts)
+    return {
+        "dev": score,
+        "dev set": {"alignment": float(alignment(a, b)), "uniformity": float(uniformity(rows))},
+    }
 
 
 def _probes(seen: _Seen) -> Row:
