@@ -13,8 +13,8 @@ Settings of a cell: those of ``TrainSettings``, with ``texts`` and ``encoder`` b
 - ``scored``: the pairs that ``dev`` and ``sts`` mean, ``sts`` or ``docs``;
 - ``scores``: what is scored at the end, ``sts`` and names of transfer tasks (``mode`` as in
   ``isotrope evaluate --transfer``);
-- ``ends``: of which steps, ``last`` and ``best`` by the dev score (step 0 does not count: papers
-  take the best *after* training).
+- ``ends``: of which steps: ``first``, before training, ``last``, and ``best`` by the dev score
+  (step 0 does not count: papers take the best *after* training).
 """
 
 import functools
@@ -71,8 +71,9 @@ def check(cell: Cell, places: Places) -> list[str]:
         if look not in LOOKS:
             raise InputError(f"unknown look {look!r}; there are {', '.join(LOOKS)}")
     for end in cell.settings.get("ends", ()):
-        if end != "last" and (end != "best" or "dev" not in cell.settings.get("looks", ())):
-            raise InputError(f"ends are last, and with the look dev best; found {end!r}")
+        known = ("first", "last", *(["best"] if "dev" in cell.settings.get("looks", ()) else []))
+        if end not in known:
+            raise InputError(f"ends are first, last, and with the look dev best; found {end!r}")
     names = [cell.settings["texts"], cell.settings.get("scored", "sts")]
     lacking = [lacking for name in names if (lacking := places.missing(name))]
     return lacking + places.missing_encoder(cell.settings["encoder"])
@@ -107,7 +108,8 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
     metrics = _metrics(looks)
     details: dict[str, Any] = {"looks": looks}
     if asked.get("scores"):
-        steps = {"last": looks[-1]["step"], "best": metrics.get("best_step")}
+        first, last = (looks[i]["step"] for i in (0, -1))
+        steps = {"first": first, "last": last, "best": metrics.get("best_step")}
         for end in asked.get("ends", ("last",)):
             found = _scores(folder / "run", int(steps[end]), asked, places)
             metrics |= {f"{task} {end}": value for task, value in found.items()}
