@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,12 @@ from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from isotrope.experiments.reproduce.artifact import Artifact, Verdict
+    from isotrope.experiments.reproduce.artifact import Artifact, Scale, Shown
     from isotrope.experiments.reproduce.cell import Cell
     from isotrope.experiments.reproduce.places import Places
     from isotrope.experiments.reproduce.store import Store
+
+    Cells = dict[tuple[str, str], list[Cell]]
 
 SCALES = ("smoke", "cpu", "paper")
 
@@ -49,20 +51,29 @@ def run(arguments: Sequence[str]) -> int:
     from isotrope.experiments.reproduce.artifact import artifacts, find
 
     if not given.paper and not given.all:
-        for artifact in artifacts():
-            print(f"{artifact.paper:<17} {artifact.name:<18} {artifact.title}")
-        return 0
+        return _list(artifacts(), as_json=given.json)
     chosen = artifacts() if given.all else find(given.paper, given.names)
     from isotrope.experiments.reproduce.places import Places
 
     data = given.data or _beside()
     if data is not None and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}")
-    places = Places(data, given.output / "data")
-    cells = {(a.paper, a.name): list(a.cells(given.scale)) for a in chosen}
+    places = Places(data, given.output / "data", hub=not given.dry_run)
+    cells = {(a.paper, a.name): list(dict.fromkeys(a.cells(given.scale))) for a in chosen}
     if given.dry_run:
-        return _dry(chosen, cells, places)
+        return _dry(given, chosen, cells, places)
     return _measure(given, chosen, cells, places)
+
+
+def _list(every: "Sequence[Artifact]", *, as_json: bool) -> int:
+    if as_json:
+        rows = [{"paper": one.paper, "name": one.name, "title": one.title} for one in every]
+        print(json.dumps(rows, ensure_ascii=False))
+        return 0
+    width = max(len(one.name) for one in every)
+    for one in every:
+        print(f"{one.paper:<17} {one.name:<{width}} {one.title}")
+    return 0
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -92,6 +103,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--smoke is --scale smoke; found --scale {given.scale} too")
     if given.jobs < 1:
         parser.error(f"--jobs must be 1 or more; found {given.jobs}")
+    if given.minutes is not None and not given.minutes > 0:
+        parser.error(f"--minutes must be more than 0; found {given.minutes:g}")
+    if given.dry_run and given.show:
+        parser.error("--dry-run and --show are two questions; choose one")
     given.scale = "smoke" if given.smoke else given.scale or "cpu"
     return given
 
@@ -103,51 +118,63 @@ def _beside() -> Path | None:
 
 
 def _dry(
+    given: argparse.Namespace,
     chosen: "Sequence[Artifact]",
-    cells: "dict[tuple[str, str], list[Cell]]",
+    cells: "Cells",
     places: "Places",
 ) -> int:
-    from isotrope.experiments.reproduce.runner import lacking
-
-    needed: dict[str, None] = {}
+    rows, needed = [], dict[str, None]()
     for artifact in chosen:
         own = cells[artifact.paper, artifact.name]
-        missing = dict.fromkeys(line for lines in lacking(own, places).values() for line in lines)
-        word = "ready" if not missing else f"needs {len(missing)} thing(s) that are not here"
-        print(f"{artifact.paper:<17} {artifact.name:<18} {len(set(own)):>4} cells, {word}")
-        needed |= missing
-    every = {cell for own in cells.values() for cell in own}
-    print(f"{len(every)} different cells; every name in them resolves")
+        missing = _missing(artifact, own, places)
+        rows.append((artifact, len(own), missing))
+        needed |= dict.fromkeys(missing)
+    every = len({cell for own in cells.values() for cell in own})
+    if given.json:
+        told = [
+            {"paper": one.paper, "name": one.name, "cells": count, "not here": missing}
+            for one, count, missing in rows
+        ]
+        print(json.dumps(told, ensure_ascii=False))
+        return 0
+    width = max(len(one.name) for one in chosen)
+    for one, count, missing in rows:
+        word = "ready" if not missing else f"needs what is not here: {len(missing)}"
+        print(f"{one.paper:<17} {one.name:<{width}} {count:>4} cells, {word}")
+    print(f"{every} different cells; every name in them resolves")
     for line in needed:
         print(f"not here: {line}")
     return 0
 
 
+def _missing(artifact: "Artifact", cells: "Sequence[Cell]", places: "Places") -> list[str]:
+    from isotrope.experiments.reproduce.runner import lacking
+
+    try:
+        found = lacking(cells, places)
+    except InputError as error:
+        raise InputError(f"{artifact.paper} {artifact.name}: {error}") from error
+    return list(dict.fromkeys(line for lines in found.values() for line in lines))
+
+
 def _measure(
     given: argparse.Namespace,
     chosen: "Sequence[Artifact]",
-    cells: "dict[tuple[str, str], list[Cell]]",
+    cells: "Cells",
     places: "Places",
 ) -> int:
     from isotrope.core.files import replacing
-    from isotrope.experiments.reproduce import runner
-    from isotrope.experiments.reproduce.artifact import Found
-    from isotrope.experiments.reproduce.present import (
-        as_json,
-        as_text,
-        provenance_of,
-        summary,
-        write,
-    )
+    from isotrope.experiments.durations import lasting
+    from isotrope.experiments.reproduce import present, runner
     from isotrope.experiments.reproduce.store import Store
 
     start = time.monotonic()
     store = Store(given.output / "cells")
-    wanted = list(dict.fromkeys(cell for own in cells.values() for cell in own))
+    failed: dict[Cell, str] = {}
     if not given.show:
-        _check_here(wanted, places, store)
-        runner.run(
-            _by_seed(wanted),
+        _check_here(chosen, cells, places, store)
+        failed = runner.run(
+            _by_seed(dict.fromkeys(cell for own in cells.values() for cell in own)),
             store,
             places,
             given.output / "runs",
@@ -155,36 +182,50 @@ def _measure(
             minutes=given.minutes,
             tell=lambda line: print(line, file=sys.stderr, flush=True),
         )
-    verdicts: list[tuple[Artifact, Sequence[Verdict]]] = []
+    every: list[tuple[Artifact, Shown]] = []
     told = []
     for artifact in chosen:
-        own = list(dict.fromkeys(cells[artifact.paper, artifact.name]))
-        results = {c: r for c in own if (r := store.find(c)) is not None}
-        found = Found(results)
-        shown = artifact.show(given.scale, found)
-        about = provenance_of(artifact, given.scale, found, len(own))
-        files = write(artifact, shown, about, given.output)
-        verdicts.append((artifact, shown.verdicts))
+        shown, about = _shown(artifact, cells[artifact.paper, artifact.name], given.scale, store)
+        files = [str(file) for file in present.write(artifact, shown, about, given.output)]
+        every.append((artifact, shown))
         if given.json:
-            told.append({**as_json(artifact, shown, about), "files": [str(f) for f in files]})
+            told.append({**present.as_json(artifact, shown, about), "files": files})
         else:
-            print(as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
+            print(present.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
     if given.all:
         with replacing(given.output / "verdicts.md") as temporary:
-            temporary.write_text(summary(verdicts), encoding="utf-8")
+            temporary.write_text(present.summary(every, given.scale), encoding="utf-8")
     if given.json:
         print(json.dumps(told, ensure_ascii=False, allow_nan=False))
     else:
-        print(f"{len(chosen)} tables and figures in {time.monotonic() - start:.0f} s")
+        print(f"{len(chosen)} tables and figures in {lasting(time.monotonic() - start)}")
+    if failed:
+        cell, why = next(iter(failed.items()))
+        raise InputError(f"{len(failed)} cells failed, the others are kept; {cell.shown}: {why}")
     return 0
 
 
-def _check_here(cells: "Sequence[Cell]", places: "Places", store: "Store") -> None:
-    """Refuse before anything runs if data are missing."""
-    from isotrope.experiments.reproduce.runner import lacking
+def _shown(
+    artifact: "Artifact", cells: "Sequence[Cell]", scale: "Scale", store: "Store"
+) -> "tuple[Shown, dict[str, str]]":
+    """What there is of a table or figure, and where it comes from."""
+    from isotrope.experiments.reproduce.artifact import Found
+    from isotrope.experiments.reproduce.present import provenance_of, told
 
-    waiting = [cell for cell in cells if store.find(cell) is None]
-    missing = dict.fromkeys(line for lines in lacking(waiting, places).values() for line in lines)
+    everything = Found({c: r for c in cells if (r := store.find(c)) is not None})
+    has_numbers = {c: r for c, r in everything.results.items() if "diverged" not in r.details}
+    shown = told(artifact.show(scale, Found(has_numbers)), scale, everything)
+    return shown, provenance_of(artifact, scale, everything, len(cells))
+
+
+def _check_here(
+    chosen: "Sequence[Artifact]", cells: "Cells", places: "Places", store: "Store"
+) -> None:
+    """Refuse before anything runs if data are missing."""
+    missing: dict[str, None] = {}
+    for artifact in chosen:
+        waiting = [c for c in cells[artifact.paper, artifact.name] if store.find(c) is None]
+        missing |= dict.fromkeys(_missing(artifact, waiting, places))
     if missing:
         raise InputError(
             f"not on this machine: {'; '.join(missing)}. --dry-run says what each table needs, "
@@ -192,7 +233,6 @@ def _check_here(cells: "Sequence[Cell]", places: "Places", store: "Store") -> No
         )
 
 
-def _by_seed(cells: "Sequence[Cell]") -> "list[Cell]":
+def _by_seed(cells: "Iterable[Cell]") -> "list[Cell]":
     """The first seed of everything before the second."""
-    seeds = sorted({cell.seed for cell in cells})
-    return [cell for seed in seeds for cell in cells if cell.seed == seed]
+    return sorted(cells, key=lambda cell: cell.seed)

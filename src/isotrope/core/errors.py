@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "Diverged",
     "InputError",
     "LostProcess",
     "MissingExtra",
@@ -17,6 +18,10 @@ __all__ = [
 
 class InputError(ValueError):
     """Something the user gave is wrong. The command line prints it on one line and exits with 2."""
+
+
+class Diverged(InputError):
+    """A loss or a gradient is not finite: what was asked for cannot be trained."""
 
 
 class LostProcess(RuntimeError):

@@ -16,7 +16,7 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import Diverged
 from isotrope.core.gather import Whole, gathered, rank, rows_of, world_size
 from isotrope.core.hyper import check
 from isotrope.core.views import Views
@@ -258,8 +258,8 @@ class ImageMethod(L.LightningModule):
         if not self.scaled and not torch.isfinite(self.gradient_norm):
             raise self._diverged("gradient")
 
-    def _diverged(self, what: str) -> InputError:
-        return InputError(
+    def _diverged(self, what: str) -> Diverged:
+        return Diverged(
             f"training diverged: the {what} is not finite at step {self.step}; use a lower "
             f"--learning-rate (it is {self.plan.learning_rate:g}) or look at that batch of the data"
         )

@@ -21,7 +21,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
 
-from isotrope.core.errors import InputError, LostProcess, NoTerms
+from isotrope.core.errors import Diverged, InputError, LostProcess, NoTerms
 from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
 from isotrope.core.result import Result
 from isotrope.core.views import Views
@@ -322,6 +322,8 @@ def make_steps(
             trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
         except AtOnce:
             raise KeyboardInterrupt from None
+        except Diverged:
+            raise
         except InputError as error:
             # a worker of the loader sends its traceback along
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import Diverged
 from isotrope.core.gather import gathered, rank
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch
@@ -159,8 +159,8 @@ class SimCSE(L.LightningModule):
         if not self.scaled and not torch.isfinite(self.gradient_norm):
             raise self._diverged("gradient")
 
-    def _diverged(self, what: str) -> InputError:
-        return InputError(
+    def _diverged(self, what: str) -> Diverged:
+        return Diverged(
             f"training diverged: the {what} is not finite at step {self.global_step}; use a lower "
             f"--learning-rate (it is {self.learning_rate:g}) or look at that batch of the data"
         )

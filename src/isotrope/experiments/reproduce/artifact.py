@@ -2,12 +2,13 @@
 
 import importlib
 import pkgutil
+import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
 from isotrope.experiments.reproduce.cell import Cell
 
@@ -151,33 +152,35 @@ def no_cells(scale: Scale) -> list[Cell]:
     return []
 
 
-def artifacts() -> list[Artifact]:
-    """Return every table and figure, by paper and number."""
+def artifacts(papers: Sequence[str] = tuple(PAPERS)) -> list[Artifact]:
+    """Return every table and figure of these papers, by paper and number.
+
+    Raises:
+        MissingExtra: what they need is not installed.
+    """
     found = []
-    for paper in PAPERS:
+    for paper in papers:
         package = importlib.import_module(f"isotrope.experiments.{paper.replace('-', '_')}")
-        for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: _order(m.name)):
-            if not module.name.startswith(("figure", "table", "bounds", "check", "supplement")):
-                continue  # what several of them share
-            held = importlib.import_module(f"{package.__name__}.{module.name}").ARTIFACT
-            found.append(
-                Artifact(
-                    title=held.title,
-                    cells=held.cells,
-                    show=held.show,
-                    paper=paper,
-                    name=module.name.replace("_", "-"),
-                )
-            )
+        names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+        for name in sorted(filter(_KIND.match, names), key=_order):
+            try:
+                held = importlib.import_module(f"{package.__name__}.{name}").ARTIFACT
+            except ModuleNotFoundError as error:
+                if error.name is None or error.name.startswith("isotrope"):
+                    raise
+                raise MissingExtra(error.name, extra="all") from error
+            found.append(replace(held, paper=paper, name=name.replace("_", "-")))
     return found
 
 
+_KIND = re.compile("figure|table|bounds|check|supplement")
+"""How names begin; others hold what several tables and figures share."""
+
+
 def _order(name: str) -> tuple[str, int, str]:
-    """Figure 2 before figure 10, figures before tables."""
-    kind = name.rstrip("0123456789abcdefghijklmnopqrstuvwxyz") or name
-    head = name.rstrip("abcdefghijklmnopqrstuvwxyz_")
-    digits = head[len(head.rstrip("0123456789")) :]
-    return (head.rstrip("0123456789") or kind, int(digits or 0), name)
+    """Figures before tables, figure 2 before figure 10."""
+    kind, digits, rest = re.findall(r"(\D*)(\d*)(.*)", name)[0]
+    return kind, int(digits or 0), rest
 
 
 def find(paper: str, names: Sequence[str]) -> list[Artifact]:
@@ -187,13 +190,13 @@ def find(paper: str, names: Sequence[str]) -> list[Artifact]:
         InputError: an unknown paper or name.
     """
     if paper not in PAPERS:
-        raise InputError(
-            f"unknown paper {paper!r}{nearest(paper, PAPERS)}; papers: {', '.join(PAPERS)}"
-        )
-    own = {artifact.name: artifact for artifact in artifacts() if artifact.paper == paper}
+        owners = [a.paper for a in artifacts() if a.name == paper]
+        of = f" ({paper} of which one? {', '.join(owners)})" if owners else nearest(paper, PAPERS)
+        raise InputError(f"unknown paper {paper!r}{of}; papers: {', '.join(PAPERS)}")
+    own = {artifact.name: artifact for artifact in artifacts([paper])}
     for name in names:
         if name not in own:
             raise InputError(
                 f"{paper} has no {name!r}{nearest(name, own)}; it has {', '.join(own)}"
             )
-    return [own[name] for name in names] if names else list(own.values())
+    return [own[name] for name in dict.fromkeys(names)] if names else list(own.values())

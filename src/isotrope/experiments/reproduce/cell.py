@@ -1,5 +1,6 @@
 """Cell: one measurement that takes time, known by everything that was asked."""
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,9 @@ from typing import Any
 
 from isotrope.core.fingerprint import fingerprint
 
-__all__ = ["Cell"]
+__all__ = ["Cell", "brief"]
+
+_WIDTH = 100  # characters of a title, where nobody gave one
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,23 +23,26 @@ class Cell:
         work: what is done: the name of a module in ``isotrope.experiments.works``.
         settings: plain values by name; what the work does not know, its ``check`` refuses.
         seed: of everything random.
+        title: what tells it from others of its kind, for people; it does not count.
     """
 
     work: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    title: str = ""
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
-        """16 hexadecimal digits of all of it."""
-        told = json.dumps(dict(self.settings), sort_keys=True, ensure_ascii=False)
+        """16 hexadecimal digits of all of it; 1 and 1.0 are the same."""
+        told = json.dumps(
+            _plain(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False
+        )
         return fingerprint(self.work, told, self.seed)
 
     @property
     def shown(self) -> str:
         """One line for people."""
-        told = " ".join(f"{k}={_short(v)}" for k, v in self.settings.items())
-        return f"{self.work} {told} seed={self.seed}"
+        return f"{self.work} {_cut(self.title or brief(self.settings))}, seed {self.seed}"
 
     def seeded(self, seed: int) -> "Cell":
         """Return the same with another seed."""
@@ -47,6 +53,24 @@ class Cell:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+def brief(settings: Mapping[str, Any]) -> str:
+    """Return ``name=value`` for each setting, numbers short."""
+    return " ".join(f"{name}={_short(value)}" for name, value in settings.items())
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any plain value
+    """The same value in one spelling."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _short(value: Any) -> str:  # noqa: ANN401 - any plain value

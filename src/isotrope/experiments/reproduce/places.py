@@ -10,7 +10,7 @@ the folder of data under that name.
 
 import functools
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from isotrope.core.files import replacing
 from isotrope.data.docstrings import STANDARD_LIBRARY, Documented, collect
 from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.transfer_sets import Examples, TransferTask, load_transfer
-from isotrope.encoders.names import INSTALLED
+from isotrope.encoders.names import INSTALLED, resolve
 
 __all__ = ["Places"]
 
@@ -39,10 +39,12 @@ class Places:
     Attributes:
         data: folder with sts/, transfer/, corpus/, cifar10/ and standin-mlm/, or None.
         made: folder for corpora that are made.
+        hub: whether an encoder that is not in ``data`` may be fetched from the Hugging Face hub.
     """
 
     data: Path | None
     made: Path
+    hub: bool = False
 
     def missing(self, name: str) -> str | None:
         """Return what a name needs that is not here, or None."""
@@ -82,16 +84,18 @@ class Places:
             raise InputError(f"a corpus is {kind}:N with a number of sentences; found {name!r}")
         file = self.made / f"{kind}-{count}.txt"
         if not file.is_file():
-            found = _documentation() if kind == "docs" else self._wikipedia(kind)
+            found: Iterable[str] = _documentation() if kind == "docs" else self._wikipedia(kind)
             with replacing(file) as temporary:
                 lines = list(islice(found, int(count)))
+                if len(lines) < int(count):
+                    raise InputError(f"{name}: there are only {len(lines):,} such sentences here")
                 temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return file
 
-    def _wikipedia(self, kind: str) -> list[str]:
+    def _wikipedia(self, kind: str) -> Iterator[str]:
         most = _SHORT if kind == "wiki-short" else 10**9
         with gzip.open(self._here(kind), "rt", encoding="utf-8") as lines:
-            return [line.strip() for line in lines if len(line.split()) <= most]
+            yield from (line.strip() for line in lines if len(line.split()) <= most)
 
     def encoder(self, name: str) -> str:
         """Return what ``isotrope.load`` opens: a folder, an installed name or an id of the hub."""
@@ -99,14 +103,17 @@ class Places:
         return str(path) if path is not None and path.exists() else name
 
     def missing_encoder(self, name: str) -> list[str]:
-        """Return what an encoder needs that is not here: of the hub nothing is fetched to see."""
+        """Return what an encoder needs that is not here; one of the hub is fetched if it may be."""
         if name in ("scratch", *INSTALLED):
             return []
         if name == "standin-mlm":
             return [lacking] if (lacking := self.missing(name)) else []
         path = self._given(name)
-        here = path is not None and path.exists()
-        return [] if here else [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]
+        if path is not None and path.exists():
+            return []
+        if self.hub:
+            return _fetched(name)
+        return [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]
 
     def images(self, name: str) -> str:
         """Return what trainings on images open.
@@ -141,6 +148,15 @@ class Places:
             InputError: no such data.
         """
         return _made_tasks(tasks) if name == "docs" else load_transfer(self._here(name), tasks)
+
+
+@functools.cache
+def _fetched(name: str) -> list[str]:
+    try:
+        resolve(name)
+    except InputError as error:
+        return [str(error)]
+    return []
 
 
 @functools.cache

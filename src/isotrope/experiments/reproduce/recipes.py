@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isotrope.experiments.reproduce.artifact import Scale
-from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.cell import Cell, brief
 
 __all__ = ["SEEDS", "image_cells", "text_cells"]
 
@@ -130,7 +130,8 @@ def text_cells(
     own = {"objective": objective, **_dotted("objective", settings)}
     base = {**_TEXT[scale], "looks": _LOOKS, **(_SCORES[scale] if scored else {})}
     chosen = SEEDS[scale] if seeds is None else seeds
-    return [Cell("text", {**base, **own, **more}, seed) for seed in chosen]
+    title = _title(objective, settings, base, more)
+    return [Cell("text", {**base, **own, **more}, seed, title) for seed in chosen]
 
 
 def image_cells(
@@ -157,7 +158,20 @@ def image_cells(
     if objective is not None:
         own["objective"] = objective
     chosen = SEEDS[scale] if seeds is None else seeds
-    return [Cell("images", {**_IMAGES[scale], **own, **more}, seed) for seed in chosen]
+    name = method if objective is None else f"{method} {objective}"
+    title = _title(name, settings, _IMAGES[scale], more)
+    return [Cell("images", {**_IMAGES[scale], **own, **more}, seed, title) for seed in chosen]
+
+
+def _title(
+    name: str,
+    settings: Mapping[str, float | str] | None,
+    base: Mapping[str, Any],
+    more: Mapping[str, Any],
+) -> str:
+    """What is trained, and what differs from the recipe."""
+    others = {k: v for k, v in more.items() if k not in base or base[k] != v}
+    return " ".join([name, brief({**(settings or {}), **others})]).strip()
 
 
 def _dotted(prefix: str, settings: Mapping[str, float | str] | None) -> dict[str, float | str]:

@@ -1,37 +1,50 @@
 """Runner: does the cells that are missing, several at a time, and keeps each as it finishes."""
 
+import functools
 import importlib
 import itertools
-import multiprocessing
-import os
+import re
 import shutil
+import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
-from isotrope.core.errors import InputError, LostProcess
-from isotrope.core.result import Result
+from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
+from isotrope.core.result import Result, provenance
+from isotrope.experiments import works
+from isotrope.experiments.durations import lasting
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.places import Places
 from isotrope.experiments.reproduce.store import Store
+from isotrope.experiments.workers import each
 
 __all__ = ["lacking", "run"]
 
 Tell = Callable[[str], None]
 
 
-def lacking(cells: Sequence[Cell], places: Places) -> dict[Cell, list[str]]:
+def lacking(cells: Iterable[Cell], places: Places) -> dict[Cell, list[str]]:
     """Resolve every name of every cell; return what is not on this machine.
 
     Raises:
         InputError: a cell that could run nowhere: an unknown name, a setting out of its bounds.
     """
-    return {cell: _work(cell).check(cell, places) for cell in cells}
+    found = {}
+    for cell in cells:
+        try:
+            found[cell] = _work(cell).check(cell, places)
+        except MissingExtra:
+            raise
+        except InputError as error:
+            raise InputError(f"{cell.shown}: {error}") from error
+    return found
 
 
 def run(
@@ -43,99 +56,129 @@ def run(
     jobs: int = 1,
     minutes: float | None = None,
     tell: Tell = lambda line: None,
-) -> None:
+) -> dict[Cell, str]:
     """Do what the store does not have yet, in order; every result is kept at once.
+
+    A cell that cannot be done does not keep the others from being done. A training that diverges
+    has a result that says so, and is not tried again.
 
     Args:
         cells: equal ones are done once.
         store: takes the results.
         places: of data.
         runs: a folder for each unfinished cell lies here; it goes when the cell is done.
-        jobs: cells at a time, each a process of its own with its share of the cores.
+        jobs: cells at a time, each in a process of its own with its share of the cores.
         minutes: no cell is started after so many.
-        tell: takes a line for each finished cell.
+        tell: takes a line when it begins, for each finished cell, and for those that are left.
+
+    Returns:
+        Why cells failed, for those that did.
 
     Raises:
-        InputError: a cell that cannot be done; others that were running are kept first.
-        LostProcess: a process died: those that finished are kept.
+        InputError: another process is writing here, or nothing can be written.
+        LostProcess: a process died, or was asked to stop; what was finished is kept.
+        KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
-    waiting = [cell for cell in dict.fromkeys(cells) if store.find(cell) is None]
-    done, start = 0, time.monotonic()
+    wanted = list(dict.fromkeys(cells))
+    waiting = [cell for cell in wanted if store.find(cell) is None]
+    if not waiting:
+        return {}
+    failed: dict[Cell, str] = {}
+    left = dict.fromkeys(waiting)
+    begun: list[Cell] = []
+    start = time.monotonic()
 
-    def late() -> bool:
-        return minutes is not None and time.monotonic() - start > 60 * minutes
+    def in_time(cell: Cell) -> bool:
+        if minutes is not None and time.monotonic() - start >= 60 * minutes:
+            return False
+        begun.append(cell)
+        return True
 
-    def keep(cell: Cell, result: Result) -> None:
-        nonlocal done
-        done += 1
-        store.keep(cell, result)
-        shutil.rmtree(runs / cell.key, ignore_errors=True)
-        seconds = result.provenance["seconds"]
-        tell(f"[{done}/{len(waiting)}] {cell.shown}: {seconds:.0f} s")
-
-    if jobs == 1:
-        for cell in waiting:
-            if late():
-                break
-            keep(cell, _measured(cell, places, runs / cell.key))
-        return
-    _side_by_side(itertools.takewhile(lambda _: not late(), waiting), places, runs, jobs, keep)
-
-
-def _side_by_side(
-    waiting: Iterator[Cell],
-    places: Places,
-    runs: Path,
-    jobs: int,
-    keep: Callable[[Cell, Result], None],
-) -> None:
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    pool = ProcessPoolExecutor(
-        jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=torch.set_num_threads,
-        initargs=(threads,),
-    )
-    running: dict[Future[Result], Cell] = {}
-    failed: InputError | None = None
-    try:
-        while True:
-            while failed is None and len(running) < jobs and (cell := next(waiting, None)):
-                running[pool.submit(_measured, cell, places, runs / cell.key)] = cell
-            if not running:
-                break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                cell = running.pop(future)
-                try:
-                    keep(cell, future.result())
-                except InputError as error:
-                    failed = error
-    except BrokenProcessPool as error:
-        raise LostProcess(
-            "a process that measured a cell has died (out of memory?); what was finished is kept: "
-            "run the same command again, with a smaller --jobs"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if failed is not None:
-        raise failed
+    with store.writing():
+        for cell in wanted:
+            if store.find(cell) is not None:  # killed after it was kept
+                shutil.rmtree(runs / cell.key, ignore_errors=True)
+        tell(
+            f"{_counted(len(waiting), 'cell')} to run, {len(wanted) - len(waiting)} there already"
+            + (f", {jobs} at a time" if jobs > 1 else "")
+            + _estimate(left, store, jobs)
+        )
+        task = functools.partial(_measured, places=places, runs=runs)
+        with closing(each(task, itertools.takewhile(in_time, waiting), jobs)) as finished:
+            for cell, result in finished:
+                del left[cell]
+                if isinstance(result, InputError):
+                    failed[cell] = str(result)
+                    came = f"failed: {result}"
+                else:
+                    store.keep(cell, result)
+                    shutil.rmtree(runs / cell.key, ignore_errors=True)
+                    came = lasting(float(result.provenance["seconds"]))
+                    if diverged := result.details.get("diverged"):
+                        came += f", {diverged}"
+                place = f"[{len(waiting) - len(left)}/{len(waiting)}]"
+                passed = lasting(time.monotonic() - start)
+                more = _estimate(left, store, jobs)
+                tell(f"{place} {cell.shown}: {came} ({passed} so far{more})")
+    if len(begun) < len(waiting):
+        tell(
+            f"no more cells after {minutes:g} minutes: {len(waiting) - len(begun)} left; the same "
+            "command goes on"
+        )
+    return failed
 
 
-def _measured(cell: Cell, places: Places, folder: Path) -> Result:
+def _estimate(left: Iterable[Cell], store: Store, jobs: int) -> str:
+    """Say how long cells will take, by those of the same work that the store has."""
+    took = store.seconds
+    every = list(itertools.chain(*took.values()))
+    cells = list(left)
+    if not every or not cells:
+        return ""
+    total = sum(statistics.fmean(took.get(cell.work, every)) for cell in cells)
+    return f", about {lasting(total / jobs)} to go"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _measured(cell: Cell, places: Places, runs: Path) -> Result:
     """Measure one cell; its provenance says how long it took, waiting for cores included."""
     start, used = time.monotonic(), time.process_time()
     torch.manual_seed(cell.seed)
-    result: Result = _work(cell).run(cell, places, folder)
+    result: Result
+    try:
+        result = _work(cell).run(cell, places, runs / cell.key)
+    except Diverged as error:
+        metrics: dict[str, float | int | str | None] = {}
+        details = {"diverged": str(error)}
+        result = Result(cell.work, cell.title, metrics, details, provenance(seed=cell.seed))
     took = {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],  # not where this machine has it
         "seconds": round(time.monotonic() - start, 1),
         "cpu_seconds": round(time.process_time() - used, 1),
         "threads": torch.get_num_threads(),
+        "machine": _machine(),
     }
     return replace(result, provenance={**result.provenance, **took}, items={})
 
 
-def _work(cell: Cell):  # noqa: ANN202 - a module with check and run
+@functools.cache
+def _machine() -> str:
+    """The kind of processor, or of GPU."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
     try:
-        return importlib.import_module(f"isotrope.experiments.works.{cell.work}")
-    except ModuleNotFoundError as error:
-        raise InputError(f"there is no work {cell.work!r}") from error
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        lines = ""
+    named = re.search(r"model name\s*: *(.+)", lines)
+    return named.group(1).strip() if named else str(provenance()["processor"])
+
+
+def _work(cell: Cell) -> ModuleType:
+    names = sorted(module.stem for module in Path(works.__path__[0]).glob("[!_]*.py"))
+    if cell.work not in names:
+        raise InputError(f"there is no work {cell.work!r}{nearest(cell.work, names)}")
+    return importlib.import_module(f"{works.__name__}.{cell.work}")

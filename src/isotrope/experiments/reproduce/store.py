@@ -4,10 +4,13 @@ One file for each kind of work, in a folder that can be kept in a repository: a 
 goes on where it stood, on another machine too. A line that a stop cut short is dropped.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import writable
@@ -29,13 +32,43 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        self._found: dict[str, Result] = {}
+        self._found: dict[Cell, Result] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
             self._found.update(_lines(file))
 
     def find(self, cell: Cell) -> Result | None:
         """Return what a cell came to, or None."""
-        return self._found.get(cell.key)
+        return self._found.get(cell)
+
+    @property
+    def seconds(self) -> dict[str, list[float]]:
+        """How long the cells took, by their work."""
+        found: dict[str, list[float]] = {}
+        for cell, result in self._found.items():
+            if isinstance(took := result.provenance.get("seconds"), int | float):
+                found.setdefault(cell.work, []).append(float(took))
+        return found
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep others that write here out until the end; a process that dies lets them in.
+
+        Raises:
+            InputError: another process is writing, or the place cannot be written.
+        """
+        path = self.folder / ".lock"
+        with writable(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = path.open("a")
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process is measuring into {self.folder.parent}; wait for it, stop "
+                    "it, or choose another --output (--show looks at what there is)"
+                ) from None
+            yield
 
     def keep(self, cell: Cell, result: Result) -> None:
         """Append a result, and flush it to the disk.
@@ -45,35 +78,51 @@ class Store:
         """
         asked = {"work": cell.work, "settings": dict(cell.settings), "seed": cell.seed}
         plain = json.loads(result.to_json())  # as every reader will see it
-        line = json.dumps({"key": cell.key, "cell": asked, "result": plain}, ensure_ascii=False)
+        told = {"key": cell.key, "title": cell.title, "cell": asked, "result": plain}
+        line = json.dumps(told, ensure_ascii=False, allow_nan=False)
         path = self.folder / f"{cell.work}.jsonl"
         with writable(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            whole = _whole(path)
-            with path.open("ab") as handle:
-                handle.truncate(whole)
+            with path.open("r+b" if path.exists() else "x+b") as handle:
+                handle.truncate(_whole(handle))
+                handle.seek(0, os.SEEK_END)
                 handle.write(line.encode() + b"\n")
                 handle.flush()
                 os.fsync(handle.fileno())
-        self._found[cell.key] = Result(**plain)
+        self._found[cell] = Result(**plain)
 
 
-def _whole(path: Path) -> int:
+def _whole(handle: BinaryIO) -> int:
     """How many bytes of a file are whole lines."""
-    content = path.read_bytes() if path.is_file() else b""
-    return content.rfind(b"\n") + 1
+    end = handle.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - 2**16)
+        handle.seek(start)
+        if (place := handle.read(end - start).rfind(b"\n")) >= 0:
+            return start + place + 1
+        end = start
+    return 0
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Result]]:
+def _lines(file: Path) -> Iterator[tuple[Cell, Result]]:
     try:
-        lines = file.read_bytes()[: _whole(file)].decode("utf-8").splitlines()
+        with file.open("rb") as handle:
+            size = _whole(handle)
+            handle.seek(0)
+            # no splitlines: a text may have other ends of lines in it
+            lines = handle.read(size).decode("utf-8").split("\n")[:-1]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {file}: {error}") from error
     for number, line in enumerate(lines, start=1):
         try:
             found = json.loads(line)
-            yield str(found["key"]), Result(**found["result"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            # the key that its cell has now, not the one that stands there
+            cell = Cell(**found["cell"], title=str(found.get("title", "")))
+            result = Result(**found["result"])
+            if not isinstance(result.metrics, dict) or not isinstance(result.details, dict):
+                raise TypeError("metrics and details are not by name")
+            yield cell, result
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(
                 f"{file}:{number} is not a result of a cell ({error}); was it edited? Delete the "
                 "line to measure it anew"

@@ -12,8 +12,10 @@ from typing import Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
+from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.places import Places
+from isotrope.experiments.reproduce.trained import trained
 from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import train
@@ -21,9 +23,22 @@ from isotrope.paradigm import registry
 
 __all__ = ["MEANS", "check", "image_settings", "rows", "run"]
 
-MEANS = ("loss", "norm", "norm_backbone", "opposite_halves", "far_opposite", "std")
-MEANS += ("effective_rank", "gradient_norm", "alignment", "uniformity")
+MEANS = (
+    "loss",
+    "norm",
+    "norm_backbone",
+    "opposite_halves",
+    "far_opposite",
+    "std",
+    "effective_rank",
+    "gradient_norm",
+    "alignment",
+    "uniformity",
+)
 """What is averaged over the logged steps of the epoch before each kNN accuracy."""
+
+_SAVED = 250  # steps between checkpoints
+_SIDE = 32  # pixels: on a recipe's name they have no bearing
 
 
 def check(cell: Cell, places: Places) -> list[str]:
@@ -34,10 +49,13 @@ def check(cell: Cell, places: Places) -> list[str]:
     """
     settings = image_settings(cell, places, Path("unused"), here=False)
     method = find_method(settings.method)
-    options_of(settings.method, settings.method_settings)
+    options = options_of(settings.method, settings.method_settings)
     registry.build(settings.objective or method.recipe.objective, settings.objective_settings)
+    method.augments_of(_SIDE, options, settings.augment)
     lacking = places.missing(cell.settings["data"])
-    return [lacking] if lacking else []
+    encoder = settings.encoder
+    here = [] if encoder in ARCHITECTURES else places.missing_encoder(encoder)
+    return [*([lacking] if lacking else []), *here]
 
 
 def run(cell: Cell, places: Places, folder: Path) -> Result:
@@ -47,9 +65,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
         InputError: data that are missing, settings that do not fit, a training that diverged.
     """
     run_folder = folder / "run"
-    outcome = train(image_settings(cell, places, run_folder), resume=True)
-    if outcome.exit_code:
-        raise InputError(f"the training of {cell.shown} was stopped; run the same command again")
+    outcome = trained(train, image_settings(cell, places, run_folder))
     found = rows(run_folder, outcome.result)
     last = found[-1]
     metrics = {name: last.get(name) for name in ("knn", "norm", "norm_backbone")}
@@ -81,7 +97,9 @@ def image_settings(cell: Cell, places: Places, output: Path, *, here: bool = Tru
         raise InputError("a cell of images has data")
     data = places.images(name) if here else "unused"
     fixed = {"data": data, "output": str(output), "seed": cell.seed, "progress": False}
-    return ImageSettings.read({"checkpoint_every": 10**6, "workers": 0, **own, **fixed})
+    if own.get("encoder") not in (None, *ARCHITECTURES):
+        own["encoder"] = places.encoder(own["encoder"])
+    return ImageSettings.read({"checkpoint_every": _SAVED, "workers": 0, **own, **fixed})
 
 
 def rows(run: Path, result: Result) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ Settings of a cell: those of ``TrainSettings``, with ``texts`` and ``encoder`` b
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.core.views import Views
 from isotrope.data.sts_sets import Subset
+from isotrope.data.transfer_sets import TASKS as TRANSFER
 from isotrope.diagnostics.angle_statistics import angle_statistics, densities
 from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
 from isotrope.diagnostics.hardest_negative import hardest_share
@@ -38,9 +40,10 @@ from isotrope.diagnostics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Remembering
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
-from isotrope.evaluation.transfer import transfer_result, transfer_task
+from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.places import Places
+from isotrope.experiments.reproduce.trained import trained
 from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
@@ -70,11 +73,19 @@ def check(cell: Cell, places: Places) -> list[str]:
     for look in cell.settings.get("looks", ()):
         if look not in LOOKS:
             raise InputError(f"unknown look {look!r}; there are {', '.join(LOOKS)}")
+    for task in cell.settings.get("scores", ()):
+        if task not in ("sts", *TRANSFER):
+            raise InputError(f"scores are sts, {', '.join(TRANSFER)}; found {task!r}")
+    if (mode := cell.settings.get("mode", "full")) not in MODES:
+        raise InputError(f"mode is {' or '.join(MODES)}; found {mode!r}")
     for end in cell.settings.get("ends", ()):
         known = ("first", "last", *(["best"] if "dev" in cell.settings.get("looks", ()) else []))
         if end not in known:
             raise InputError(f"ends are first, last, and with the look dev best; found {end!r}")
-    names = [cell.settings["texts"], cell.settings.get("scored", "sts")]
+    scored = cell.settings.get("scored", "sts")
+    names = [cell.settings["texts"], scored]
+    if set(cell.settings.get("scores", ())) & set(TRANSFER):
+        names.append(_transfer(scored))
     lacking = [lacking for name in names if (lacking := places.missing(name))]
     return lacking + places.missing_encoder(cell.settings["encoder"])
 
@@ -87,9 +98,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
     """
     asked = cell.settings
     settings = _settings(cell, places, folder / "run", str(places.texts(asked["texts"])))
-    outcome = train(settings, resume=True)
-    if outcome.exit_code:
-        raise InputError(f"the training of {cell.shown} was stopped; run the same command again")
+    outcome = trained(train, settings)
     scored = asked.get("scored", "sts")
     dev = places.sts_dev(scored)
     count, size = asked.get("held", _HELD)
@@ -111,6 +120,8 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
         first, last = (looks[i]["step"] for i in (0, -1))
         steps = {"first": first, "last": last, "best": metrics.get("best_step")}
         for end in asked.get("ends", ("last",)):
+            if steps[end] is None:
+                continue  # no dev score was a number
             found = _scores(folder / "run", int(steps[end]), asked, places)
             metrics |= {f"{task} {end}": value for task, value in found.items()}
     return Result(
@@ -128,7 +139,9 @@ def _settings(cell: Cell, places: Places, output: Path, texts: str) -> TrainSett
         raise InputError("a cell of text has texts, encoder and objective")
     fixed = {"files": [texts], "output": str(output), "seed": cell.seed, "progress": False}
     own["encoder"] = places.encoder(own["encoder"])
-    return TrainSettings.read({"checkpoint_every": 10**6, **own, **fixed})
+    if "keep_every" in own:  # those that stay are checkpoints to go on from, too
+        own.setdefault("checkpoint_every", 10**9)
+    return TrainSettings.read({**own, **fixed})
 
 
 def _lines_after(places: Places, name: str, count: int) -> list[str]:
@@ -186,7 +199,8 @@ def _numbers(result: Result) -> dict[str, float]:
 
 def _metrics(looks: Sequence[Row]) -> dict[str, float | int | str | None]:
     """Make flat numbers of the dev scores: the first, the last, the best after the first."""
-    scores = [(row["step"], row["dev"]) for row in looks if "dev" in row]
+    # a set on which all embeddings are alike has no correlation
+    scores = [(row["step"], row["dev"]) for row in looks if math.isfinite(row.get("dev", math.nan))]
     found: dict[str, float | int | str | None] = {"steps": looks[-1]["step"]}
     if scores:
         step, best = max(scores[1:] or scores, key=lambda one: one[1])
@@ -230,7 +244,8 @@ class _Seen:
         """Pairs of the dev set that are scored above 4, without dropout."""
         rows = [i for i, score in enumerate(self.dev.scores) if score > 4][:_DEV]
         sides = [[side[i] for i in rows] for side in (self.dev.first, self.dev.second)]
-        return Views(*(torch.from_numpy(self.encoder.encode(side)) for side in sides))
+        first, second = (torch.from_numpy(self.encoder.encode(side)) for side in sides)
+        return Views(first, second)
 
 
 def _dev(seen: _Seen) -> Row:
