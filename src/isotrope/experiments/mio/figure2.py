@@ -1,0 +1,102 @@
+"""Figure 2: negative and flat directions of the three losses after the last epoch."""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from isotrope.experiments.mio.frameworks import among, at_end
+from isotrope.experiments.mio.spectra import (
+    Look,
+    ends,
+    flat,
+    negative,
+    notes,
+    ordered,
+    spread_of_batches,
+    table,
+    told,
+    variants,
+)
+from isotrope.experiments.paper_numbers import printed
+from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table
+from isotrope.experiments.reproduce.cell import Cell
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+LOSSES = ("MIOv1", "MIOv2", "MIOv3")
+PAPER = {name: float(printed("mio", "figure2").rows[name.lower()][0] or 0) for name in LOSSES}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """The spectra of the three losses."""
+    return [at_end(scale, name) for name in among(scale, LOSSES)]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Count, and see how much the counts depend on what the paper leaves open."""
+    some = ends(found, scale, LOSSES)
+    rows = [
+        [name, f"{PAPER[name]:g}", *_ours(some.get(name), flat), *_ours(some.get(name), negative)]
+        for name in LOSSES
+    ]
+    header = ("loss", "flat, paper", "flat, ours", "negative, ours")
+    asked = variants(found, "MIOv3", at_end(scale, "MIOv3"))
+    verdicts = [
+        ordered(
+            "MIOv3 leaves fewer flat directions than MIOv1, and MIOv1 fewer than MIOv2",
+            some,
+            ("MIOv3", "MIOv1", "MIOv2"),
+            flat,
+            spread_of_batches(found, scale, flat),
+        ),
+        *(
+            ordered(
+                f"MIOv3 has more negative eigenvalues than {other}",
+                some,
+                (other, "MIOv3"),
+                negative,
+                spread_of_batches(found, scale, negative),
+            )
+            for other in ("MIOv1", "MIOv2")
+        ),
+    ]
+    return Shown(
+        tables=[
+            Table(header, rows, "of 100 Ritz values" if scale != "smoke" else ""),
+            table(list(some.values()), "spectra"),
+            told(asked, "MIOv3 at the same weights, asked otherwise"),
+        ],
+        verdicts=verdicts,
+        pictures={"figure2": functools.partial(_bars, some)},
+        notes=[
+            *notes(scale, list(some.values())),
+            "the paper draws the negative counts without printing them; a difference counts if it "
+            "is larger than twice the standard deviation over batches of MIOv3",
+        ],
+    )
+
+
+def _ours(look: Look | None, count: Callable[[Look], float]) -> list[str | None]:
+    return [None if look is None else f"{count(look):g}"]
+
+
+def _bars(some: dict[str, Look]) -> "Picture":
+    from isotrope.report.charts import Chart, Series, charts
+
+    def series(title: str, values: dict[str, float]) -> Series:
+        return Series(title, LOSSES, [values.get(name) for name in LOSSES])
+
+    bars = [
+        series("negative", {name: negative(look) for name, look in some.items()}),
+        series("flat", {name: flat(look) for name, look in some.items()}),
+        series("flat, paper", PAPER),
+    ]
+    return charts([Chart("", bars, y="Ritz values", kind="bars")])
+
+
+ARTIFACT = Artifact(
+    title="figure 2: negative and flat directions of MIOv1, MIOv2, MIOv3, counted",
+    cells=cells,
+    show=show,
+)

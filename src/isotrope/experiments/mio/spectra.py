@@ -1,0 +1,326 @@
+"""What the figures of spectra share: reading, counting, tables, pictures, when a claim holds.
+
+Counts are those of Ritz values, as the paper's; ``Spectrum`` says what they are worth. A difference
+of counts is one if it is larger than twice the standard deviation over the batches on which MIOv3's
+Hessian was taken at the same weights.
+"""
+
+import functools
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
+from isotrope.diagnostics.curvature.lanczos import Floats
+from isotrope.experiments.mio.frameworks import among, at_end
+from isotrope.experiments.reproduce.artifact import Found, Scale, Table, Verdict
+from isotrope.experiments.reproduce.cell import Cell
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+__all__ = [
+    "Look",
+    "bulk",
+    "drawn",
+    "ends",
+    "epoch",
+    "flat",
+    "looks",
+    "negative",
+    "no_minimum",
+    "notes",
+    "ordered",
+    "paneled",
+    "second_bulk",
+    "spread_of_batches",
+    "table",
+    "told",
+    "variants",
+]
+
+_NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
+_FLOOR = 1e-5  # of the largest density; less is not drawn
+_HEADER = (
+    *("", "epoch", "lambda_min", "lambda_max", "negative", "flat", "above", "trace"),
+    *("gradient norm", "rate x lambda_max"),
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One spectrum of a framework.
+
+    Attributes:
+        name: of the framework.
+        epoch: after which it was taken.
+        about: of what the Hessian is, and how it was asked.
+        spectrum: on one batch.
+        peak: the largest learning rate of the training.
+        variant: what was asked otherwise, if anything.
+    """
+
+    name: str
+    epoch: float
+    about: Mapping[str, Any]
+    spectrum: Spectrum
+    peak: float
+    variant: Mapping[str, Any]
+
+
+def looks(found: Found, name: str, cell: Cell) -> list[Look]:
+    """Return the spectra of a cell, by epoch; none if it was not run."""
+    return [look for look in _everything(found, name, cell) if not look.variant]
+
+
+def variants(found: Found, name: str, cell: Cell) -> list[Look]:
+    """Return the last spectrum, and those of the same weights that were asked otherwise."""
+    changed = [look for look in _everything(found, name, cell) if look.variant]
+    return [*looks(found, name, cell)[-1:], *changed]
+
+
+def ends(
+    found: Found,
+    scale: Scale,
+    names: tuple[str, ...],
+    **other: Any,  # noqa: ANN401 - of `at_end`
+) -> dict[str, Look]:
+    """Return the last spectrum of each framework that was run."""
+    every = {n: looks(found, n, at_end(scale, n, **other)) for n in among(scale, names)}
+    return {name: some[-1] for name, some in every.items() if some}
+
+
+def _everything(found: Found, name: str, cell: Cell) -> list[Look]:
+    result = found.get(cell)
+    if result is None:
+        return []
+    return [
+        Look(
+            name,
+            float(one["epoch"]),
+            one["hessian"],
+            _spectrum(spectrum),
+            float(one["learning_rate"]["peak"]),
+            one["variant"],
+        )
+        for one in result.details["spectra"]
+        for spectrum in one["spectra"]
+    ]
+
+
+def _spectrum(kept: Mapping[str, Any]) -> Spectrum:
+    probes = []
+    for probe in kept["probes"]:
+        values, errors, weights = (np.array(probe[k]) for k in ("values", "errors", "weights"))
+        probes.append(Ritz(values, errors, weights, np.full(len(values), math.nan)))
+    return Spectrum(kept["size"], kept["loss"], kept["gradient_norm"], tuple(probes))
+
+
+def negative(look: Look) -> float:
+    """Return how many Ritz values are below zero."""
+    return look.spectrum.negative()
+
+
+def flat(look: Look) -> float:
+    """Return how many Ritz values lie between zero and the threshold, 1 in the paper."""
+    return look.spectrum.count(0.0, _threshold(look))
+
+
+def bulk(look: Look) -> float:
+    """Return the estimated share of eigenvalues within a hundredth of the largest around zero."""
+    spectrum = look.spectrum
+    near = _NEAR * max(abs(spectrum.largest[0]), abs(spectrum.smallest[0]))
+    return spectrum.eigenvalues(-near, near) / spectrum.size
+
+
+def second_bulk(look: Look) -> float | None:
+    """Return the middle one of the Ritz values above the threshold, or None without any.
+
+    What is far from zero Lanczos finds one by one: there a Ritz value is an eigenvalue.
+    """
+    values = np.concatenate([ritz.values for ritz in look.spectrum.probes])
+    above = values[values > _threshold(look)]
+    return float(np.median(above)) if len(above) else None
+
+
+def _threshold(look: Look) -> float:
+    return float(look.about["asked"]["threshold"])
+
+
+def spread_of_batches(found: Found, scale: Scale, count: Callable[[Look], float]) -> float | None:
+    """Return the standard deviation of a count over batches, at MIOv3's last weights."""
+    asked = variants(found, "MIOv3", at_end(scale, "MIOv3"))
+    alike = [count(x) for x in asked if set(x.variant) <= {"seeds"}]
+    return statistics.stdev(alike) if len(alike) > 1 else None
+
+
+def epoch(look: Look) -> str:
+    """Return what a curve is called among those of one framework."""
+    return f"epoch {look.epoch:g}"
+
+
+def no_minimum(some: Sequence[Look], claim: str, wanted: int) -> Verdict:
+    """Return whether each spectrum has an eigenvalue below zero, error bounds included."""
+    lowest = {f"{x.name} at {x.epoch:g}": x.spectrum.smallest for x in some}
+    missing = [name for name, (value, error) in lowest.items() if value + error >= 0]
+    least = max((value for value, _ in lowest.values()), default=0.0)
+    said = f"lambda_min at most {least:.3g} in {len(some)} spectra"
+    if missing:
+        said = f"not below zero: {', '.join(missing)}"
+    holds = None if len(some) < wanted else not missing
+    return Verdict(claim, holds, said if some else "")
+
+
+def table(some: Sequence[Look], title: str = "") -> Table:
+    """Return a row for each spectrum."""
+    return Table(_HEADER, [_row(look.name, look) for look in some], title)
+
+
+def ordered(
+    claim: str,
+    some: Mapping[str, Look],
+    order: Sequence[str],
+    count: Callable[[Look], float],
+    noise: float | None,
+) -> Verdict:
+    """Return whether a count rises from each framework to the next.
+
+    Args:
+        claim: in words.
+        some: spectra by framework.
+        order: frameworks, that with the smallest count first.
+        count: of Ritz values.
+        noise: standard deviation over batches; without it any difference is one.
+    """
+    values = {name: count(some[name]) for name in order if name in some}
+    said = ", ".join(f"{name} {value:g}" for name, value in values.items())
+    if len(values) < len(order):
+        return Verdict(claim, None, said)
+    least = 2 * (noise or 0.0)
+    gaps = [b - a for a, b in itertools.pairwise(values.values())]
+    said += "" if noise is None else f"; standard deviation over batches {noise:.2g}"
+    return Verdict(claim, all(gap > least for gap in gaps), said)
+
+
+def told(some: Sequence[Look], title: str) -> Table:
+    """Return a row for each spectrum of the same weights, by what was asked otherwise."""
+    rows: list[list[str]] = []
+    for look in some:
+        changes = {k: v for k, v in look.variant.items() if k != "seeds"}
+        name = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changes.items())
+        batches = sum(row[0].startswith("batch ") for row in rows)
+        rows.append(_row(name or f"batch {batches + 1}", look))
+    return Table(_HEADER, rows, title)
+
+
+def _row(name: str, look: Look) -> list[str]:
+    spectrum = look.spectrum
+    values = sum(len(ritz.values) for ritz in spectrum.probes) / len(spectrum.probes)
+    return [
+        name,
+        f"{look.epoch:g}",
+        f"{spectrum.smallest[0]:.4g}",
+        f"{spectrum.largest[0]:.4g}",
+        f"{negative(look):g}",
+        f"{flat(look):g}",
+        f"{values - negative(look) - flat(look):g}",
+        f"{spectrum.trace[0]:.3g} ± {spectrum.trace[1]:.1g}",
+        f"{spectrum.gradient_norm:.3g}",
+        f"{look.peak * spectrum.largest[0]:.3g}",
+    ]
+
+
+def notes(scale: Scale, some: Sequence[Look]) -> list[str]:
+    """Say of what the Hessians are, and what at this scale is smaller than the paper's."""
+    found = []
+    if some:
+        look = some[0]
+        about, asked = look.about, look.about["asked"]
+        decay = "the run's" if asked["weight_decay"] else "no"
+        sizes = sorted({f"{x.spectrum.size:,}" for x in some})
+        found = [
+            f"Hessian of the objective on {asked['batches']} batch of {about['batch_size']} pairs "
+            f"of crops that came next, by all {' or '.join(sizes)} parameters of encoder and head "
+            f"({about['head']}); batch norm: {about['batch_norm']}; {decay} weight decay (it "
+            f"would add {about['weight_decay']:g} to every eigenvalue); "
+            f"{asked['iterations']} iterations of Lanczos from {asked['probes']} start vector. The "
+            "paper says none of this but the iterations",
+            f"of the Ritz values, negative: below 0; flat: from there to {_threshold(look):g}; "
+            "above: the others. Those far from zero are eigenvalues, one of those near zero stands "
+            "for thousands. trace: with its standard error; rate: the peak of the learning rate, "
+            "which paper 004, section 2.5, wants within 1/lambda_max. A point that is no minimum is "
+            "a saddle, as the paper says, only where the gradient vanishes",
+        ]
+    if scale == "cpu":
+        found.append(
+            "paper: ResNet-18 of 64 channels, 50,000 images, batch 128, 200 to 500 epochs; here 16 "
+            "channels, 5,000 images, batch 64, 8 epochs, one seed: signs and order can be "
+            "compared, sizes of eigenvalues cannot"
+        )
+    return found
+
+
+def drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Callable[[], Picture]":
+    """Return what draws densities over each other."""
+    return functools.partial(_drawn, tuple(some), label)
+
+
+def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
+    from isotrope.report.charts import Chart, charts
+    from isotrope.report.spectra import Curve, spectra
+
+    if not some:
+        return charts([Chart("", ())])
+    where, width = _axis(some, 1000)
+    return spectra(
+        [
+            Curve(
+                label(look),
+                where,
+                density(look.spectrum.probes, where, width=width),
+                look.spectrum.probes[0].values,
+            )
+            for look in some
+        ]
+    )
+
+
+def paneled(
+    groups: Mapping[str, Sequence[Look]], label: Callable[[Look], str], columns: int = 3
+) -> "Callable[[], Picture]":
+    """Return what draws a panel of densities for each group."""
+    return functools.partial(_paneled, dict(groups), label, columns)
+
+
+def _paneled(
+    groups: Mapping[str, Sequence[Look]], label: Callable[[Look], str], columns: int
+) -> "Picture":
+    from isotrope.report.charts import Chart, Series, charts
+
+    panels = []
+    for title, some in groups.items():
+        lines = []
+        if some:
+            where, width = _axis(some, 500)
+            found = [density(look.spectrum.probes, where, width=width) for look in some]
+            least = _FLOOR * max(float(values.max()) for values in found)
+            lines = [
+                Series(label(look), where.tolist(), [y if y > least else None for y in values])
+                for look, values in zip(some, found, strict=True)
+            ]
+        panels.append(Chart(title, lines, x="eigenvalue", y="density", log_y=True))
+    return charts(panels, columns=columns)
+
+
+def _axis(some: Sequence[Look], points: int) -> tuple[Floats, float]:
+    """Places that show all of several spectra, and the width of their Gaussians."""
+    every = [ritz for look in some for ritz in look.spectrum.probes]
+    low = min(float(ritz.values[0]) for ritz in every)
+    high = max(float(ritz.values[-1]) for ritz in every)
+    width = (high - low) / 200 or 1.0
+    return grid(every, width=width, points=points), width
