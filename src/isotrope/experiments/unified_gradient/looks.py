@@ -1,0 +1,112 @@
+"""What was seen of encoders at the kept steps of their trainings, seed by seed."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from isotrope.experiments.reproduce.artifact import Found, Spread
+from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.unified_gradient.over_seeds import above, minus, spread
+from isotrope.report.charts import Series
+
+__all__ = [
+    "Read",
+    "Row",
+    "after",
+    "before",
+    "curve",
+    "everywhere",
+    "shown",
+    "signed",
+    "steps",
+    "trend",
+]
+
+Row = Mapping[str, Any]
+Read = Callable[[Row], float | None]
+"""Finds a number in a look; None where it was not measured or does not exist."""
+
+
+def before(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
+    """Return a number of the encoder that was not trained yet, by seed."""
+    return _at(0, found, cells, read)
+
+
+def after(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
+    """Return a number of the trained encoder, by seed."""
+    return _at(-1, found, cells, read)
+
+
+def steps(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, Spread]:
+    """Return a number at every step at which some seed has it."""
+    values: dict[int, list[float]] = {}
+    for rows in _looks(found, cells).values():
+        for row in rows:
+            value = _known(read(row))
+            if value is not None:
+                values.setdefault(int(row["step"]), []).append(value)
+    return {step: own for step in sorted(values) if (own := spread(values[step]))}
+
+
+def everywhere(found: Found, cells: Iterable[Cell], read: Read) -> list[float]:
+    """Return a number at all steps of all seeds."""
+    numbers = [_known(read(row)) for rows in _looks(found, cells).values() for row in rows]
+    return [number for number in numbers if number is not None]
+
+
+def curve(title: str, values: Mapping[Any, Spread]) -> Series:
+    """Return a line with its deviations."""
+    own = list(values.values())
+    return Series(title, list(values), [one.mean for one in own], [one.deviation for one in own])
+
+
+def trend(values: Sequence[Mapping[int, float]], sign: int) -> bool | None:
+    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings.
+
+    It does if the last differs that way from the first, and none from the one before it the other
+    way, differences as ``over_seeds.RULE`` counts them.
+
+    Args:
+        values: of each training, by seed.
+        sign: 1 or -1.
+
+    Returns:
+        None if a training was not run, or there are fewer than two.
+    """
+    if len(values) < 2 or not all(values):
+        return None
+
+    def goes(a: Mapping[int, float], b: Mapping[int, float], sign: int) -> bool | None:
+        return above(minus(b, a) if sign > 0 else minus(a, b))
+
+    back = any(goes(a, b, -sign) for a, b in itertools.pairwise(values))
+    whole = goes(values[0], values[-1], sign)
+    return None if whole is None else whole and not back
+
+
+def shown(values: Mapping[int, float], digits: int = 2) -> str | None:
+    """Return mean and deviation over seeds; None where nothing was run."""
+    own = spread(values.values())
+    return None if own is None else own.shown(digits)
+
+
+def signed(change: Spread | None, digits: int = 2) -> str:
+    """Return ``+1.20 ± 0.31``, or that it was not run."""
+    if change is None:
+        return "not run"
+    return f"{'+' if change.mean >= 0 else ''}{change.shown(digits)}"
+
+
+def _looks(found: Found, cells: Iterable[Cell]) -> dict[int, Sequence[Row]]:
+    results = {cell.seed: found.get(cell) for cell in cells}
+    return {seed: r.details["looks"] for seed, r in results.items() if r is not None}
+
+
+def _at(place: int, found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
+    every = {seed: _known(read(rows[place])) for seed, rows in _looks(found, cells).items()}
+    return {seed: value for seed, value in every.items() if value is not None}
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
