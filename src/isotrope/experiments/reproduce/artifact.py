@@ -152,14 +152,14 @@ def no_cells(scale: Scale) -> list[Cell]:
     return []
 
 
-def artifacts(papers: Sequence[str] = tuple(PAPERS)) -> list[Artifact]:
-    """Return every table and figure of these papers, by paper and number.
+def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
+    """Return every table and figure of these papers, or of all, by paper and number.
 
     Raises:
         MissingExtra: what they need is not installed.
     """
     found = []
-    for paper in papers:
+    for paper in PAPERS if papers is None else papers:
         package = importlib.import_module(f"isotrope.experiments.{paper.replace('-', '_')}")
         names = [module.name for module in pkgutil.iter_modules(package.__path__)]
         for name in sorted(filter(_KIND.match, names), key=_order):

@@ -3,13 +3,14 @@
 import functools
 import importlib
 import itertools
+import pkgutil
 import re
 import shutil
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -149,7 +150,9 @@ def _measured(cell: Cell, places: Places, runs: Path) -> Result:
     torch.manual_seed(cell.seed)
     result: Result
     try:
-        result = _work(cell).run(cell, places, runs / cell.key)
+        # standard output is for tables: what libraries say there is no part of them
+        with redirect_stdout(sys.stderr):
+            result = _work(cell).run(cell, places, runs / cell.key)
     except Diverged as error:
         metrics: dict[str, float | int | str | None] = {}
         details = {"diverged": str(error)}
@@ -178,7 +181,7 @@ def _machine() -> str:
 
 
 def _work(cell: Cell) -> ModuleType:
-    names = sorted(module.stem for module in Path(works.__path__[0]).glob("[!_]*.py"))
+    names = [module.name for module in pkgutil.iter_modules(works.__path__)]
     if cell.work not in names:
         raise InputError(f"there is no work {cell.work!r}{nearest(cell.work, names)}")
     return importlib.import_module(f"{works.__name__}.{cell.work}")

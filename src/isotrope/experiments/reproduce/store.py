@@ -119,8 +119,9 @@ def _lines(file: Path) -> Iterator[tuple[Cell, Result]]:
             # the key that its cell has now, not the one that stands there
             cell = Cell(**found["cell"], title=str(found.get("title", "")))
             result = Result(**found["result"])
-            if not isinstance(result.metrics, dict) or not isinstance(result.details, dict):
-                raise TypeError("metrics and details are not by name")
+            named = (cell.settings, result.metrics, result.details)
+            if not all(isinstance(values, dict) for values in named):
+                raise TypeError("settings, metrics and details are by name")
             yield cell, result
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(
