@@ -24,6 +24,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.places import Places
+from isotrope.experiments.reproduce.trained import trained
 from isotrope.experiments.spectrum import Asked, Found, measure
 from isotrope.experiments.works import images
 from isotrope.methods.image_settings import ImageSettings
@@ -65,9 +66,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
     run_folder = folder / "run"
     settings = images.image_settings(_training(cell), places, run_folder)
     settings = settings.model_copy(update={"keep_every": _keep(settings, wanted.epochs)})
-    outcome = train(settings, resume=True)
-    if outcome.exit_code:
-        raise InputError(f"the training of {cell.shown} was stopped; run the same command again")
+    outcome = trained(train, settings)
     per_epoch = outcome.result.details["plan"]["steps_per_epoch"]
     last = int(outcome.result.metrics["steps"] or 0)
     steps = [round(epoch * per_epoch) for epoch in wanted.epochs] or [last]
