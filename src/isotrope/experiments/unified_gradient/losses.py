@@ -82,19 +82,19 @@ class Loss:
         """
         if scale != "paper" and backbone != BERT:
             return []
-        settings = {**self.tuned[backbone].values, **self.more}
-        own = trained_with(scale, backbone, self.tuned[backbone])
+        tuned = self.tuned[backbone]
+        settings = {**tuned.values, **self.more}
+        own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate)
         if step is None:
             return text_cells(scale, self.objective, settings, **own, **_scores(scale))
         return text_cells(scale, self.objective, {**settings, "step": step}, **own, scores=["sts"])
 
 
-def trained_with(scale: Scale, backbone: str, tuned: Preset) -> dict[str, Any]:
-    """Return the settings of a training that are a loss's own, at paper scale."""
+def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[str, Any]:
+    """Return the settings of a training that a loss has for itself, at paper scale."""
     if scale != "paper":
         return {}
-    size = tuned.batch_size
-    own: dict[str, Any] = {"learning_rate": tuned.learning_rate, "batch_size": size}
+    own: dict[str, Any] = {"batch_size": size, "learning_rate": rate}
     if backbone == BERT:
         return own
     return {**own, "encoder": "roberta-base", "keep_every": _KEPT // size}
@@ -102,12 +102,12 @@ def trained_with(scale: Scale, backbone: str, tuned: Preset) -> dict[str, Any]:
 
 def untrained(scale: Scale, backbone: str = BERT) -> list[Cell]:
     """Return the encoder as it is before any training: a cell, scored at step 0 (``first``)."""
-    loss = EFFECTIVE[0]
     if scale != "paper" and backbone != BERT:
         return []
-    own = trained_with(scale, backbone, loss.tuned[backbone]) | _scores(scale)
+    loss, tuned = EFFECTIVE[0], EFFECTIVE[0].tuned[backbone]
+    own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate) | _scores(scale)
     own |= {"seeds": (0,), "looks": ["dev"], "ends": ["first"], "max_steps": 1, "keep_every": 1}
-    return text_cells(scale, loss.objective, loss.tuned[backbone].values, **own)
+    return text_cells(scale, loss.objective, tuned.values, **own)
 
 
 def _scores(scale: Scale) -> dict[str, Any]:
