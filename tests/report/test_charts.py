@@ -4,7 +4,7 @@ import io
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -31,17 +31,27 @@ STS = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "average 
 NAN, INF = math.nan, math.inf
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures behind the pictures."""
+def keeping(monkeypatch: pytest.MonkeyPatch, write: Callable[[Figure], Picture]) -> list[Figure]:
+    """The figures behind the pictures to come, which are written in this way."""
     kept: list[Figure] = []
 
     def keep(figure: Figure) -> Picture:
         kept.append(figure)
-        return written(figure)
+        return write(figure)
 
     monkeypatch.setattr(module, "written", keep)
     return kept
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures behind the pictures; no files, which would take most of the time."""
+
+    def without_files(figure: Figure) -> Picture:
+        figure.draw_without_rendering()
+        return Picture(b"", b"")
+
+    return keeping(monkeypatch, without_files)
 
 
 def panels(figure: Figure) -> list[Axes]:
@@ -278,7 +288,8 @@ ODD: dict[str, Series] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_numbers(name: str, drawn: list[Figure]) -> None:
+def test_odd_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = keeping(monkeypatch, written)
     every = [
         Chart(name, [ODD[name]], kind=kind, log_x=log, log_y=log, marks={"": 1.0, "far": NAN})
         for kind in ("lines", "points", "bars")
@@ -319,7 +330,7 @@ def test_no_panels() -> None:
         (lambda: charts([], columns=0), "columns is 0; give at least 1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn(build, said: str) -> None:
+def test_what_cannot_be_drawn(build: Callable[[], object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         build()
 
@@ -351,10 +362,12 @@ def test_ticks_are_round() -> None:
 
 
 def test_labels_are_pushed_no_further_than_they_must() -> None:
-    assert apart([0.5, 0.5], [0.2, 0.2], 1.0) == pytest.approx([0.4, 0.6])
-    assert apart([0.9, 0.1, 0.2], [0.1, 0.1, 0.1], 1.0) == pytest.approx([0.9, 0.1, 0.2])
-    assert apart([1.0, 1.0], [0.2, 0.4], 1.0) == pytest.approx([0.5, 0.8])
-    assert apart([], [], 1.0) == []
+    assert apart([0.5, 0.5], [0.2, 0.2], 0, 1) == pytest.approx([0.4, 0.6])
+    assert apart([0.9, 0.1, 0.2], [0.1, 0.1, 0.1], 0, 1) == pytest.approx([0.9, 0.1, 0.2])
+    assert apart([1.0, 1.0], [0.2, 0.4], 0, 1) == pytest.approx([0.5, 0.8])
+    assert apart([0.1, 0.0, 0.4], [0.2, 0.2, 0.2], 0, 1) == pytest.approx([0.3, 0.1, 0.5])
+    assert apart([0.0] * 3, [0.5] * 3, 0, 1) == pytest.approx([-0.25, 0.25, 0.75])
+    assert apart([], [], 0, 1) == []
 
 
 def test_labels_find_places_as_long_as_there_is_room() -> None:

@@ -121,9 +121,9 @@ def number_ticks(axes: Axes, which: str, values: NDArray[np.float64]) -> None:
     low, high = sorted(axis.get_view_interval())
     known = np.unique(values[np.isfinite(values)])
     whole = bool((known == np.round(known)).all()) and which == "x"
-    choices = [linear_ticks(low, high, most, whole=whole) for most in (5, 3, 2)]
+    choices = [linear_ticks(low, high, most, whole=whole) for most in (6, 4, 2)]
     if axis.get_scale() == "log":
-        choices = [log_ticks(low, high, most) for most in (6, 3, 2)]
+        choices = [log_ticks(low, high, most) for most in (8, 4, 2)]
         if which == "x" and 2 <= len(known) <= 9:
             choices.insert(0, [float(value) for value in known])
     for ticks in choices:
@@ -183,7 +183,7 @@ def mark(axes: Axes, marks: Mapping[str, float]) -> float:
         )
     boxes = [extent(text) for text in texts]
     sizes = [box.height / axes.bbox.height + 0.02 for box in boxes]
-    middles = apart([float(height) for height in heights], sizes, 1.08)
+    middles = apart([float(height) for height in heights], sizes, 0.0, 1.08)
     for text, height, middle in zip(texts, heights, middles, strict=True):
         text.set_y(middle)
         axes.plot(

@@ -32,8 +32,8 @@ def _legend(
     dashed = any(
         isinstance(one, Line2D) and one.get_linestyle() != "None" for one in found.values()
     )
-    columns = len(found)
-    while True:
+
+    def drawn(columns: int) -> Legend:
         legend: Legend = owner.legend(
             list(found.values()),
             names,
@@ -45,10 +45,17 @@ def _legend(
             borderpad=0,
             handlelength=3.2 if dashed else 1.4,
         )
-        if columns == 1 or extent(legend).width <= width:
-            return legend
-        legend.remove()
-        columns -= 1
+        return legend
+
+    columns = 1
+    while columns < len(found):
+        wider = drawn(columns + 1)
+        fits = extent(wider).width <= width
+        wider.remove()
+        if not fits:
+            break
+        columns += 1
+    return drawn(columns)
 
 
 def head(axes: Axes, title: str) -> None:

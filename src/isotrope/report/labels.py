@@ -15,13 +15,16 @@ _GAP = 0.6  # between a point and its label, in heights of the label
 _ACROSS = 13  # places tried in each row
 
 
-def apart(wanted: Sequence[float], heights: Sequence[float], top: float) -> list[float]:
+def apart(
+    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
+) -> list[float]:
     """Push labels of one column apart, moving each as little as possible (least squares).
 
     Args:
         wanted: n, where the middles should be, in any order.
         heights: n.
-        top: no label reaches above it; they may be pushed below everything.
+        low: no label reaches below it, unless there are too many.
+        high: no label reaches above it.
 
     Returns:
         the n middles, in the order given.
@@ -30,15 +33,21 @@ def apart(wanted: Sequence[float], heights: Sequence[float], top: float) -> list
     for i in sorted(range(len(wanted)), key=lambda i: wanted[i]):
         stack, bottom = [i], wanted[i] - heights[i] / 2
         while stacks and stacks[-1][1] + sum(heights[j] for j in stacks[-1][0]) > bottom:
-            below, low = stacks.pop()
+            below, start = stacks.pop()
             size = sum(heights[j] for j in below)
-            shared = len(below) * low + len(stack) * (bottom - size)
+            shared = len(below) * start + len(stack) * (bottom - size)
             stack, bottom = below + stack, shared / (len(below) + len(stack))
         stacks.append((stack, bottom))
+    sizes = [sum(heights[i] for i in stack) for stack, _ in stacks]
+    bottoms = [bottom for _, bottom in stacks]
+    for k, size in enumerate(sizes):
+        bottoms[k] = max(bottoms[k], low)
+        low = bottoms[k] + size
+    for k in reversed(range(len(stacks))):
+        bottoms[k] = min(bottoms[k], high - sizes[k])
+        high = bottoms[k]
     found = [0.0] * len(wanted)
-    for stack, bottom in reversed(stacks):
-        bottom = min(bottom, top - sum(heights[i] for i in stack))
-        top = bottom
+    for (stack, _), bottom in zip(stacks, bottoms, strict=True):
         for i in stack:
             found[i] = bottom + heights[i] / 2
             bottom += heights[i]

@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 __all__ = ["linear_ticks", "log_ticks", "numbers"]
 
 _STEPS = [1, 2, 2.5, 5, 10]
+_STRIDES = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500)  # of powers of ten
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN = (1e-4, 1e6)  # numbers outside are written as powers of ten
 _DIGITS = range(7, 18)
@@ -33,7 +34,7 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
     first, last = math.log10(low), math.log10(high)
     powers = range(math.ceil(first), math.floor(last) + 1)
     if len(powers) > 2:
-        stride = -(-len(powers) // most)
+        stride = next(s for s in _STRIDES if len(powers) <= s * most)
         return [10.0**power for power in powers if power % stride == 0]
     for between in ((1, 3), (1, 2, 5)):
         every = (
