@@ -5,7 +5,8 @@ sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 wo
 training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
 library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
 nothing but this package is at hand. Anything else is what the paper names, and is looked for in
-the folder of data under that name.
+the folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are
+held out.
 """
 
 import functools
@@ -62,7 +63,7 @@ class Places:
         if kind in ("docs", "scratch", *INSTALLED, "digits"):
             return None
         known = {"wiki": _WIKIPEDIA, "wiki-short": _WIKIPEDIA}
-        return data / known.get(kind, name)
+        return data / known.get(kind, kind)
 
     def _here(self, name: str) -> Path:
         lacking = self.missing(name)
@@ -78,13 +79,18 @@ class Places:
             InputError: no such data.
         """
         kind, _, count = name.partition(":")
-        if kind not in ("wiki", "wiki-short", "docs"):
+        named = kind not in ("wiki", "wiki-short", "docs")
+        if named and not count:
             return self._here(name)
         if not count.isdecimal() or int(count) < 1:
             raise InputError(f"a corpus is {kind}:N with a number of sentences; found {name!r}")
         file = self.made / f"{kind}-{count}.txt"
         if not file.is_file():
-            found: Iterable[str] = _documentation() if kind == "docs" else self._wikipedia(kind)
+            found: Iterable[str]
+            if named:
+                found = self._here(kind).read_text(encoding="utf-8").splitlines()
+            else:
+                found = _documentation() if kind == "docs" else self._wikipedia(kind)
             with replacing(file) as temporary:
                 lines = list(islice(found, int(count)))
                 if len(lines) < int(count):
