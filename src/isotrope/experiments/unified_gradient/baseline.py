@@ -1,8 +1,7 @@
 """The paper's empirical baseline (eq. 5 with m .3, tau .05, r 1), and it with one thing varied.
 
-At ``paper`` scale it is what the released code computes (both directions summed with live
-positives: r pulls about twice), which made the printed curves; below, it is the printed equation,
-and r goes on to 4, which is what the paper's largest ratio, 2, amounts to there.
+As its other losses, it is trained in the form of the released code, with which the paper's curves
+were measured: both directions are summed with live positives, so that r pulls about twice.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ VALUES: dict[Scale, dict[str, tuple[float, ...]]] = {
     "cpu": {
         "margin": (0.3, 0.5, 0.7, 1.0),
         "temperature": (0.01, 0.05, 0.1, 0.3, 1.0),
-        "ratio": (0.25, 1.0, 2.0, 4.0),
+        "ratio": (0.25, 0.5, 1.0, 2.0),
     },
     "paper": {
         "margin": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
@@ -36,7 +35,11 @@ _SHORT: dict[Scale, Mapping[str, Any]] = {
     "cpu": {"max_steps": 100, "keep_every": 25},
     "paper": {},
 }
-_HELD: dict[Scale, Mapping[str, Any]] = {"smoke": {}, "cpu": {}, "paper": {"holdout": 0.1}}
+_HELD: dict[Scale, Mapping[str, Any]] = {
+    "smoke": {},
+    "cpu": {},
+    "paper": {"texts": "wiki1m_for_simcse.txt:900000"},  # 90%, what follows is looked at
+}
 
 
 def baseline(scale: Scale) -> list[Cell]:
@@ -78,10 +81,10 @@ def notes(scale: Scale, *, steps: str = "250", held: bool = True) -> list[str]:
             f"of BERT-base, {steps} steps of 64 short sentences at 3e-5 instead of one pass over a "
             "million in batches of 128 at 1e-5, and no head"
         )
-    if scale == "paper":
-        found.append("as released: both directions summed, positives live, so r pulls about twice")
-    else:
-        found.append("equation 5 as printed; in the released code r pulls about twice")
+    found.append(
+        "the form of the released code, with which the paper's curves were measured: both "
+        "directions summed with live positives, so that r pulls about twice"
+    )
     if held:
         found.append("looked at on text that was not trained on, two masks of dropout as views")
     return found
@@ -98,7 +101,6 @@ def _cells(
         "dissipation": dissipation or f"margin:{values['margin']:g}",
         "weight": f"softmax:{values['temperature']:g}",
         "ratio": values["ratio"],
+        "variant": "released",
     }
-    if scale == "paper":
-        settings["variant"] = "released"
     return text_cells(scale, "paradigm", settings, scored=False, **more)

@@ -8,7 +8,15 @@ import numpy as np
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.unified_gradient.baseline import baseline, notes, undissipated
-from isotrope.experiments.unified_gradient.looks import Read, Row, after, shown, signed
+from isotrope.experiments.unified_gradient.looks import (
+    Read,
+    Row,
+    after,
+    diverged,
+    ends,
+    shown,
+    signed,
+)
 from isotrope.experiments.unified_gradient.over_seeds import RULE, above, below, minus
 from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.surfaces import Picture
@@ -56,15 +64,22 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure5": partial(_drawn, found, kinds)},
         notes=[
             *notes(scale),
+            *diverged(found, cells(scale)),
             RULE,
             "densities by Gaussian kernels, Scott's bandwidth",
         ],
     )
 
 
+def _gap(far: float | None, near: float | None) -> float | None:
+    return None if far is None or near is None else far - near
+
+
 def _overlap(row: Row) -> float:
     """The area that the two densities share."""
-    x, negative, positive = (np.array(row["densities"][k]) for k in ("cosine", *_SIDES))
+    x, negative, positive = (
+        np.array(row["densities"][name], dtype=float) for name in ("cosine", *_SIDES)
+    )
     return float(np.minimum(negative, positive).sum() * (x[1] - x[0]))
 
 
@@ -74,7 +89,7 @@ _READ: dict[str, tuple[str, int, Read]] = {
     "gap of the angles": (
         "larger without GD",
         3,
-        lambda row: row["negative mean"] - row["positive mean"],
+        lambda row: _gap(row["negative mean"], row["positive mean"]),
     ),
     "overlap of the densities": ("larger with GD", 3, _overlap),
     "STS-B dev": ("-", 2, lambda row: row["dev"]),
@@ -86,9 +101,9 @@ def _drawn(found: Found, kinds: Mapping[str, Sequence[Cell]]) -> Picture:
     for side in _SIDES:
         lines = []
         for kind, own in kinds.items():
-            last = [r.details["looks"][-1]["densities"] for c in own if (r := found.get(c))]
+            last = [row["densities"] for row in ends(found, own)]
             if last:
-                density = np.mean([one[side] for one in last], axis=0)
+                density = np.mean(np.array([one[side] for one in last], dtype=float), axis=0)
                 some = density > _FLOOR * density.max()
                 x = np.array(last[0]["cosine"])
                 lines.append(Series(kind, x[some].tolist(), density[some].tolist()))

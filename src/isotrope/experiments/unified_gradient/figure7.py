@@ -13,6 +13,7 @@ from isotrope.experiments.unified_gradient.looks import (
     after,
     before,
     curve,
+    diverged,
     shown,
     signed,
 )
@@ -51,6 +52,7 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure7": partial(_drawn, seen)},
         notes=[
             *notes(scale),
+            *diverged(found, baseline(scale)),
             "the weight is W of the hardest over the sum of W, as the text says, over all anchors; "
             "the released statistic is the length of what the hardest pushes along the whole push, "
             "over the length of that, over the anchors that the margin of .3 still moves",

@@ -12,6 +12,7 @@ from isotrope.experiments.unified_gradient.looks import (
     after,
     before,
     curve,
+    diverged,
     shown,
     steps,
 )
@@ -55,6 +56,7 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure8a": partial(_drawn, found, own)},
         notes=[
             *notes(scale),
+            *diverged(found, baseline(scale)),
             RULE,
             "the paper does not say which lambda: these are ours, 0 is the limit of small steps; "
             "each anchor of a batch with its hardest negative, where the three angles are acute "

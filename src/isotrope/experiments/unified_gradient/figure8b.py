@@ -1,6 +1,6 @@
 """Figure 8b: the ratios that dynamic objectives would have while the baseline trains."""
 
-from functools import partial
+from functools import cache, partial
 
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import (
@@ -19,6 +19,7 @@ from isotrope.experiments.unified_gradient.looks import (
     after,
     before,
     curve,
+    diverged,
     everywhere,
     steps,
 )
@@ -77,6 +78,7 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure8b": partial(_drawn, found, own)},
         notes=[
             *notes(scale),
+            *diverged(found, baseline(scale)),
             "every objective with its default settings, on the embeddings of the baseline",
             "a negative ratio: pull and push have opposite signs, as where most similarities are "
             "above what a term of the loss wants; it is not drawn on the logarithmic axis",
@@ -84,9 +86,10 @@ def show(scale: Scale, found: Found) -> Shown:
     )
 
 
-def _dynamic() -> list[str]:
+@cache
+def _dynamic() -> tuple[str, ...]:
     every = {name: registry.build(name) for name in registry.names()}
-    return [name for name, one in every.items() if summary(one)["ratio"] == "dynamic"]
+    return tuple(name for name, one in every.items() if summary(one)["ratio"] == "dynamic")
 
 
 def _read(name: str, what: str) -> Read:

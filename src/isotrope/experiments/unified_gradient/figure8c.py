@@ -7,10 +7,12 @@ from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Show
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.unified_gradient.baseline import VALUES, notes, varied
 from isotrope.experiments.unified_gradient.looks import (
+    TREND,
     Row,
     after,
     before,
     curve,
+    diverged,
     shown,
     steps,
     trend,
@@ -49,7 +51,8 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure8c": partial(_drawn, found, own)},
         notes=[
             *notes(scale, steps="100"),
-            f"{RULE}; a curve goes one way if its ends differ so and no neighbours the other way",
+            *diverged(found, cells(scale)),
+            f"{RULE}; {TREND}",
             "the ratios are ours, the text does not name the paper's",
         ],
     )

@@ -15,7 +15,7 @@ from isotrope.experiments.reproduce.artifact import (
 )
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.unified_gradient.baseline import baseline, notes
-from isotrope.experiments.unified_gradient.looks import Read, curve, everywhere, steps
+from isotrope.experiments.unified_gradient.looks import Read, curve, diverged, everywhere, steps
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 
@@ -77,6 +77,7 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure9": partial(_drawn, found, own)},
         notes=[
             *notes(scale),
+            *diverged(found, baseline(scale)),
             "verdicts are on all kept steps and seeds",
             "what is close is not in the paper: the two bounds are ours",
         ],

@@ -7,15 +7,18 @@ from typing import Any
 
 from isotrope.experiments.reproduce.artifact import Found, Spread
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.over_seeds import above, minus, spread
+from isotrope.experiments.unified_gradient.over_seeds import BySeed, above, minus, spread
 from isotrope.report.charts import Series
 
 __all__ = [
+    "TREND",
     "Read",
     "Row",
     "after",
     "before",
     "curve",
+    "diverged",
+    "ends",
     "everywhere",
     "shown",
     "signed",
@@ -24,6 +27,12 @@ __all__ = [
 ]
 
 Row = Mapping[str, Any]
+TREND = (
+    "a curve goes one way if its ends differ so and no neighbours the other way by more than a "
+    "tenth of that"
+)
+_BACK = 0.1
+
 Read = Callable[[Row], float | None]
 """Finds a number in a look; None where it was not measured or does not exist."""
 
@@ -36,6 +45,11 @@ def before(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
 def after(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
     """Return a number of the trained encoder, by seed."""
     return _at(-1, found, cells, read)
+
+
+def ends(found: Found, cells: Iterable[Cell]) -> list[Row]:
+    """Return the last look of every training that was run."""
+    return [rows[-1] for rows in _looks(found, cells).values()]
 
 
 def steps(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, Spread]:
@@ -61,11 +75,8 @@ def curve(title: str, values: Mapping[Any, Spread]) -> Series:
     return Series(title, list(values), [one.mean for one in own], [one.deviation for one in own])
 
 
-def trend(values: Sequence[Mapping[int, float]], sign: int) -> bool | None:
-    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings.
-
-    It does if the last differs that way from the first, and none from the one before it the other
-    way, differences as ``over_seeds.RULE`` counts them.
+def trend(values: Sequence[BySeed], sign: int) -> bool | None:
+    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
 
     Args:
         values: of each training, by seed.
@@ -76,16 +87,18 @@ def trend(values: Sequence[Mapping[int, float]], sign: int) -> bool | None:
     """
     if len(values) < 2 or not all(values):
         return None
-
-    def goes(a: Mapping[int, float], b: Mapping[int, float], sign: int) -> bool | None:
-        return above(minus(b, a) if sign > 0 else minus(a, b))
-
-    back = any(goes(a, b, -sign) for a, b in itertools.pairwise(values))
-    whole = goes(values[0], values[-1], sign)
-    return None if whole is None else whole and not back
+    whole = _rise(values[0], values[-1], sign)
+    if whole is None or not above(whole):
+        return None if whole is None else False
+    steps = [_rise(a, b, -sign) for a, b in itertools.pairwise(values)]
+    return not any(back and above(back) and back.mean > _BACK * whole.mean for back in steps)
 
 
-def shown(values: Mapping[int, float], digits: int = 2) -> str | None:
+def _rise(a: BySeed, b: BySeed, sign: int) -> Spread | None:
+    return minus(b, a) if sign > 0 else minus(a, b)
+
+
+def shown(values: BySeed, digits: int = 2) -> str | None:
     """Return mean and deviation over seeds; None where nothing was run."""
     own = spread(values.values())
     return None if own is None else own.shown(digits)
@@ -98,9 +111,17 @@ def signed(change: Spread | None, digits: int = 2) -> str:
     return f"{'+' if change.mean >= 0 else ''}{change.shown(digits)}"
 
 
+def diverged(found: Found, cells: Iterable[Cell]) -> list[str]:
+    """Return a note on the trainings that diverged, which have no numbers; none if none did."""
+    results = {cell: found.get(cell) for cell in dict.fromkeys(cells)}
+    names = [cell.shown for cell, r in results.items() if r and "diverged" in r.details]
+    return [f"diverged, and without numbers: {'; '.join(names)}"] if names else []
+
+
 def _looks(found: Found, cells: Iterable[Cell]) -> dict[int, Sequence[Row]]:
     results = {cell.seed: found.get(cell) for cell in cells}
-    return {seed: r.details["looks"] for seed, r in results.items() if r is not None}
+    every = {seed: r.details.get("looks") for seed, r in results.items() if r is not None}
+    return {seed: rows for seed, rows in every.items() if rows}
 
 
 def _at(place: int, found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
