@@ -200,7 +200,7 @@ def scale(axes: Axes, norm: Normalize, title: str, right: float) -> None:
     bar = figure.colorbar(ScalarMappable(norm, COLOURS), cax=inset)
     bar.outline.set_visible(False)
     low, high = inset.get_ylim()
-    ticks = linear_ticks(low, high, 5)
+    ticks = linear_ticks(low, high, 6)
     bar.set_ticks(ticks, labels=numbers(ticks))
     inset.minorticks_off()
     inset.tick_params(length=0, pad=3, labelsize=SMALL)
