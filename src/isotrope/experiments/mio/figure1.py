@@ -68,7 +68,7 @@ def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> "Picture":
     panels = [
         Chart(
             kind,
-            [Series(kind, x[:_DRAWN].tolist(), y[:_DRAWN].tolist())],
+            [Series("", x[:_DRAWN].tolist(), y[:_DRAWN].tolist())],
             x="one view",
             y="the other",
             kind="points",

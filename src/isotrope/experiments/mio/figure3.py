@@ -25,9 +25,7 @@ def show(scale: Scale, found: Found) -> Shown:
     return Shown(
         tables=[table(every)],
         verdicts=[
-            no_minimum(
-                every, "none of the three losses ends in a minimum", len(among(scale, LOSSES))
-            ),
+            no_minimum(every, "none of the three losses ends in a minimum", wanted),
             _reach(some),
             _denser(some),
         ],

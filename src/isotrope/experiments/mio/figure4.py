@@ -40,6 +40,7 @@ def show(scale: Scale, found: Found) -> Shown:
     count = len(among(scale, FRAMEWORKS))
     noise = spread_of_batches(found, scale, negative)
     panels = {p: [some[n] for n in names if n in some] for p, names in PANELS.items()}
+    panels |= {name: [look] for name, look in some.items()}  # each on axes of its own
     return Shown(
         tables=[table(every)],
         verdicts=[

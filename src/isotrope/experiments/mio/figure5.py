@@ -32,7 +32,7 @@ def show(scale: Scale, found: Found) -> Shown:
     remarks = notes(scale, every)
     if scale != "paper":
         remarks.append(
-            "CIFAR-100 and Tiny-ImageNet are not here: handwritten digits (1,437 of 8 x 8 pixels, "
+            "CIFAR-100 and Tiny-ImageNet are not here: handwritten digits (1,438 of 8 x 8 pixels, "
             "28 epochs) stand in for them"
         )
     return Shown(tables=tables, verdicts=verdicts, pictures=pictures, notes=remarks)

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
-_FLOOR = 1e-5  # of the largest density; less is not drawn
+_FLOOR = 1e-8  # of the largest density; one of a million eigenvalues is still drawn
 _HEADER = (
     *("", "epoch", "lambda_min", "lambda_max", "negative", "flat", "above", "trace"),
     *("gradient norm", "rate x lambda_max"),
@@ -253,8 +253,8 @@ def notes(scale: Scale, some: Sequence[Look]) -> list[str]:
             f"of the Ritz values, negative: below 0; flat: from there to {_threshold(look):g}; "
             "above: the others. Those far from zero are eigenvalues, one of those near zero stands "
             "for thousands. trace: with its standard error; rate: the peak of the learning rate, "
-            "which paper 004, section 2.5, wants within 1/lambda_max. A point that is no minimum is "
-            "a saddle, as the paper says, only where the gradient vanishes",
+            "which paper 004, section 2.5, wants within 1/lambda_max. A point that is no minimum "
+            "is a saddle, as the paper says, only where the gradient vanishes",
         ]
     if scale == "cpu":
         found.append(
@@ -310,11 +310,20 @@ def _paneled(
             found = [density(look.spectrum.probes, where, width=width) for look in some]
             least = _FLOOR * max(float(values.max()) for values in found)
             lines = [
-                Series(label(look), where.tolist(), [y if y > least else None for y in values])
+                Series(
+                    _unlike(label(look), title),
+                    where.tolist(),
+                    [y if y > least else None for y in values],
+                )
                 for look, values in zip(some, found, strict=True)
             ]
         panels.append(Chart(title, lines, x="eigenvalue", y="density", log_y=True))
     return charts(panels, columns=columns)
+
+
+def _unlike(label: str, title: str) -> str:
+    """A label, but not what stands above the panel already."""
+    return "" if label == title else label
 
 
 def _axis(some: Sequence[Look], points: int) -> tuple[Floats, float]:

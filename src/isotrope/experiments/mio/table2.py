@@ -109,9 +109,9 @@ def _bars(ours: dict[str, Spread | None]) -> "Picture":
     def series(values: list[Spread | None]) -> Series:
         means = [None if s is None else s.mean for s in values]
         deviations = [None if s is None else s.deviation for s in values]
-        return Series("ours", NAMES, means, spread=deviations)
+        return Series("", NAMES, means, spread=deviations)
 
-    paper = Series("paper", NAMES, [float(PAPER.rows[PRINTED[n]][0] or 0) for n in NAMES])
+    paper = Series("", NAMES, [float(PAPER.rows[PRINTED[n]][0] or 0) for n in NAMES])
     label = "accuracy, percent"
     return charts(
         [
