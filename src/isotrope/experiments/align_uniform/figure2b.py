@@ -12,6 +12,7 @@ from isotrope.experiments.align_uniform.norms import (
     alike,
     drawn,
     lost,
+    misprinted,
     side_by_side,
     surfaces,
 )
@@ -42,6 +43,7 @@ def show(scale: Scale, found: Found) -> Shown:
         tables=[side_by_side(scale, "alignment", TITLES)],
         verdicts=[
             agreement(scale, "alignment", TITLES),
+            misprinted(scale, "alignment"),
             Verdict(
                 "DCL+ has its gradient almost exactly where InfoNCE has most of its own",
                 close > ALMOST,
@@ -68,8 +70,8 @@ def show(scale: Scale, found: Found) -> Shown:
         notes=[
             "hyperparameters of table 2, column bert-base, and the margins of figure 3; the text "
             "cites these panels as 2b and 4c, and gives no numbers of them",
-            "eq. 11 is printed with the sine of the negative's angle, eq. 38-40 with the condition "
-            "reversed: the paper's columns have both corrected",
+            "eq. 11 is printed with the sine of the negative's angle, eq. 39 with a condition that "
+            "is reversed if rho is a distance, as in eq. 37: the paper's columns have both right",
         ],
     )
 

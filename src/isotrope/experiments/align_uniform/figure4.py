@@ -13,6 +13,7 @@ from isotrope.experiments.align_uniform.norms import (
     alike,
     drawn,
     equation,
+    misprinted,
     side_by_side,
     surfaces,
 )
@@ -41,6 +42,7 @@ def show(scale: Scale, found: Found) -> Shown:
         tables=[side_by_side(scale, "uniformity", TITLES)],
         verdicts=[
             agreement(scale, "uniformity", TITLES),
+            misprinted(scale, "uniformity"),
             Verdict(
                 "with ever more negatives InfoNCE pushes one of them as DCL does",
                 all(b < a for a, b in pairwise(apart)) and apart[-1] < 1e-6,

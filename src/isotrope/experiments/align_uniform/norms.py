@@ -1,10 +1,10 @@
 """What figures 2 and 4 share: norms of parts of the gradient over two angles, nothing trained.
 
 Ours are measured on the objectives' own components. Beside them stand the paper's equations, with
-slips corrected: eq. 11 takes the sine of the positive's angle, and the conditions of eq. 20-22 and
-38-40 are those under which the loss is above 0 (the printed ones have a sum for a difference, or
-the difference reversed). All angles of one kind are equal, 1/||h_i|| is left out, and one batch has
-as many anchors as an anchor needs for its negatives.
+slips corrected: eq. 11 has the sine of the positive's angle; the conditions of eq. 20-22 (and of
+38-40, where rho is a distance as in 37) are those under which the loss is above 0: printed is a sum
+for a difference, or the difference reversed. All angles of one kind are equal, 1/||h_i|| is left
+out, and one batch has as many anchors as an anchor needs for its negatives.
 """
 
 import functools
@@ -36,6 +36,7 @@ __all__ = [
     "equation",
     "left",
     "lost",
+    "misprinted",
     "shaded",
     "side_by_side",
     "surfaces",
@@ -144,6 +145,37 @@ def agreement(scale: Scale, part: Part, titles: Sequence[str]) -> Verdict:
         f"the {part} part of every gradient has the norm of the paper's equation (slips corrected)",
         worst < 1e-9,
         f"largest difference over the panels, in parts of a panel's largest value: {worst:.0e}",
+    )
+
+
+def misprinted(scale: Scale, part: Part) -> Verdict:
+    """Return on how much of the plane the equations give another norm as they are printed."""
+    at = surfaces(scale, part)["MPT"]
+    p, n = np.meshgrid(at.positive, at.negative, indexing="ij")
+    m = {name: float(PANELS[name].settings["margin"]) for name in ("MPT", "MET", "MAT")}
+    plus = PANELS["DCL+"]
+    wrong = {
+        "alignment": {
+            "DCL+": left(plus.name, plus.settings, p, n, COUNTS[0])
+            * np.sin(n)
+            / plus.settings["temperature"]
+        },
+        "uniformity": {
+            "MPT": np.sin(n) * (np.cos(p) + np.cos(n) < m["MPT"]),
+            "MET": np.cos(n / 2) * (2 * np.sin(p / 2) - 2 * np.sin(n / 2) < m["MET"]),
+            "MAT": np.ones_like(n) * (p - n < m["MAT"]),
+        },
+    }
+    off = {}
+    for title, told in wrong[part].items():
+        right = equation(PANELS[title], part, p, n)
+        number = _NUMBERS[part][PANELS[title].name]
+        off[number] = float((np.abs(told - right) > _SHADED * right.max()).mean())
+    return Verdict(
+        f"eq. {', '.join(off)}: the norm is right as printed",
+        not any(off.values()),
+        "another norm on "
+        + ", ".join(f"{share:.0%} of the plane (eq. {number})" for number, share in off.items()),
     )
 
 
