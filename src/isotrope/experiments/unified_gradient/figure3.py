@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
 
 _DRAWN = ("mu_neg over pi", "points of each axis", "batches of each pair", "negatives of a batch")
-_DOMINANT = 0.5
+_ALL, _MOST = 0.99, 0.5  # of the weight
 
 
 def show(scale: Scale, found: Found) -> Shown:
@@ -34,21 +34,22 @@ def show(scale: Scale, found: Found) -> Shown:
     largest, ends = (
         {title: float(one.value.max()) for title, one in kind.items()} for kind in (plain, gated)
     )
-    falls = all(ends[t] > _DOMINANT for t in low) and all(ends[t] < _DOMINANT for t in high)
-    alone = all(largest[t] > _DOMINANT for t in low)
+    alone = all(ends[t] > _ALL for t in low) and all(ends[t] < _MOST for t in high)
+    plainly = all(largest[t] > _MOST for t in low)
     return Shown(
         tables=[set_up(scale, _DRAWN), _readings(plain, gated, float(str(sharp)))],
         verdicts=[
             Verdict(
-                "drawn with the gate, the hardest negative takes all of the weight as training "
-                f"goes on below tau = {sharp}, and does not from there on",
-                falls,
-                f"largest share {_told(ends)}; decided at {_DOMINANT}",
+                "with the gate, the hardest negative comes to have all of the weight as negatives "
+                f"move away, at each tau below {sharp} and not at {sharp}",
+                alone,
+                f"largest share {_told(ends)}; all: above {_ALL}, not: below {_MOST}",
             ),
             Verdict(
-                f"so it does by the weight alone, without the gate, below tau = {sharp}",
-                alone,
-                f"largest share {_told(largest)}; decided at {_DOMINANT}",
+                "without the gate, the hardest negative comes to have most of the weight at each "
+                f"tau below {sharp}",
+                plainly,
+                f"largest share {_told(largest)}; most: above {_MOST}",
             ),
         ],
         pictures={"figure3": partial(_curves, plain), "figure3-gated": partial(_curves, gated)},
@@ -70,7 +71,7 @@ def _readings(
         for kind, shown in (("no", one), ("yes", gated[title])):
             end = float(shown.value.max())
             paper = "1 at last" if _temperature(one) < sharp else "not 1"
-            same = (end > _DOMINANT) == (paper != "not 1")
+            same = end > _ALL if paper != "not 1" else end < _MOST
             cells = [f"{share:.3f}" for share in numbers("weight", shown).values()]
             rows.append([title, kind, paper, *cells, "matches" if same else "differs"])
     return Table(
