@@ -31,5 +31,5 @@ def courses(of: Measured, title: str, losses: Sequence[Loss]) -> Chart:
 
 def gains(of: Measured, title: str, metric: str) -> Chart:
     """Return what training with each loss has changed."""
-    changed = series("after training", {loss.name: of.gain(loss, metric) for loss in EVERY})
-    return Chart(title, [changed], y="change", kind="bars")
+    changed = series("", {loss.name: of.gain(loss, metric) for loss in EVERY})
+    return Chart(title, [changed], y="change by training", kind="bars")

@@ -57,7 +57,7 @@ def _table(of: Measured) -> Table:
 def _verdict(of: Measured) -> Verdict:
     changes = {after.name: minus(of.of(after), of.of(before)) for before, after in PAIRS}
     return Verdict(
-        f"{of.title}: each of the four losses ends with higher STS after modification",
+        f"{of.who}each of the four losses ends with higher STS after modification",
         all_of(above(change) for change in changes.values()),
         ", ".join(f"{name} {signed(change)}" for name, change in changes.items() if change),
     )

@@ -18,11 +18,13 @@ from isotrope.experiments.reproduce.recipes import text_cells
 from isotrope.experiments.unified_gradient.losses import BERT, MODIFIED, Loss, trained_with
 from isotrope.experiments.unified_gradient.simulated import PAPER
 
-__all__ = ["TRAINING", "Point", "Stage", "cells_of", "named", "stages"]
+__all__ = ["SHORT", "TRAINING", "Point", "Stage", "cells_of", "named", "stages"]
 
 TRAINING = ("batch_size", "learning_rate")
 COMPONENTS = ("margin", "temperature", "ratio")
 START = {"margin": 0.3, "temperature": 0.05, "ratio": 1.0}
+
+SHORT = dict(zip((*TRAINING, *COMPONENTS), ("batch", "rate", "m", "τ", "r"), strict=True))
 
 Point = tuple[float, ...]
 
@@ -72,7 +74,7 @@ class Stage:
     @property
     def title(self) -> str:
         """The loss, and what is varied."""
-        return f"{self.loss.name}: {' x '.join(self.names)}"
+        return f"{self.loss.name}: {', '.join(map(SHORT.__getitem__, self.names))}"
 
     def told(self, point: Point) -> str:
         """Return the values as text."""
@@ -85,8 +87,8 @@ class Stage:
 
 
 def named(names: Sequence[str], point: Point) -> str:
-    """Return ``margin 0.3, ratio 1``."""
-    return ", ".join(f"{name} {value:g}" for name, value in zip(names, point, strict=True))
+    """Return ``m 0.3, r 1``."""
+    return ", ".join(f"{SHORT[k]} {value:g}" for k, value in zip(names, point, strict=True))
 
 
 def cells_of(scale: Scale, base: str) -> list[Cell]:
@@ -122,7 +124,7 @@ def _both(scale: Scale, base: str, loss: Loss) -> tuple[Stage, Stage]:
 def _cell(scale: Scale, base: str, loss: Loss, values: Mapping[str, float]) -> Cell:
     size, rate = int(values["batch_size"]), values["learning_rate"]
     components = {name: values[name] for name in COMPONENTS if name in loss.tuned[base].values}
-    settings = {**components, **loss.more}
+    settings: dict[str, float | str] = {**components, **loss.more}
     own = {**trained_with(scale, base, size, rate), **_SHORT[scale]}
     own |= {"batch_size": size, "learning_rate": rate, "seeds": (0,), "looks": ["dev"]}
     (cell,) = text_cells(scale, loss.objective, settings, scored=False, **own)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Found, Scale, Shown, Table, Verdict
-from isotrope.experiments.unified_gradient.grid import TRAINING, Point, Stage, named, stages
+from isotrope.experiments.unified_gradient.grid import SHORT, TRAINING, Point, Stage, named, stages
 from isotrope.experiments.unified_gradient.losses import MODIFIED, TITLES
 from isotrope.experiments.unified_gradient.simulated import PAPER
 
@@ -103,7 +103,13 @@ def _draw(every: Iterable[Stage], found: Found) -> "Picture":
     from isotrope.report.charts import Chart, charts
 
     panels = [
-        Chart(stage.title, list(_lines(stage, found)), x=stage.names[-1], y="STS-B dev")
+        Chart(
+            stage.title,
+            list(_lines(stage, found)),
+            x=SHORT[stage.names[-1]],
+            y="STS-B dev",
+            log_x=stage.names == TRAINING,
+        )
         for stage in every
     ]
     return charts(panels, columns=2)

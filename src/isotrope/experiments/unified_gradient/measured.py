@@ -1,7 +1,7 @@
 """The losses of tables 3 to 5 on one backbone: what was measured, and what the paper prints."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from isotrope.experiments.paper_numbers import printed
@@ -33,6 +33,8 @@ __all__ = ["AVERAGE", "Measured", "averages", "measured", "notes", "tasks"]
 
 AVERAGE = "average"  # of the seven STS tasks
 
+Rows = Mapping[str, tuple[float | str | None, ...]]
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -60,6 +62,11 @@ class Measured:
         """The backbone, and what stands for it."""
         ours = "a stand-in" if self.here else "none at this scale"
         return TITLES[self.base] + ("" if self.scale == "paper" else f" (ours: {ours})")
+
+    @property
+    def who(self) -> str:
+        """What a claim begins with where there are several."""
+        return f"{TITLES[self.base]}: " if self.scale == "paper" else ""
 
     def named(self, artifact: str) -> str:
         """The file of its picture."""
@@ -128,14 +135,21 @@ def averages(of: Measured, metric: str, table: str, column: str) -> Table:
     first = before.rows[f"{of.base}/pretrained"][before.columns.index(column)]
     rows: list[list[str | None]] = [["untrained", *_text([first]), told, "-", "-"]]
     for loss in EVERY:
-        row = f"{of.base}/{loss.row}"
-        paper = _text(theirs[row])[-1] if row in theirs else "-"
-        if row in gains:
-            paper += f" ({_text(gains[row], '+.1f')[-1]})"
+        paper = _printed_average(theirs, gains, f"{of.base}/", loss.row)
         ours, gain = spread(of.of(loss, metric).values()), of.gain(loss, metric)
         rows.append([loss.name, paper, shown(ours), signed(gain), of.change(loss, metric)])
     header = ["loss", "paper (gain by modification)", "ours", "against untrained", "verdict"]
     return Table(header, rows, title=f"{of.title}: average")
+
+
+def _printed_average(theirs: Rows, gains: Rows, base: str, row: str) -> str:
+    """An original's is its modified form's without the gain, which has one digit."""
+    if base + row in gains:
+        return f"{theirs[base + row][-1]:.2f} ({gains[base + row][-1]:+.1f})"
+    if base + row in theirs:
+        return f"{theirs[base + row][-1]:.2f}"
+    after, gain = (float(str(of[f"{base}modified{row}"][-1])) for of in (theirs, gains))
+    return f"{after - gain:.1f}"
 
 
 def tasks(of: Measured, names: Sequence[str], table: str) -> Table:

@@ -61,30 +61,30 @@ def show(scale: Scale, found: Found) -> Shown:
 def _verdicts(of: Measured) -> Iterator[Verdict]:
     for kind, losses in (("effective", EFFECTIVE), ("modified", MODIFIED)):
         yield Verdict(
-            f"{of.title}: each of the four {kind} losses keeps or raises STS",
+            f"{of.who}each of the four {kind} losses keeps or raises STS",
             all_of(negated(below(of.gain(loss))) for loss in losses),
             of.evidence(losses),
         )
     yield Verdict(
-        f"{of.title}: each of the four originals loses STS, or stays behind all eight others",
+        f"{of.who}each of the four originals loses STS, or stays behind all eight others",
         all_of(_loses_or_behind(of, loss) for loss in ORIGINAL),
         of.evidence(ORIGINAL),
     )
     order = of.ahead(WORKING, ORIGINAL)
     yield Verdict(
-        f"{of.title}: all eight, effective and modified, end above all four originals",
+        f"{of.who}all eight, effective and modified, end above all four originals",
         above(order),
         f"lowest of the eight minus highest of the four {signed(order)}" if order else "",
     )
     level = of.level(MODIFIED, EFFECTIVE)
     yield Verdict(
-        f"{of.title}: the modified losses are not behind the effective ones on average",
+        f"{of.who}the modified losses are not behind the effective ones on average",
         negated(below(level)),
         f"mean of four minus mean of four {signed(level)}" if level else "",
     )
     larger = [of.ahead([high], [low]) for high, low in LARGER]
     yield Verdict(
-        f"{of.title}: ArcCon ends above InfoNCE and MET above MPT, as their ratios are larger",
+        f"{of.who}ArcCon ends above InfoNCE and MET above MPT, as their ratios are larger",
         all_of(above(change) for change in larger),
         ", ".join(shown for change in larger if (shown := signed(change))),
     )

@@ -47,13 +47,13 @@ def show(scale: Scale, found: Found) -> Shown:
 def _verdicts(of: Measured) -> Iterator[Verdict]:
     level = of.level(MODIFIED, ORIGINAL, METRIC)
     yield Verdict(
-        f"{of.title}: modification costs no transfer, on average over the four",
+        f"{of.who}modification costs no transfer, on average over the four",
         negated(below(level)),
         f"modified minus original {signed(level)}" if level else "",
     )
     transfer, sts = of.reach(METRIC), of.reach(AVERAGE)
     yield Verdict(
-        f"{of.title}: the choice of the loss matters to transfer less than half as much as to STS",
+        f"{of.who}the choice of the loss matters to transfer less than half as much as to STS",
         transfer.mean < sts.mean / 2 if transfer and sts else None,
         f"highest minus lowest of twelve: transfer {transfer}, STS {sts}"
         if transfer and sts
