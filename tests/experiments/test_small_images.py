@@ -45,8 +45,8 @@ def test_cells_have_the_settings_of_the_script() -> None:
         (cell,) = small_images("cpu", name, (1,))
         ours = image_settings(cell, nowhere, Path("unused"), here=False).model_dump()
         theirs = _settings([*script.COMMON, *script.CELLS[name]])
-        seldom = {"checkpoint_every": 10**6}  # and 10**5 there: neither is ever reached
-        assert ours == theirs | seldom, name
+        del ours["checkpoint_every"], theirs["checkpoint_every"]  # changes nothing that is learnt
+        assert ours == theirs, name
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -95,7 +95,12 @@ NAMES = tuple(_PLACES)
 """All of them."""
 
 
-def small_images(scale: Scale, name: str, seeds: Sequence[int] | None = None) -> list[Cell]:
+def small_images(
+    scale: Scale,
+    name: str,
+    seeds: Sequence[int] | None = None,
+    **other: Any,  # noqa: ANN401 - any setting of a cell of images
+) -> list[Cell]:
     """Return the training of a name, one cell for each seed.
 
     Args:
@@ -103,6 +108,7 @@ def small_images(scale: Scale, name: str, seeds: Sequence[int] | None = None) ->
         name: of :data:`NAMES`: ``"SimCLR"``, ``"SimCLR, c = 3"``,
             ``"SimCLR, learning rate 0.001, c = 3"``, ``"SimCLR, decay 5e-2"``, ...
         seeds: by default those of the scale.
+        other: settings of the cell that are different.
 
     Raises:
         InputError: no such name.
@@ -118,7 +124,7 @@ def small_images(scale: Scale, name: str, seeds: Sequence[int] | None = None) ->
         more["learning_rate"] = _DECAY_RATE[scale]
     if scale == "cpu":
         more |= _EPOCHS.get(group, {})
-    return image_cells(scale, **what, seeds=seeds, **more)
+    return image_cells(scale, seeds=seeds, **{**what, **more, **other})
 
 
 Row = Mapping[str, str]
@@ -179,7 +185,7 @@ def _result(cell: Cell, rows: Sequence[Row]) -> Result:
         },
         provenance={
             "versions": versions,
-            "processor": "a processor that was not recorded",
+            "machine": "a machine that was not recorded",
             "seed": cell.seed,
             "seconds": seconds,
             "cpu_seconds": seconds,
@@ -197,8 +203,9 @@ def take_over(file: Path, store: Store) -> tuple[int, int]:
     """
     every = measured(file)
     new = {cell: result for cell, result in every.items() if store.find(cell) is None}
-    for cell, result in new.items():
-        store.keep(cell, result)
+    with store.writing():
+        for cell, result in new.items():
+            store.keep(cell, result)
     return len(new), len(every)
 
 
