@@ -105,13 +105,13 @@ def proved(scale: Scale, losses: Sequence[Written], title: str = "") -> tuple[Ta
     rows, verdicts = [], []
     for loss in losses:
         error, proof = loss.error(scale), proof_of(loss.objective, scale)
-        told = [f"{error:.0e}", f"{proof:.0e} ({loss.objective.name})"]
+        told = [f"{error:.1g}", f"{proof:.1g} ({loss.objective.name})"]
         rows.append([loss.name, loss.dissipation, loss.weight, loss.ratio, *told, loss.differs])
         verdicts.append(
             Verdict(
                 f"{loss.name}: GD, W and R as printed are the gradient of the printed loss",
                 error <= EXACT and proof <= EXACT,
-                f"largest error {error:.0e}, of the registry's own {proof:.0e}",
+                f"largest error {error:.1g}, of the registry's own {proof:.1g}",
             )
         )
     header = ["loss", "GD", "W", "R", "error as printed", "in the registry", "what differs there"]
