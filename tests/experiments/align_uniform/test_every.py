@@ -45,6 +45,9 @@ def test_nothing_run(artifact: Artifact) -> None:
         assert {verdict.holds for verdict in shown.verdicts} == {None}
         assert not any(verdict.evidence for verdict in shown.verdicts)
         assert "not run" in as_text(artifact, shown)
+        paper = artifact.show("paper", Found())
+        assert {verdict.holds for verdict in paper.verdicts} == {None}
+        assert set(shown.notes) != set(paper.notes) or artifact.name == "figure1a"
 
 
 @named

@@ -78,7 +78,7 @@ def show(scale: Scale, found: Found) -> Shown:
         pictures={"figure3a": partial(_drawn, points)},
         notes=[
             "d_ij: mean distance to all negatives less that to the positive, at the last step, on "
-            "held-out sentences; the paper's panel has no numbers in its text",
+            "sentences in two views by dropout; the paper's panel has no numbers in its text",
             f"STS: average of seven tasks; transfer: average of {', '.join(tasks)}",
             f"much more is {MUCH} times as much here; {RULE}",
         ],

@@ -85,12 +85,17 @@ def course(found: Found, trainings: Iterable[Cell], look: str) -> str | None:
 def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
     """Return how the curves were measured, and what the paper's are."""
     own = trainings[0].settings
-    length = own.get("max_steps") or "one pass over its"
+    length = f"{own['max_steps']} steps" if "max_steps" in own else "one pass"
+    whose = (
+        "the last sentences of the file that is trained on"
+        if end(scale) == "best"
+        else "sentences that follow those trained on (in one pass a training batch is as new)"
+    )
     return [
-        f"probes are the same for every loss: InfoNCE at tau = .05, alpha = 2, t = 2, at {length} "
-        f"steps, every {own['keep_every']}, on the encoder without a head",
-        "train: held-out sentences of the training's corpus in two views by dropout (in one pass "
-        "a training batch is as new); dev: up to 256 pairs of STS-B's dev set scored above 4",
+        f"probes are the same for every loss: InfoNCE at tau = .05, alpha = 2, t = 2, every "
+        f"{own['keep_every']:,} steps of {length}, on the encoder without a head",
+        f"train: {whose}, in two views by dropout; dev: up to 256 pairs of the dev set of STS-B "
+        "scored above 4",
         "the paper's figure has curves without numbers in the text; the alignment that the "
         "released code logs in training compares sentences instead of views, and is not copied",
         f"hyperparameters are those of {printed(PAPER, 'table2').source}, column bert-base"
