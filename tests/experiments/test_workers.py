@@ -23,7 +23,7 @@ from isotrope.experiments.workers import each
 from tests.experiments.test_workers import long
 
 if __name__ == "__main__":
-    workers._gpus = lambda: []
+    workers.gpus = lambda: []
     folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
     items = [folder / name for name in ("quick", "a", "b", "never", "never2")]
     try:
@@ -40,7 +40,7 @@ if __name__ == "__main__":
 def no_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for them takes torch, which nothing else here needs."""
     if "gpus" not in request.node.name:
-        monkeypatch.setattr(workers, "_gpus", list)
+        monkeypatch.setattr(workers, "gpus", list)
 
 
 def square(number: int) -> int:
@@ -134,7 +134,7 @@ def test_a_bug_is_raised_after_what_was_running(jobs: int) -> None:
 def test_a_process_has_its_share_of_cores_and_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("isotrope.methods.launch.cores", lambda: 12)
-    monkeypatch.setattr(workers, "_gpus", lambda: ["4", "7"])
+    monkeypatch.setattr(workers, "gpus", lambda: ["4", "7"])
     (_, found), *_ = each(environment, [0], 2)
     assert found == "6 4"
     assert workers._share(2, 3) == {
@@ -150,9 +150,9 @@ def test_a_process_has_its_share_of_cores_and_one_gpu(monkeypatch: pytest.Monkey
 def test_gpus_are_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
-    assert workers._gpus() == ["3", "5"]
+    assert workers.gpus() == ["3", "5"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert workers._gpus() == ["0", "1"]
+    assert workers.gpus() == ["0", "1"]
 
 
 def _started(tmp_path: Path, jobs: int) -> "subprocess.Popen[str]":

@@ -28,6 +28,7 @@ VERBS = {
     "simulate": "what an objective does to an anchor, over all angles",
     "diagnose": "say what is wrong with a run or a model, and what to change",
     "spectrum": "the curvature of a run's objective: eigenvalues of its Hessian",
+    "sweep": "train with many settings, and find the best",
     "reproduce": "the papers' tables and figures, measured anew, beside what was printed",
     "report": "compare runs in one HTML file",
     "demo": "the whole job on the documentation installed on this machine",

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from isotrope.core.errors import InputError, LostProcess
 
-__all__ = ["each"]
+__all__ = ["each", "gpus"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -231,12 +231,12 @@ def _share(place: int, jobs: int) -> dict[str, str]:
     found = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
     found["OMP_NUM_THREADS"] = str(max(1, cores() // jobs))
     found = {name: os.environ.get(name, value) for name, value in found.items()}
-    if gpus := _gpus():
-        found["CUDA_VISIBLE_DEVICES"] = gpus[place % len(gpus)]
+    if devices := gpus():
+        found["CUDA_VISIBLE_DEVICES"] = devices[place % len(devices)]
     return found
 
 
-def _gpus() -> list[str]:
+def gpus() -> list[str]:
     """Return the GPUs that may be used, by the names that CUDA_VISIBLE_DEVICES takes."""
     import torch
 

@@ -56,7 +56,7 @@ from isotrope.methods.run import (
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "prepare", "summary", "train"]
+__all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "labelled", "prepare", "summary", "train"]
 
 SMALL = 96  # pixels of a side up to which images are taken as they are
 IMAGE_COLUMNS = columns(*TRACKED, "knn", "images_per_second")
@@ -323,7 +323,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
     return Outcome(result, output, encoder=module.encoder)
 
 
-def _labelled(images: ImageSet) -> bool:
+def labelled(images: ImageSet) -> bool:
     """Return whether there are classes to tell apart, and pictures to see it on."""
     known, test = images.train.labels, images.test
     if known is None or test is None or test.labels is None:
@@ -333,7 +333,7 @@ def _labelled(images: ImageSet) -> bool:
 
 def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], float] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
-    if not _labelled(prepared.images):
+    if not labelled(prepared.images):
         return None
     most = settings.knn_images
     return lambda: (
@@ -348,7 +348,7 @@ def _probe(
     tell: Callable[[str], None],
 ) -> None:
     """Add the linear probe at the end to the result."""
-    if not settings.linear or not _labelled(prepared.images):
+    if not settings.linear or not labelled(prepared.images):
         return
     found = image_scores(prepared.module.encoder, prepared.images, knn=False, linear=True)
     accuracy = 100 * float(found.metrics["linear_top1"] or 0)
@@ -394,7 +394,7 @@ def _introduce(settings: ImageSettings, prepared: Prepared, tell: Callable[[str]
         f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
     )
     tell("loss by the {} backend: {}".format(*backend_of(settings)))
-    if not _labelled(images):
+    if not labelled(images):
         tell("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "Outcome",
     "backend_of",
     "begin",
+    "check_output",
     "checkpoint",
     "make_steps",
     "nothing",
@@ -103,7 +104,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
 
 def _launch(settings: RunSettings, output: Path, *, resume: bool) -> Outcome:
     """Train in processes of our own."""
-    finished = _check_output(output, settings, resume=resume)
+    finished = check_output(output, settings, resume=resume)
     if finished is not None:
         return finished
     orders = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
@@ -113,7 +114,7 @@ def _launch(settings: RunSettings, output: Path, *, resume: bool) -> Outcome:
 
 def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
     """Train in this process, which may be one of several; the first checks and writes."""
-    finished = _check_output(output, settings, resume=resume) if rank() == 0 else None
+    finished = check_output(output, settings, resume=resume) if rank() == 0 else None
     if agreed(finished is not None):
         return finished or Outcome(nothing(output), output, first=False)
     with _terminable():
@@ -176,8 +177,13 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
+def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
     """Return the outcome of a run that is already finished, or None to go on.
+
+    Args:
+        output: run folder.
+        settings: asked for now; what a run in the folder began with must be the same.
+        resume: whether there may be a run.
 
     Raises:
         InputError: the folder is in use, is a file, or belongs to another run.

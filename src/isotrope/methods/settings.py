@@ -166,6 +166,22 @@ class RunSettings(BaseModel):
         }
 
     @classmethod
+    def check_name(cls, key: str, *, source: str = "") -> None:
+        """Refuse what is no setting.
+
+        Args:
+            key: with hyphens or underscores.
+            source: where it comes from, for the message.
+
+        Raises:
+            InputError: an unknown name; names the nearest.
+        """
+        if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
+            where = f"{source}: " if source else ""
+            names = [flag(n) for n in cls.model_fields]
+            raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
+
+    @classmethod
     def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
         """Return checked settings.
 
@@ -181,9 +197,7 @@ class RunSettings(BaseModel):
             k if dotted_key(cls, str(k)) else str(k).replace("-", "_"): v for k, v in values.items()
         }
         for key in plain:
-            if not dotted_key(cls, key) and key not in cls.model_fields:
-                names = [flag(n) for n in cls.model_fields]
-                raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
+            cls.check_name(key, source=source)
         try:
             return cls.model_validate(plain)
         except ValidationError as error:

@@ -52,6 +52,7 @@ from isotrope.paradigm.objective import Objective
 __all__ = [
     "Outcome",
     "batch_at",
+    "check",
     "encoder_of",
     "fit",
     "module_of",
@@ -102,17 +103,26 @@ def _train(settings: TrainSettings) -> Outcome:
     return _run(settings, *prepared)
 
 
-def _prepare(
-    settings: TrainSettings, output: Path
-) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, Watch | None]:
-    """Check everything and read the data; what fails leaves nothing behind."""
+def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, Watch | None]:
+    """Find what is wrong with settings, files, dev set and encoder; nothing is written.
+
+    Raises:
+        InputError: whatever it is.
+    """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
     try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
-    encoder = encoder_of(settings)
+    return encoder_of(settings), objective, watch
+
+
+def _prepare(
+    settings: TrainSettings, output: Path
+) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, Watch | None]:
+    """Check everything and read the data; what fails leaves nothing behind."""
+    encoder, objective, watch = check(settings)
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
     ours = made or not any(output.iterdir())
     try:

@@ -4,17 +4,17 @@ One file for each kind of work, in a folder that can be kept in a repository: a 
 goes on where it stood, on another machine too. A line that a stop cut short is dropped.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import writable
 from isotrope.core.result import Result
+from isotrope.experiments.alone import alone
 from isotrope.experiments.reproduce.cell import Cell
 
 __all__ = ["Store"]
@@ -49,26 +49,13 @@ class Store:
                 found.setdefault(cell.work, []).append(float(took))
         return found
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Keep others that write here out until the end; a process that dies lets them in.
+    def writing(self) -> AbstractContextManager[None]:
+        """Keep others that write here out until the end.
 
         Raises:
             InputError: another process is writing, or the place cannot be written.
         """
-        path = self.folder / ".lock"
-        with writable(path):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = path.open("a")
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"another process is measuring into {self.folder.parent}; wait for it, stop "
-                    "it, or choose another --output (--show looks at what there is)"
-                ) from None
-            yield
+        return alone(self.folder, self.folder.parent)
 
     def keep(self, cell: Cell, result: Result) -> None:
         """Append a result, and flush it to the disk.

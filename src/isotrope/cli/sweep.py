@@ -1,0 +1,293 @@
+"""``isotrope sweep``: many trainings that differ in some settings, and which is best."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isotrope.cli.arguments import Parser, add_fields, dotted
+from isotrope.cli.table import table
+from isotrope.core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from isotrope.experiments.sweep.asked import Sweep
+    from isotrope.experiments.sweep.trials import Stage
+    from isotrope.methods.settings import RunSettings
+
+VERBS = {"train": "files", "train-images": "data"}
+"""What can be swept, and the setting of each that has no flag."""
+
+EPILOG = """\
+examples:
+  isotrope sweep train wiki.txt --dev stsb/dev.tsv --vary objective.temperature=0.03,0.05,0.1 \\
+      --seeds 0 1 2 --output sweeps/temperature
+  isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 \\
+      --vary objective=infonce,met,mpt --sampler random --trials 20 --output sweeps/a
+  isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 --sampler optuna \\
+      --trials 30 --jobs 2 --output sweeps/b
+  isotrope sweep train wiki.txt --dev dev.tsv --objective modifiedmhe --vary batch-size=64,128 \\
+      --vary learning-rate=1e-5,3e-5 --then --vary objective.margin=0.2,0.3,0.4 \\
+      --vary objective.ratio=1,1.5,2 --output sweeps/c
+  isotrope sweep train-images cifar10/ --epochs 20 --vary weight-decay=1e-6..1e-3:4 \\
+      --output sweeps/d
+
+All flags of `isotrope train` and `isotrope train-images` but --output and --seed hold for every
+run, --config too; each of them can be varied, and so can hyperparameters of the objective and
+options of the method.
+
+--vary NAME=VALUES, as often as you like:
+  objective.temperature=0.03,0.05   these values
+  learning-rate=1e-5..1e-4          a range to draw from, by its logarithm if its ends are a factor
+                                    of ten apart (:log, :linear say it; :whole: whole numbers)
+  learning-rate=1e-5..1e-4:5        five values of the range, for a grid
+
+Samplers: grid trains every combination, and is what lists of values get; random draws --trials of
+them, and is what ranges get; optuna chooses each trial by the scores so far (pip install
+'isotrope[sweep]'). --then begins a stage: what was best before is fixed, and the next is varied.
+
+The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
+images; --metric takes another number of a run's result.json. With --seeds a score is the mean, and
+the table has the standard deviation: differences that are not larger may be luck.
+
+Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUTPUT/runs/*`). The
+same command goes on where it was stopped, and trains nothing twice; values, seeds and trials can be
+added later. Written: OUTPUT/sweep.csv, .md, .svg, .json; printed: the best, as a command line.
+
+With --jobs N, N runs at a time; on a machine with GPUs each has one of them, and the default is as
+many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command goes on).
+"""
+
+
+class _Vary(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:  # noqa: ANN401
+        namespace.stages[-1].append(values)
+
+
+class _Then(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:  # noqa: ANN401
+        namespace.stages.append([])
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, train what is missing, print the table and the best."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        _parser("").parse_args(list(arguments))
+    verb = arguments[0] if arguments else ""
+    if verb not in VERBS:
+        raise InputError(
+            f"a sweep is of one of {', '.join(VERBS)}; found {verb!r}{nearest(verb, VERBS)} (see "
+            "`isotrope sweep --help`)"
+        )
+    if {"-h", "--help"} & set(arguments):
+        _parser("").parse_args(["--help"])
+    given, base = _parsed(verb, arguments[1:])
+    from isotrope.experiments.sweep import shown
+    from isotrope.experiments.sweep.sweep import sweep
+
+    asked = _asked(verb, given, base)
+    if given.dry_run:
+        return _dry(asked)
+    stages = sweep(
+        asked,
+        lambda line: print(line, file=sys.stderr, flush=True),
+        measure=not given.show,
+    )
+    again = shlex.join(["isotrope", "sweep", *arguments])
+    best = shown.best_command(asked, stages, VERBS[verb])
+    files, drawn = shown.write(asked, stages, again, best)
+    if not drawn:
+        print("isotrope: no picture: pip install 'isotrope[report]' brings it", file=sys.stderr)
+    if given.json:
+        print(shown.as_result(asked, stages, again, best).to_json(), end="")
+    else:
+        print(_text(asked, stages, best, files))
+    failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
+    if failures:
+        raise InputError(f"{len(failures)} runs failed, the others are kept; {failures[0]}")
+    if best is None and not given.show:
+        raise InputError(f"no trial of stage {len(stages)} has a score")
+    return 0
+
+
+def _parser(verb: str) -> Parser:
+    """Return a parser; with the flags of a verb, which the help does not repeat."""
+    parser = Parser(
+        prog="isotrope sweep",
+        usage="isotrope sweep train|train-images DATA --vary NAME=VALUES ... --output DIR",
+        description="Train with many settings, and find the best.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--vary", action=_Vary, metavar="NAME=VALUES", help="what differs between runs")
+    add("--then", action=_Then, nargs=0, help="begin the next stage, with the best of this one")
+    add("--output", type=Path, metavar="DIR", help="of the sweep: its runs, table and picture")
+    add("--sampler", metavar="grid|random|optuna", help="[grid; random if there are ranges]")
+    add("--trials", type=int, metavar="N", help="settings that random and optuna try [20]")
+    add("--seeds", type=int, nargs="+", metavar="N", help="train every setting with each [42]")
+    add("--metric", metavar="NAME", help="what to compare by [dev_best; of images knn_final]")
+    add("--goal", choices=("max", "min"), help="[max; of loss and seconds min]")
+    add("--jobs", type=int, metavar="N", help="runs at a time [one for each GPU, or 1]")
+    add("--draws", type=int, default=0, metavar="N", help="seed of what is drawn [0]")
+    add("--keep", choices=("all", "best"), default="all", help="models that stay on disk [all]")
+    add("--dry-run", action="store_true", help="check everything, print the settings, run nothing")
+    add("--show", action="store_true", help="run nothing: the table of what there is")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    parser.set_defaults(stages=[[]], vary=None, then=None)
+    if verb:
+        cls = _settings(verb)
+        mine = {action.dest for action in parser._actions}
+        skip = {VERBS[verb], *cls.collected(), "seed", "progress", *mine}
+        add_fields(parser, cls.ordered(), skip=skip)
+        add(VERBS[verb], nargs="*" if verb == "train" else "?")
+        add("--config", metavar="FILE")
+    return parser
+
+
+def _settings(verb: str) -> "type[RunSettings]":
+    if verb == "train":
+        from isotrope.methods.settings import TrainSettings
+
+        return TrainSettings
+    from isotrope.methods.image_settings import ImageSettings
+
+    return ImageSettings
+
+
+_OWN = {
+    *("stages", "vary", "then", "output", "sampler", "trials", "seeds", "metric", "goal", "jobs"),
+    *("draws", "keep", "dry_run", "show", "json", "config"),
+}
+
+
+def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Return what the sweep is told, and what every run is told."""
+    from isotrope.methods.settings import read_yaml
+
+    cls, others = _settings(verb), list(arguments)
+    chosen: dict[str, str] = {}
+    for prefix in cls.dotted:
+        found, others = dotted(others, prefix)
+        chosen |= found
+    parser = _parser(verb)
+    given = parser.parse_args(others)
+    if given.output is None:
+        parser.error("--output is missing: the folder of the sweep")
+    base = {k: v for k, v in vars(given).items() if k not in _OWN}
+    if not base[VERBS[verb]]:
+        del base[VERBS[verb]]
+    from_file = read_yaml(Path(given.config)) if given.config else {}
+    told = {k.replace("-", "_"): v for k, v in from_file.items()}
+    for name in ("output", "seed", "progress"):
+        told.pop(name, None)
+    return given, told | base | chosen
+
+
+def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep":
+    """Return the sweep that is asked for.
+
+    Raises:
+        InputError: what contradicts itself, and names that do not exist.
+    """
+    from isotrope.experiments.sweep.asked import Sweep
+    from isotrope.experiments.sweep.checks import METRICS
+    from isotrope.experiments.sweep.samplers import KINDS
+    from isotrope.experiments.sweep.varied import read_varied
+
+    cls = _settings(verb)
+    stages = [[read_varied(text, cls) for text in texts] for texts in given.stages]
+    if not all(stages):
+        raise InputError("nothing to vary: give --vary NAME=VALUES, after every --then too")
+    for stage in stages:
+        names = [one.name for one in stage]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InputError(f"--vary {twice} stands there twice")
+    ranges = any(one.span is not None for stage in stages for one in stage)
+    sampler = given.sampler or ("random" if ranges else "grid")
+    if sampler not in KINDS:
+        raise InputError(
+            f"--sampler {sampler!r}{nearest(sampler, KINDS)}: choose {', '.join(KINDS)}"
+        )
+    if sampler == "grid" and given.trials is not None:
+        raise InputError("--trials: a grid has as many as it has; choose --sampler random")
+    seeds = given.seeds or [cls.model_fields["seed"].default]
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds: one stands there twice; found {' '.join(map(str, seeds))}")
+    trials = 20 if given.trials is None else given.trials
+    if trials < 1:
+        raise InputError(f"--trials must be 1 or more; found {trials}")
+    if given.draws < 0:
+        raise InputError(f"--draws must be 0 or more; found {given.draws}")
+    metric = given.metric or METRICS[cls.kind][0]
+    lowest = metric == "loss" or metric.endswith("seconds")
+    return Sweep(
+        settings=cls,
+        base=base,
+        stages=stages,
+        output=given.output,
+        seeds=tuple(seeds),
+        sampler=sampler,
+        trials=trials,
+        draws=given.draws,
+        metric=metric,
+        highest=not lowest if given.goal is None else given.goal == "max",
+        jobs=_jobs(given.jobs, base),
+        keep=given.keep,
+    )
+
+
+def _jobs(asked: int | None, base: dict[str, Any]) -> int:
+    """Return how many runs go side by side.
+
+    Raises:
+        InputError: fewer than one, or runs that already share the devices.
+    """
+    if asked is not None and asked < 1:
+        raise InputError(f"--jobs must be 1 or more; found {asked}")
+    if str(base.get("devices", 1)) != "1":
+        if asked is not None and asked > 1:
+            raise InputError("--devices shares one run between devices: leave --jobs out")
+        return 1
+    if asked is not None:
+        return asked
+    from isotrope.experiments.workers import gpus
+
+    return 1 if base.get("device") in ("cpu", "mps") else max(1, len(gpus()))
+
+
+def _dry(asked: "Sweep") -> int:
+    from isotrope.experiments.sweep.asked import planned
+    from isotrope.experiments.sweep.checks import check_sweep
+
+    check_sweep(asked)
+    for place, varied in enumerate(asked.stages, start=1):
+        plan = planned(asked, varied)
+        count = asked.trials if plan is None else len(plan)
+        runs = count * len(asked.seeds)
+        print(f"stage {place}: {count} trials, {runs} runs, {asked.jobs} at a time")
+        if plan is None:
+            print("  " + ", ".join(f"{one.name} {' .. '.join(one.ends)}" for one in varied))
+        for values in plan or ():
+            print("  " + " ".join(f"{name}={value}" for name, value in values.items()))
+    return 0
+
+
+def _text(
+    asked: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]
+) -> str:
+    from isotrope.experiments.sweep import shown
+
+    blocks = []
+    for place, stage in enumerate(stages, start=1):
+        header, rows = shown.table(asked, stage)
+        head = f"stage {place}\n" if len(asked.stages) > 1 else ""
+        more = f"\n({len(rows) - _MOST} more in {files[-1]})" if len(rows) > _MOST else ""
+        blocks.append(head + table(header, rows[:_MOST]) + more)
+    if best is not None:
+        blocks.append(f"the best:\n{best}")
+    return "\n\n".join([*blocks, "\n".join(map(str, files))])
+
+
+_MOST = 20  # trials that are printed

@@ -1,0 +1,393 @@
+"""Shown: one table and one picture of a sweep, and the command line of its best setting."""
+
+import csv
+import io
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isotrope.core.files import replacing
+from isotrope.core.result import Result, provenance
+from isotrope.experiments.durations import lasting
+from isotrope.experiments.sweep.asked import Sweep, kind_of
+from isotrope.experiments.sweep.trials import Stage, Trial, best_of
+from isotrope.experiments.sweep.varied import Varied
+from isotrope.methods.settings import RunSettings
+
+if TYPE_CHECKING:
+    from isotrope.report.charts import Chart, Series
+    from isotrope.report.surfaces import Picture
+
+__all__ = ["as_csv", "as_markdown", "as_result", "command", "picture", "table", "write"]
+
+_MOST = 6  # lines in a panel; of more, the best stands for all
+_SHOWN = 12  # trials on the terminal
+
+
+def table(
+    asked: Sweep, stage: Stage, *, most: int | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of a stage, the best first.
+
+    Args:
+        asked: the sweep.
+        stage: of it.
+        most: rows; None for all.
+    """
+    names = _names([stage])
+    sign = -1 if asked.highest else 1
+    order = sorted(
+        stage.trials,
+        key=lambda t: (t.score is None, 0.0 if t.score is None else sign * t.score, t.number),
+    )
+    header = ["", *names, asked.metric, "seeds"]
+    rows = [
+        [str(place), *(t.values[name] for name in names), _score(t), _runs(asked, t)]
+        for place, t in enumerate(order, start=1)
+    ]
+    return header, rows[:most]
+
+
+def _names(stages: Sequence[Stage]) -> list[str]:
+    """Of everything that is varied, and was before."""
+    names = [name for s in stages for name in (*s.fixed, *(one.name for one in s.varied))]
+    return list(dict.fromkeys(names))
+
+
+def _score(trial: Trial) -> str:
+    if trial.score is None:
+        return next(iter(trial.notes.values()), "not run")
+    more = "" if trial.deviation is None else f" ± {trial.deviation:.2g}"
+    return f"{trial.score:.5g}{more}"
+
+
+def _runs(asked: Sweep, trial: Trial) -> str:
+    done = len(trial.scores)
+    return str(done) if done == len(asked.seeds) else f"{done} of {len(asked.seeds)}"
+
+
+def command(settings: RunSettings, positional: str) -> str:
+    """Return the command line that trains with these settings.
+
+    Args:
+        settings: of a run.
+        positional: the setting that has no flag.
+    """
+    values, fields = settings.model_dump(), type(settings).ordered()
+    first = values[positional]
+    verb = {"text": "train", "images": "train-images"}[settings.kind]
+    words = ["isotrope", verb, *(first if isinstance(first, list) else [first])]
+    for name, field in fields.items():
+        value = values[name]
+        default = field.get_default(call_default_factory=True)
+        if name in (positional, "progress") or value == default:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, dict):
+            prefix = name.removesuffix("_settings")
+            words += [word for k, v in value.items() for word in (f"--{prefix}.{k}", _spelled(v))]
+        elif isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        else:
+            words += [flag, _spelled(value)]
+    return shlex.join(words)
+
+
+def _spelled(value: object) -> str:
+    """A value as it is typed."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def best_command(asked: Sweep, stages: Sequence[Stage], positional: str) -> str | None:
+    """Return the command line of the best setting; None where there is none."""
+    best = best_of(stages[-1].trials, highest=asked.highest) if stages else None
+    if best is None:
+        return None
+    settings = asked.run(best.values, asked.seeds[0])
+    again = settings.model_copy(update={"output": str(asked.output / "best")})
+    return command(again, positional)
+
+
+def as_csv(asked: Sweep, stages: Sequence[Stage]) -> str:
+    """Return one row for each trial: its values, its score, that of every seed, its folders."""
+    names = _names(stages)
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    seeds = [f"seed {seed}" for seed in asked.seeds]
+    lines.writerow(
+        ["stage", "trial", *names, asked.metric, "deviation", *seeds, "seconds", "folder", "note"]
+    )
+    for place, stage in enumerate(stages, start=1):
+        for trial in stage.trials:
+            seconds = [r.metrics.get("seconds") for r in trial.results.values()]
+            known = [float(s) for s in seconds if isinstance(s, int | float)]
+            folder = asked.folder(trial.values, asked.seeds[0]).relative_to(asked.output)
+            lines.writerow(
+                [
+                    place,
+                    trial.number,
+                    *(trial.values.get(name, "") for name in names),
+                    _cell(trial.score),
+                    _cell(trial.deviation),
+                    *(_cell(trial.scores.get(seed)) for seed in asked.seeds),
+                    _cell(sum(known) if known else None),
+                    folder,
+                    "; ".join(dict.fromkeys(trial.notes.values())),
+                ]
+            )
+    return text.getvalue()
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.8g}"
+
+
+def as_markdown(
+    asked: Sweep, stages: Sequence[Stage], again: str, best: str | None, *, drawn: bool
+) -> str:
+    """Return a page: the tables, best first, the picture, what is best, and where it comes from.
+
+    Args:
+        asked: the sweep.
+        stages: what they came to.
+        again: the command line of the sweep.
+        best: that of the best setting.
+        drawn: whether there is a picture beside it.
+    """
+    goal = "highest" if asked.highest else "lowest"
+    parts = [f"# Sweep of {', '.join(_names(stages))}: {goal} {asked.metric}"]
+    for place, stage in enumerate(stages, start=1):
+        header, rows = table(asked, stage)
+        if len(asked.stages) > 1:
+            fixed = ", ".join(f"{name} = {value}" for name, value in stage.fixed.items())
+            parts.append(f"**Stage {place}**" + (f", with {fixed}" if fixed else ""))
+        lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows)]
+        parts.append("\n".join(lines))
+    if drawn:
+        parts.append("![scores by setting](sweep.svg)")
+    if best is not None:
+        parts.append(f"The best:\n\n```\n{best}\n```")
+    seeds = ", ".join(map(str, asked.seeds))
+    how = {"grid": "every combination", "random": "drawn", "optuna": "chosen by Optuna's TPE"}
+    notes = [f"- settings: {how[asked.sampler]}; seeds {seeds}"]
+    notes += [f"- {about}" for about in _where(stages)]
+    parts.append("\n".join([*notes, f"- command: `{again}`"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    plain = (" ".join(cell.replace("|", "\\|").split()) for cell in cells)
+    return "| " + " | ".join(plain) + " |"
+
+
+def _where(stages: Sequence[Stage]) -> list[str]:
+    """Versions and duration, by the runs' own provenance."""
+    results = [r for s in stages for trial in s.trials for r in trial.results.values()]
+    if not results:
+        return []
+    versions = {
+        ", ".join(f"{k} {v}" for k, v in r.provenance.get("versions", {}).items()) for r in results
+    }
+    seconds = sum(float(r.metrics.get("wall_seconds") or 0) for r in results)
+    return [
+        f"versions: {'; '.join(sorted(versions))}",
+        f"{len(results)} runs, {lasting(seconds)} one after the other",
+    ]
+
+
+def as_result(asked: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> Result:
+    """Return everything as a record."""
+    trial = best_of(stages[-1].trials, highest=asked.highest) if stages else None
+    return Result(
+        kind="sweep",
+        name=asked.output.name,
+        metrics={
+            asked.metric: None if trial is None else trial.score,
+            "deviation": None if trial is None else trial.deviation,
+            "trials": sum(len(stage.trials) for stage in stages),
+            "runs": sum(len(t.results) for stage in stages for t in stage.trials),
+        },
+        details={
+            "best": None if trial is None else dict(trial.values),
+            "best_command": best,
+            "command": again,
+            "seeds": list(asked.seeds),
+            "sampler": asked.sampler,
+            "highest": asked.highest,
+            "stages": [_plain(asked, stage) for stage in stages],
+        },
+        provenance=provenance(seed=asked.draws, command=shlex.split(again)),
+    )
+
+
+def _plain(asked: Sweep, stage: Stage) -> dict[str, Any]:
+    return {
+        "varied": [one.name for one in stage.varied],
+        "fixed": dict(stage.fixed),
+        "trials": [
+            {
+                "values": trial.values,
+                "score": trial.score,
+                "scores": {str(seed): score for seed, score in trial.scores.items()},
+                "notes": {str(seed): note for seed, note in trial.notes.items()},
+                "folders": [str(asked.folder(trial.values, seed)) for seed in asked.seeds],
+            }
+            for trial in stage.trials
+        ],
+    }
+
+
+def picture(asked: Sweep, stages: Sequence[Stage]) -> "Picture":
+    """Draw the score over each setting, a panel for each.
+
+    A grid has a line for each combination of the others, up to six, else the best and the mean
+    over the others; what was drawn or chosen has a point for each trial.
+    """
+    from isotrope.report.charts import charts
+
+    panels = []
+    for place, stage in enumerate(stages, start=1):
+        head = f"stage {place}: " if len(asked.stages) > 1 else ""
+        panels += [_panel(asked, stage, one, head) for one in stage.varied]
+        if kind_of(asked, stage.varied) == "optuna":
+            panels.append(_course(asked, stage, head))
+    return charts(panels)
+
+
+def _panel(asked: Sweep, stage: Stage, one: Varied, head: str) -> "Chart":
+    from isotrope.report.charts import Chart
+
+    grid = kind_of(asked, stage.varied) == "grid"
+    series = _lines(asked, stage, one) if grid else _points(asked, stage, one)
+    number = _all_numbers(one)
+    low = [float(value) for value in one.ends] if number else []
+    return Chart(
+        f"{head}{one.name}",
+        series,
+        x=one.name,
+        y=asked.metric,
+        kind="lines" if grid or not number else "points",
+        log_x=one.span.log
+        if one.span
+        else bool(low) and min(low) > 0 and max(low) / min(low) >= 10,
+    )
+
+
+def _all_numbers(one: Varied) -> bool:
+    return all(_is_number(value) for value in one.ends)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _place(one: Varied) -> Callable[[Trial], Any]:
+    """Return what says where a trial stands on the axis of a setting."""
+    if _all_numbers(one):
+        return lambda trial: float(trial.values[one.name])
+    return lambda trial: trial.values[one.name]
+
+
+def _lines(asked: Sweep, stage: Stage, one: Varied) -> "list[Series]":
+    """A line for each combination of the others."""
+    from isotrope.report.charts import Series
+
+    others = [other.name for other in stage.varied if other.name != one.name]
+    groups: dict[str, list[Trial]] = {}
+    for trial in stage.trials:
+        title = ", ".join(f"{name} {trial.values[name]}" for name in others)
+        groups.setdefault(title, []).append(trial)
+    where = _place(one)
+    if len(groups) <= _MOST:
+        return [
+            Series(
+                title or asked.metric,
+                [where(trial) for trial in trials],
+                [trial.score for trial in trials],
+                [trial.deviation for trial in trials],
+            )
+            for title, trials in groups.items()
+        ]
+    by_value: dict[Any, list[float]] = {}
+    for trial in stage.trials:
+        if trial.score is not None:
+            by_value.setdefault(where(trial), []).append(trial.score)
+    best = max if asked.highest else min
+    return [
+        Series("best of the others", list(by_value), [best(v) for v in by_value.values()]),
+        Series("mean of the others", list(by_value), [sum(v) / len(v) for v in by_value.values()]),
+    ]
+
+
+def _points(asked: Sweep, stage: Stage, one: Varied) -> "list[Series]":
+    """All trials, and the best; of names the best score of each."""
+    from isotrope.report.charts import Series
+
+    where, best = _place(one), best_of(stage.trials, highest=asked.highest)
+    if not _all_numbers(one):
+        top: dict[str, float] = {}
+        for trial in stage.trials:
+            if trial.score is not None:
+                known = top.get(where(trial), trial.score)
+                top[where(trial)] = (max if asked.highest else min)(known, trial.score)
+        return [Series("best of each", list(top), list(top.values()))]
+    groups: Mapping[str, list[Trial]] = {
+        "trials": [trial for trial in stage.trials if trial is not best],
+        "best": [best] if best else [],
+    }
+    return [
+        Series(
+            title,
+            [where(trial) for trial in trials],
+            [trial.score for trial in trials],
+            [trial.deviation for trial in trials],
+        )
+        for title, trials in groups.items()
+    ]
+
+
+def _course(asked: Sweep, stage: Stage, head: str) -> "Chart":
+    """Scores in the order of the trials, and the best so far."""
+    from isotrope.report.charts import Chart, Series
+
+    best, so_far = None, []
+    for trial in stage.trials:
+        if trial.score is not None:
+            known = trial.score if best is None else best
+            best = (max if asked.highest else min)(known, trial.score)
+        so_far.append(best)
+    numbers = [float(trial.number) for trial in stage.trials]
+    scores = [trial.score for trial in stage.trials]
+    series = [Series("trial", numbers, scores), Series("best so far", numbers, so_far)]
+    return Chart(f"{head}trials in their order", series, x="trial", y=asked.metric)
+
+
+def write(
+    asked: Sweep, stages: Sequence[Stage], again: str, best: str | None
+) -> tuple[list[Path], bool]:
+    """Write sweep.csv, sweep.md, sweep.json and, where there is matplotlib, sweep.svg.
+
+    Returns:
+        The paths, and whether there is a picture.
+    """
+    contents: dict[str, bytes] = {}
+    try:
+        contents["sweep.svg"] = picture(asked, stages).svg
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+    contents["sweep.csv"] = as_csv(asked, stages).encode()
+    drawn = "sweep.svg" in contents
+    contents["sweep.md"] = as_markdown(asked, stages, again, best, drawn=drawn).encode()
+    contents["sweep.json"] = as_result(asked, stages, again, best).to_json().encode()
+    for name, content in contents.items():
+        with replacing(asked.output / name) as temporary:
+            temporary.write_bytes(content)
+    return [asked.output / name for name in contents], drawn

@@ -1,0 +1,168 @@
+"""Varied: a setting and the values it is given, as a command line says it.
+
+``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range, drawn
+from on a logarithmic scale where its ends are a factor of ten apart, else evenly; ``:log`` or
+``:linear`` says otherwise, ``:whole`` asks for whole numbers (a setting that takes no others asks
+by itself), and ``:5`` makes five values of it, for a grid.
+"""
+
+import math
+import types
+import typing
+from dataclasses import dataclass
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.methods.settings import RunSettings, dotted_key, flag
+
+__all__ = ["Span", "Varied", "read_varied"]
+
+_FIXED = {
+    "output": "every run has a folder of its own below --output",
+    "seed": "--seeds 0 1 2 trains every setting with each",
+    "progress": "a sweep shows its own",
+    "devices": "runs side by side are --jobs",
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of numbers.
+
+    Attributes:
+        low: its ends,
+        high: inclusive.
+        log: whether its logarithm is what is spread evenly.
+        whole: whether there are whole numbers in it only.
+    """
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+    def at(self, share: float) -> str:
+        """Return what lies at a share of the way, to four digits, so that it can be typed."""
+        if self.log:
+            value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
+        else:
+            value = self.low * (1 - share) + self.high * share
+        return self.spelled(value)
+
+    def spelled(self, value: float) -> str:
+        """Return a value of it as a flag takes it."""
+        value = min(max(value, self.low), self.high)
+        if self.whole:
+            return str(round(value))
+        return f"{min(max(float(f'{value:.4g}'), self.low), self.high):.12g}"
+
+
+@dataclass(frozen=True)
+class Varied:
+    """A setting, and either its values or a range of them.
+
+    Attributes:
+        name: as flags spell it.
+        values: in their order; none: a range.
+        span: where they are drawn from; None where they are listed.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    span: Span | None = None
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """What must be possible for all to be: each value, or both ends."""
+        return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
+
+    def holds(self, value: str) -> bool:
+        """Whether a value is one of them."""
+        if self.span is None:
+            return value in self.values
+        try:
+            return self.span.low <= float(value) <= self.span.high
+        except ValueError:
+            return False
+
+    def draw(self, random: np.random.Generator) -> str:
+        """Return one of them."""
+        if self.values:
+            return self.values[int(random.integers(len(self.values)))]
+        assert self.span is not None
+        return self.span.at(float(random.random()))
+
+
+def read_varied(text: str, settings: type[RunSettings]) -> Varied:
+    """Return what ``NAME=VALUES`` means.
+
+    Args:
+        text: of one ``--vary``.
+        settings: of the training, which knows the names.
+
+    Raises:
+        InputError: no such setting, or no values.
+    """
+    name, equals, values = text.partition("=")
+    name = flag(name.strip())
+    if not name or not equals or not values.strip():
+        raise InputError(
+            f"--vary takes NAME=VALUE,VALUE,... or NAME=LOW..HIGH; found {text!r} (for example "
+            "learning-rate=1e-5,3e-5 or objective.temperature=0.03..0.1)"
+        )
+    if name in _FIXED:
+        raise InputError(f"--vary {name}: {_FIXED[name]}")
+    settings.check_name(name, source="--vary")
+    try:
+        return Varied(name, *_values(values, whole=_takes_whole(settings, name)))
+    except ValueError as error:
+        raise InputError(f"--vary {text}: {error}") from error
+
+
+def _takes_whole(settings: type[RunSettings], name: str) -> bool:
+    """Whether the setting takes whole numbers only."""
+    if dotted_key(settings, name):
+        return False
+    kind = settings.model_fields[name.replace("-", "_")].annotation
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    return int in kinds and float not in kinds
+
+
+def _values(text: str, *, whole: bool) -> tuple[tuple[str, ...], Span | None]:
+    if ".." not in text:
+        listed = [value.strip() for value in text.split(",")]
+        if "" in listed or len(set(listed)) < len(listed):
+            raise ValueError("an empty value, or one twice")
+        return tuple(listed), None
+    ends, *words = text.split(":")
+    low, high = _ends(ends)
+    log, points = low > 0 and high / low >= 10, None
+    for word in words:
+        if word in ("log", "linear"):
+            log = word == "log"
+        elif word == "whole":
+            whole = True
+        elif word.isdecimal() and int(word) > 1:
+            points = int(word)
+        else:
+            raise ValueError(f"after a range stand :log, :linear, :whole or :N; found {word!r}")
+    if log and low <= 0:
+        raise ValueError("a logarithmic range begins above 0")
+    span = Span(low, high, log, whole)
+    if whole and not (low.is_integer() and high.is_integer()):
+        raise ValueError("its ends must be whole numbers")
+    if points is None:
+        return (), span
+    return tuple(dict.fromkeys(span.at(i / (points - 1)) for i in range(points))), None
+
+
+def _ends(text: str) -> tuple[float, float]:
+    low, _, high = text.partition("..")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        raise ValueError("a range is LOW..HIGH with two numbers") from None
+    if not all(map(math.isfinite, found)) or found[0] >= found[1]:
+        raise ValueError("a range goes from a smaller to a larger number")
+    return found

@@ -1,0 +1,257 @@
+"""``isotrope sweep`` end to end: trainings of a second, and what is wrong before any."""
+
+import csv
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from isotrope.experiments.sweep.checks import METRICS
+from tests.experiments.sweep.pretended import pretend, score
+from tests.methods.conftest import sentences
+
+QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
+VARIED = ("--vary", "objective.temperature=0.05,0.1")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    file.write_text("\n".join(sentences(300)) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_text_from_the_command_to_the_best(run, texts: Path) -> None:
+    command = ("sweep", "train", texts, "--dev", "auto", *QUICK, *VARIED, "--output", "out")
+    found = run(*command)
+    assert found.code == 0, found.err
+    assert "objective.temperature" in found.out
+    assert "[2/2] objective.temperature=0.1 seed=42: dev_best" in found.err
+    best = found.out.split("the best:\n")[1].splitlines()[0]
+    assert best.startswith(f"isotrope train {texts} --encoder scratch --dev auto")
+    assert "--output out/best" in best
+    rows = list(csv.DictReader(Path("out/sweep.csv").read_text().splitlines()))
+    assert [row["objective.temperature"] for row in rows] == ["0.05", "0.1"]
+    assert (Path("out") / rows[0]["folder"] / "model").is_dir()
+    assert {file.name for file in Path("out").glob("sweep.*")} == {
+        f"sweep.{suffix}" for suffix in ("csv", "md", "svg", "json")
+    }
+    result = json.loads((Path("out") / rows[0]["folder"] / "result.json").read_text())
+    assert set(METRICS["text"]) == set(result["metrics"])
+
+    again = run(*command, "--json")
+    record = json.loads(again.out)
+    assert again.err.count("\n") == 3  # what there is, is taken as it is
+    highest = max(float(row["dev_best"]) for row in rows)
+    assert record["metrics"]["dev_best"] == pytest.approx(highest)
+    assert record["details"]["best_command"] == best
+    assert run(*shlex.split(best)[1:], "--print-config").code == 0
+
+
+def test_images_from_the_command_to_the_best(run) -> None:
+    small = ("--encoder", "resnet9", "--width", 2, "--limit", 64, "--batch-size", 32)
+    steps = ("--max-steps", 2, "--method.hidden", 8, "--method.dimension", 4, "--knn-images", 50)
+    command = ("sweep", "train-images", "digits", *small, *steps, "--vary", "cut=1,3")
+    found = run(*command, "--output", "out", "--keep", "best")
+    assert found.code == 0, found.err
+    assert "knn_final" in found.out
+    assert "isotrope train-images digits --method.hidden 8" in found.out
+    results = list(Path("out/runs").glob("*/result.json"))
+    assert len(results) == 2
+    assert set(METRICS["images"]) == set(json.loads(results[0].read_text())["metrics"])
+    assert len(list(Path("out/runs").glob("*/model"))) == 1
+
+
+def test_a_configuration_may_hold_what_all_runs_share(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pretend(monkeypatch)
+    Path("base.yaml").write_text(
+        "files: [texts.txt]\noutput: elsewhere\nseed: 3\ndev: dev.tsv\nmax-steps: 7\n"
+        "objective.temperature: 0.07\n"
+    )
+    found = run("sweep", "train", "--config", "base.yaml", "--vary", "learning-rate=1e-5,1e-4")
+    assert "--output is missing" in found.err
+    flags = ("--vary", "learning-rate=1e-5,1e-4", "--seeds", 0, 1, "--output", "out")
+    found = run("sweep", "train", "--config", "base.yaml", *flags)
+    assert found.code == 0, found.err
+    assert len(made) == 4
+    config = (made[0] / "config.yaml").read_text()
+    assert "objective.temperature: 0.07" in config
+    assert "seed: 0" in config
+    assert not Path("elsewhere").exists()
+
+
+def test_a_dry_run_says_what_would_be_trained(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pretend(monkeypatch)
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", "--dry-run")
+    stages = ("--vary", "learning-rate=1e-5,1e-4", "--then", "--vary", "objective=infonce,met,mpt")
+    found = run(*command, *stages, "--seeds", 0, 1)
+    assert found.out.splitlines() == [
+        "stage 1: 2 trials, 4 runs, 1 at a time",
+        "  learning-rate=1e-5",
+        "  learning-rate=1e-4",
+        "stage 2: 3 trials, 6 runs, 1 at a time",
+        "  objective=infonce",
+        "  objective=met",
+        "  objective=mpt",
+    ]
+    found = run(*command, "--vary", "learning-rate=1e-5..1e-4", "--sampler", "optuna", "--jobs", 3)
+    assert found.out.splitlines() == [
+        "stage 1: 20 trials, 20 runs, 3 at a time",
+        "  learning-rate 1e-05 .. 0.0001",
+    ]
+    assert made == []
+    assert not Path("out").exists()
+
+
+def test_ranges_are_drawn_from_unless_it_is_said_otherwise(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pretend(monkeypatch)
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out")
+    assert run(*command, "--vary", "learning-rate=1e-5..1e-4", "--trials", 3).code == 0
+    assert len(made) == 3
+    assert "settings: drawn" in Path("out/sweep.md").read_text()
+
+
+def test_what_there_is_can_be_looked_at(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pretend(monkeypatch)
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED, "--show")
+    found = run(*command)
+    assert found.code == 0
+    assert found.out.count("not run") == 2
+    assert made == []
+
+
+def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, lambda s: -1.0 if s.seed else score(s))
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
+    found = run(*command, "--seeds", 0, 1)
+    assert found.code == 2
+    assert "no such luck" in found.out
+    last = found.err.splitlines()[-1]
+    assert last == "isotrope: error: 2 runs failed, the others are kept; no such luck"
+    pretend(monkeypatch, lambda s: float("inf"))
+    found = run("sweep", "train", "t.txt", "--dev", "d", "--output", "other", *VARIED)
+    assert found.err.splitlines()[-1] == "isotrope: error: no trial of stage 1 has a score"
+
+
+def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    for name in [n for n in sys.modules if n.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [n for n in sys.modules if n.startswith("isotrope.report")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
+    assert found.code == 0, found.err
+    assert "isotrope: no picture: pip install 'isotrope[report]' brings it" in found.err
+    assert not Path("out/sweep.svg").exists()
+    assert "sweep.svg" not in Path("out/sweep.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "a sweep is of one of train, train-images; found ''"),
+        (["trian"], "found 'trian' (did you mean 'train'?)"),
+        (["train", "t.txt", "--output", "o"], "nothing to vary: give --vary NAME=VALUES"),
+        (["train", "t.txt", *VARIED], "--output is missing"),
+        (["train", *VARIED, "--output", "o"], "FILE is missing"),
+        (["train", "t.txt", *VARIED, *VARIED, "--output", "o"], "stands there twice"),
+        (["train", "t.txt", *VARIED, "--then", "--output", "o"], "after every --then too"),
+        (["train", "t.txt", "--vary", "a=1", "--output", "o"], "unknown setting 'a'"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "did you mean 'grid'"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid has as many"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--seeds", "1", "1"], "twice; found 1 1"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--jobs", "0"], "--jobs must be 1 or more"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--metric", "devbest"], "'dev_best'"),
+        (["train", "t.txt", *VARIED, "--output", "o"], "t.txt"),
+        (
+            ["train", "t.txt", *VARIED, "--output", "o", "--devices", "2", "--jobs", "2"],
+            "leave --jobs out",
+        ),
+        (
+            ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--sampler", "grid"],
+            "a grid has no values of epochs",
+        ),
+        (
+            ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--trials", "0"],
+            "--trials must be 1 or more; found 0",
+        ),
+        (
+            ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--draws", "-1"],
+            "--draws must be 0 or more; found -1",
+        ),
+        (["train-images", "nowhere", "--vary", "cut=1,3", "--output", "o"], "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run, arguments: list[str], said: str) -> None:
+    found = run("sweep", *arguments)
+    assert found.code == 2
+    assert said in found.err
+    assert found.err.count("\n") == 1
+    assert found.out == ""
+    assert not Path("o").exists()
+
+
+def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
+    found = run("sweep", "train", texts, *QUICK, *VARIED, "--output", "out")
+    assert found.code == 2
+    assert "there is no dev score without --dev" in found.err
+    assert not Path("out").exists()
+    unlabelled = Path("pictures")
+    unlabelled.mkdir()
+    for number in range(8):
+        Image.new("RGB", (8, 8), (number, 9, 9)).save(unlabelled / f"{number}.png")
+    flags = ("--encoder", "resnet9", "--width", 2, "--batch-size", 4, "--vary", "cut=1,3")
+    found = run("sweep", "train-images", "pictures", *flags, "--output", "out")
+    assert found.code == 2
+    assert "has no labels of two classes and a test part" in found.err
+    found = run("sweep", "train-images", "pictures", *flags, "--output", "pictures/out")
+    assert "lies in pictures" in found.err
+
+
+def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    monkeypatch.setattr("isotrope.experiments.workers.gpus", lambda: ["0", "1"])
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "o", *VARIED, "--dry-run")
+    assert "2 at a time" in run(*command).out
+    assert "1 at a time" in run(*command, "--device", "cpu").out
+    assert "1 at a time" in run(*command, "--devices", 2).out
+
+
+@pytest.mark.slow
+def test_two_at_a_time_and_ctrl_c(texts: Path, tmp_path: Path) -> None:
+    """What is finished when it comes is kept; the same command does the rest."""
+    words = ["sweep", "train", texts, "--dev", "auto", *QUICK, "--jobs", 2]
+    command = [*words, "--vary", "learning-rate=1e-4,1e-3", "--seeds", 0, 1, 2, "--output", "out"]
+    line = [sys.executable, "-m", "isotrope", *map(str, command)]
+    started = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert started.stderr is not None
+    while "[1/6]" not in (said := started.stderr.readline()):
+        assert said
+    time.sleep(0.5)
+    os.killpg(started.pid, signal.SIGINT)
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert "Traceback" not in err
+    finished = list(Path("out/runs").glob("*/result.json"))
+    assert 1 <= len(finished) < 6
+    before = {file: file.stat().st_mtime_ns for file in finished}
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(Path("out/runs").glob("*/result.json"))) == 6
+    assert {file: file.stat().st_mtime_ns for file in finished} == before
