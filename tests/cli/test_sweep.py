@@ -18,6 +18,7 @@ from tests.experiments.sweep.pretended import pretend, score
 from tests.methods.conftest import sentences
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
+DRAWN = "isotrope.experiments.sweep.drawn"
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
 
 
@@ -151,7 +152,7 @@ def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyP
     pretend(monkeypatch)
     for name in [n for n in sys.modules if n.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
-    for name in [n for n in sys.modules if n.startswith("isotrope.report")]:
+    for name in [n for n in sys.modules if n.startswith(("isotrope.report", DRAWN))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)

@@ -13,6 +13,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.experiments.sweep import shown
 from isotrope.experiments.sweep.asked import Sweep
+from isotrope.experiments.sweep.command import command
+from isotrope.experiments.sweep.drawn import picture
 from isotrope.experiments.sweep.sweep import sweep
 from isotrope.experiments.sweep.trials import Trial, best_of
 from isotrope.experiments.sweep.varied import read_varied
@@ -302,13 +304,13 @@ def test_pictures_of_grids_draws_and_names(tmp_path: Path, monkeypatch: pytest.M
         asked(tmp_path / "names", ["objective=infonce,met"], ["pooling=mean,cls"]),
         asked(tmp_path / "drawn", [*RATES, "weight-decay=0..1"], sampler="random", trials=4),
     ]
-    drawn = [shown.picture(one, sweep(one)).svg for one in every]
+    drawn = [picture(one, sweep(one)).svg for one in every]
     assert b"objective.temperature 0.03" in drawn[0]
     assert b"best of the others" in drawn[1]
     assert b"stage 2: pooling" in drawn[2]
     assert b"trials" in drawn[3]
     nothing = sweep(asked(tmp_path / "nothing", RATES), measure=False)
-    assert b"not run" in shown.picture(asked(tmp_path / "nothing", RATES), nothing).svg
+    assert b"not run" in picture(asked(tmp_path / "nothing", RATES), nothing).svg
 
 
 def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
@@ -324,13 +326,13 @@ def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
             "columns": "one,two",
         }
     )
-    assert shown.command(text, "files") == (
+    assert command(text, "files") == (
         "isotrope train 'a b.txt' c.txt --objective met --columns one --columns two --output o "
         "--objective.margin 0.3"
     )
     images = ImageSettings.read(
         {"data": "digits", "output": "o", "linear": False, "method.hidden": 8, "cut": 3}
     )
-    assert shown.command(images, "data") == (
+    assert command(images, "data") == (
         "isotrope train-images digits --method.hidden 8 --no-linear --output o --cut 3"
     )

@@ -1,41 +1,26 @@
-"""Shown: one table and one picture of a sweep, and the command line of its best setting."""
+"""Shown: a sweep as a table, as a page and as a record, with the command line of the best."""
 
 import csv
 import io
-import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isotrope.core.files import replacing
 from isotrope.core.result import Result, provenance
 from isotrope.experiments.durations import lasting
-from isotrope.experiments.sweep.asked import Sweep, kind_of
+from isotrope.experiments.sweep.asked import Sweep
+from isotrope.experiments.sweep.command import command
 from isotrope.experiments.sweep.trials import Stage, Trial, best_of
-from isotrope.experiments.sweep.varied import Varied
-from isotrope.methods.settings import RunSettings
 
-if TYPE_CHECKING:
-    from isotrope.report.charts import Chart, Series
-    from isotrope.report.surfaces import Picture
-
-__all__ = ["as_csv", "as_markdown", "as_result", "command", "picture", "table", "write"]
-
-_MOST = 6  # lines in a panel; of more, the best stands for all
-_SHOWN = 12  # trials on the terminal
+__all__ = ["as_csv", "as_markdown", "as_result", "best_command", "table", "write"]
 
 
 def table(
     asked: Sweep, stage: Stage, *, most: int | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of a stage, the best first.
-
-    Args:
-        asked: the sweep.
-        stage: of it.
-        most: rows; None for all.
-    """
+    """Return header and rows of a stage, the best first."""
     names = _names([stage])
     sign = -1 if asked.highest else 1
     order = sorted(
@@ -47,7 +32,7 @@ def table(
         [str(place), *(t.values[name] for name in names), _score(t), _runs(asked, t)]
         for place, t in enumerate(order, start=1)
     ]
-    return header, rows[:most]
+    return header, rows
 
 
 def _names(stages: Sequence[Stage]) -> list[str]:
@@ -66,40 +51,6 @@ def _score(trial: Trial) -> str:
 def _runs(asked: Sweep, trial: Trial) -> str:
     done = len(trial.scores)
     return str(done) if done == len(asked.seeds) else f"{done} of {len(asked.seeds)}"
-
-
-def command(settings: RunSettings, positional: str) -> str:
-    """Return the command line that trains with these settings.
-
-    Args:
-        settings: of a run.
-        positional: the setting that has no flag.
-    """
-    values, fields = settings.model_dump(), type(settings).ordered()
-    first = values[positional]
-    verb = {"text": "train", "images": "train-images"}[settings.kind]
-    words = ["isotrope", verb, *(first if isinstance(first, list) else [first])]
-    for name, field in fields.items():
-        value = values[name]
-        default = field.get_default(call_default_factory=True)
-        if name in (positional, "progress") or value == default:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if isinstance(value, dict):
-            prefix = name.removesuffix("_settings")
-            words += [word for k, v in value.items() for word in (f"--{prefix}.{k}", _spelled(v))]
-        elif isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        elif isinstance(value, list):
-            words += [word for one in value for word in (flag, str(one))]
-        else:
-            words += [flag, _spelled(value)]
-    return shlex.join(words)
-
-
-def _spelled(value: object) -> str:
-    """A value as it is typed."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def best_command(asked: Sweep, stages: Sequence[Stage], positional: str) -> str | None:
@@ -241,134 +192,6 @@ def _plain(asked: Sweep, stage: Stage) -> dict[str, Any]:
     }
 
 
-def picture(asked: Sweep, stages: Sequence[Stage]) -> "Picture":
-    """Draw the score over each setting, a panel for each.
-
-    A grid has a line for each combination of the others, up to six, else the best and the mean
-    over the others; what was drawn or chosen has a point for each trial.
-    """
-    from isotrope.report.charts import charts
-
-    panels = []
-    for place, stage in enumerate(stages, start=1):
-        head = f"stage {place}: " if len(asked.stages) > 1 else ""
-        panels += [_panel(asked, stage, one, head) for one in stage.varied]
-        if kind_of(asked, stage.varied) == "optuna":
-            panels.append(_course(asked, stage, head))
-    return charts(panels)
-
-
-def _panel(asked: Sweep, stage: Stage, one: Varied, head: str) -> "Chart":
-    from isotrope.report.charts import Chart
-
-    grid = kind_of(asked, stage.varied) == "grid"
-    series = _lines(asked, stage, one) if grid else _points(asked, stage, one)
-    number = _all_numbers(one)
-    low = [float(value) for value in one.ends] if number else []
-    return Chart(
-        f"{head}{one.name}",
-        series,
-        x=one.name,
-        y=asked.metric,
-        kind="lines" if grid or not number else "points",
-        log_x=one.span.log
-        if one.span
-        else bool(low) and min(low) > 0 and max(low) / min(low) >= 10,
-    )
-
-
-def _all_numbers(one: Varied) -> bool:
-    return all(_is_number(value) for value in one.ends)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return False
-
-
-def _place(one: Varied) -> Callable[[Trial], Any]:
-    """Return what says where a trial stands on the axis of a setting."""
-    if _all_numbers(one):
-        return lambda trial: float(trial.values[one.name])
-    return lambda trial: trial.values[one.name]
-
-
-def _lines(asked: Sweep, stage: Stage, one: Varied) -> "list[Series]":
-    """A line for each combination of the others."""
-    from isotrope.report.charts import Series
-
-    others = [other.name for other in stage.varied if other.name != one.name]
-    groups: dict[str, list[Trial]] = {}
-    for trial in stage.trials:
-        title = ", ".join(f"{name} {trial.values[name]}" for name in others)
-        groups.setdefault(title, []).append(trial)
-    where = _place(one)
-    if len(groups) <= _MOST:
-        return [
-            Series(
-                title or asked.metric,
-                [where(trial) for trial in trials],
-                [trial.score for trial in trials],
-                [trial.deviation for trial in trials],
-            )
-            for title, trials in groups.items()
-        ]
-    by_value: dict[Any, list[float]] = {}
-    for trial in stage.trials:
-        if trial.score is not None:
-            by_value.setdefault(where(trial), []).append(trial.score)
-    best = max if asked.highest else min
-    return [
-        Series("best of the others", list(by_value), [best(v) for v in by_value.values()]),
-        Series("mean of the others", list(by_value), [sum(v) / len(v) for v in by_value.values()]),
-    ]
-
-
-def _points(asked: Sweep, stage: Stage, one: Varied) -> "list[Series]":
-    """All trials, and the best; of names the best score of each."""
-    from isotrope.report.charts import Series
-
-    where, best = _place(one), best_of(stage.trials, highest=asked.highest)
-    if not _all_numbers(one):
-        top: dict[str, float] = {}
-        for trial in stage.trials:
-            if trial.score is not None:
-                known = top.get(where(trial), trial.score)
-                top[where(trial)] = (max if asked.highest else min)(known, trial.score)
-        return [Series("best of each", list(top), list(top.values()))]
-    groups: Mapping[str, list[Trial]] = {
-        "trials": [trial for trial in stage.trials if trial is not best],
-        "best": [best] if best else [],
-    }
-    return [
-        Series(
-            title,
-            [where(trial) for trial in trials],
-            [trial.score for trial in trials],
-            [trial.deviation for trial in trials],
-        )
-        for title, trials in groups.items()
-    ]
-
-
-def _course(asked: Sweep, stage: Stage, head: str) -> "Chart":
-    """Scores in the order of the trials, and the best so far."""
-    from isotrope.report.charts import Chart, Series
-
-    best, so_far = None, []
-    for trial in stage.trials:
-        if trial.score is not None:
-            known = trial.score if best is None else best
-            best = (max if asked.highest else min)(known, trial.score)
-        so_far.append(best)
-    numbers = [float(trial.number) for trial in stage.trials]
-    scores = [trial.score for trial in stage.trials]
-    series = [Series("trial", numbers, scores), Series("best so far", numbers, so_far)]
-    return Chart(f"{head}trials in their order", series, x="trial", y=asked.metric)
-
-
 def write(
     asked: Sweep, stages: Sequence[Stage], again: str, best: str | None
 ) -> tuple[list[Path], bool]:
@@ -379,10 +202,12 @@ def write(
     """
     contents: dict[str, bytes] = {}
     try:
-        contents["sweep.svg"] = picture(asked, stages).svg
+        from isotrope.experiments.sweep.drawn import picture
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
+    else:
+        contents["sweep.svg"] = picture(asked, stages).svg
     contents["sweep.csv"] = as_csv(asked, stages).encode()
     drawn = "sweep.svg" in contents
     contents["sweep.md"] = as_markdown(asked, stages, again, best, drawn=drawn).encode()
