@@ -19,7 +19,8 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds zoo test test-mteb check check-all fix docs lock bench clean
+.PHONY: help demo demo-images demo-seeds zoo reproduce test test-mteb check check-all fix docs lock \
+	bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -36,6 +37,9 @@ demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
 
 zoo: $(READY) ## small trainings, most of them broken on purpose, and what the doctor says of them
 	OMP_NUM_THREADS=1 $(BIN)/python -m isotrope.experiments.zoo --output zoo
+
+reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or more; it resumes)
+	$(BIN)/isotrope reproduce --all --scale cpu --output docs/results/reproduce --jobs $(WORKERS)
 
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)

@@ -48,6 +48,13 @@ def test_what_it_prints_and_writes(run, toys: Path) -> None:
     assert not (toys / "verdicts.md").exists()
 
 
+def test_every_scale_has_an_output_of_its_own(run, toys: Path) -> None:
+    run("reproduce", "toys", "table1", "--smoke")
+    run("reproduce", "toys", "table1")
+    for scale in ("smoke", "cpu"):
+        assert (toys.parent / "reproduced" / scale / "toys" / "table1.md").is_file()
+
+
 def test_again_nothing_is_measured(run, toys: Path) -> None:
     command = ("reproduce", "toys", "table1", "--output", toys)
     run(*command)
@@ -159,6 +166,11 @@ def test_missing_data_are_told_before_anything_runs(run, toys: Path) -> None:
     assert "not on this machine: wiki: there is none. --dry-run says" in found.err
     assert found.out == ""
     assert asked_for(toys) == []
+    found = run("reproduce", "toys", "table1", "--output", toys, "--skip-missing")
+    assert found.code == 0
+    assert found.err.startswith("left out: wiki: there is none\n2 cells to run")
+    assert "1.0    1.00 ± 0.00\n2.0    not run" in found.out
+    assert "cells: 2 of 4 run" in (toys / "toys" / "table1.md").read_text()
 
 
 def test_a_read_only_output_is_told_before_anything_runs(run, toys: Path) -> None:

@@ -90,9 +90,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--scale", choices=SCALES, help="[cpu]")
     add("--smoke", action="store_true", help="the same as --scale smoke")
     add("--data", type=Path, metavar="DIR", help="[../shared/data beside a checkout, if it is]")
-    add("--output", type=Path, metavar="DIR", default=Path("reproduced"), help="[reproduced]")
+    add("--output", type=Path, metavar="DIR", help="[reproduced/SCALE]")
     add("--jobs", type=int, default=1, metavar="N", help="cells at a time [1]")
     add("--minutes", type=float, metavar="M", help="start no cell after so many")
+    add("--skip-missing", action="store_true", help="leave out cells whose data are not here")
     add("--dry-run", action="store_true", help="resolve every name, run nothing")
     add("--show", action="store_true", help="run nothing: tables of what there is")
     add("--json", action="store_true", help="print JSON and nothing else")
@@ -108,6 +109,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if given.dry_run and given.show:
         parser.error("--dry-run and --show are two questions; choose one")
     given.scale = "smoke" if given.smoke else given.scale or "cpu"
+    given.output = given.output or Path("reproduced") / given.scale
     return given
 
 
@@ -172,9 +174,8 @@ def _measure(
     store = Store(given.output / "cells")
     failed: dict[Cell, str] = {}
     if not given.show:
-        _check_here(chosen, cells, places, store)
         failed = runner.run(
-            _by_seed(dict.fromkeys(cell for own in cells.values() for cell in own)),
+            _by_seed(_here(chosen, cells, places, store, skip=given.skip_missing)),
             store,
             places,
             given.output / "runs",
@@ -218,19 +219,31 @@ def _shown(
     return shown, provenance_of(artifact, scale, everything, len(cells))
 
 
-def _check_here(
-    chosen: "Sequence[Artifact]", cells: "Cells", places: "Places", store: "Store"
-) -> None:
-    """Refuse before anything runs if data are missing."""
+def _here(
+    chosen: "Sequence[Artifact]", cells: "Cells", places: "Places", store: "Store", *, skip: bool
+) -> "list[Cell]":
+    """Return the cells that can be measured here; refuse if others cannot, or leave them out."""
+    from isotrope.experiments.reproduce.runner import lacking
+
     missing: dict[str, None] = {}
+    found: dict[Cell, None] = {}
     for artifact in chosen:
-        waiting = [c for c in cells[artifact.paper, artifact.name] if store.find(c) is None]
-        missing |= dict.fromkeys(_missing(artifact, waiting, places))
-    if missing:
+        own = cells[artifact.paper, artifact.name]
+        lines = _missing(artifact, [cell for cell in own if store.find(cell) is None], places)
+        missing |= dict.fromkeys(lines)
+        if skip and lines:
+            lacked = lacking(own, places)
+            own = [cell for cell in own if store.find(cell) is not None or not lacked[cell]]
+        found |= dict.fromkeys(own)
+    if missing and not skip:
         raise InputError(
             f"not on this machine: {'; '.join(missing)}. --dry-run says what each table needs, "
-            "--show prints what there is, --scale smoke needs no data"
+            "--show prints what there is, --skip-missing measures the rest, --scale smoke needs "
+            "no data"
         )
+    for line in missing:
+        print(f"left out: {line}", file=sys.stderr)
+    return list(found)
 
 
 def _by_seed(cells: "Iterable[Cell]") -> "list[Cell]":

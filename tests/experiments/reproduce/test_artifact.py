@@ -106,7 +106,7 @@ def test_text_markdown_and_csv_say_the_same() -> None:
     )
     about = {"command": "isotrope reproduce p t"}
     text = present.as_text(TOY, shown)
-    assert text.startswith("p t: table 1: toys\n\nfirst | table\na|b   ours\n")
+    assert text.startswith("p, table 1: toys\n\nfirst | table\na|b   ours\n")
     assert "z     not run" in text
     assert "holds   x is more (1.00)\nnot run z is\nnote: a note" in text
     page = present.as_markdown(TOY, shown, about, ["t"])

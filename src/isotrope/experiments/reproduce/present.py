@@ -35,7 +35,7 @@ MEANINGLESS = (
 
 def as_text(artifact: Artifact, shown: Shown) -> str:
     """Return tables, verdicts and notes for a terminal."""
-    parts = [f"{artifact.paper} {artifact.name}: {artifact.title}"]
+    parts = [f"{artifact.paper}, {artifact.title}"]
     if MEANINGLESS in shown.notes:
         parts[0] += " (smoke scale: numbers without meaning)"
     parts += [_aligned(table) for table in shown.tables]
@@ -82,7 +82,7 @@ def as_markdown(
     artifact: Artifact, shown: Shown, about: Mapping[str, str], pictures: Sequence[str]
 ) -> str:
     """Return a page: tables, verdicts, pictures, notes, where the numbers come from."""
-    parts = [f"# {artifact.paper} {artifact.name}: {artifact.title}"]
+    parts = [f"# {artifact.paper}, {artifact.title}"]
     if MEANINGLESS in shown.notes:
         parts.append(f"**{MEANINGLESS}**")
     for table in shown.tables:
