@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "CannotResume",
     "Diverged",
     "InputError",
     "LostProcess",
@@ -18,6 +19,10 @@ __all__ = [
 
 class InputError(ValueError):
     """Something the user gave is wrong. The command line prints it on one line and exits with 2."""
+
+
+class CannotResume(InputError):
+    """What an earlier part of a run left cannot be gone on from: other settings, damaged files."""
 
 
 class Diverged(InputError):

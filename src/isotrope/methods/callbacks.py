@@ -14,7 +14,7 @@ import lightning as L
 import torch
 from tqdm import tqdm
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
 from isotrope.diagnostics.observe import columns
@@ -377,10 +377,10 @@ class SameData(L.Callback):
         """Compare with that of a checkpoint.
 
         Raises:
-            InputError: the data are others now.
+            CannotResume: the data are others now.
         """
         if state_dict["data"] != self.fingerprint:
-            raise InputError(
+            raise CannotResume(
                 f"cannot resume: the data have changed since the checkpoint (fingerprint "
                 f"{state_dict['data']} then, {self.fingerprint} now); restore them, or start again "
                 "in another output folder"

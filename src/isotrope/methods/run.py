@@ -21,7 +21,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
 
-from isotrope.core.errors import Diverged, InputError, LostProcess, NoTerms
+from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
 from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
 from isotrope.core.result import Result
 from isotrope.core.views import Views
@@ -205,13 +205,13 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
         )
     config = output / "config.yaml"
     if not config.is_file():
-        raise InputError(f"{output} holds no run (no config.yaml); choose another output folder")
+        raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
     before = type(settings).read(read_yaml(config), source=str(config))
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
             shown = name.replace("_", "-")
-            raise InputError(
+            raise CannotResume(
                 f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
                 "command, or choose another output folder"
             )
@@ -257,7 +257,7 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
     """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
 
     Raises:
-        InputError: there are checkpoints, but none can be read.
+        CannotResume: there are checkpoints, but none can be read.
     """
     damaged = []
     for path in (folder / "last.ckpt", folder / "previous.ckpt"):
@@ -274,7 +274,7 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
             continue
         return path, int(found["global_step"])
     if damaged:
-        raise InputError(
+        raise CannotResume(
             f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
         )
     return None, 0
@@ -328,7 +328,7 @@ def make_steps(
             trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
         except AtOnce:
             raise KeyboardInterrupt from None
-        except Diverged:
+        except (CannotResume, Diverged):
             raise
         except InputError as error:
             # a worker of the loader sends its traceback along

@@ -125,17 +125,18 @@ def test_what_cannot_be_trained_at_all_says_why(stopped: Path) -> None:
             trained(train, settings(stopped, objective="mine", output=str(output)))
 
 
-def test_what_diverges_is_not_begun_again(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [Diverged("training diverged"), InputError("the disk is full")])
+def test_what_was_left_stays_where_it_is_not_at_fault(stopped: Path, error: InputError) -> None:
     calls = []
 
-    def diverging(settings: TrainSettings, *, resume: bool) -> Outcome:
+    def failing(settings: TrainSettings, *, resume: bool) -> Outcome:
         calls.append(resume)
-        raise Diverged("training diverged")
+        raise error
 
-    with pytest.raises(Diverged):
-        trained(diverging, settings(stopped))
+    with pytest.raises(type(error)):
+        trained(failing, settings(stopped))
     assert calls == [True]
-    assert (stopped / "run" / "config.yaml").is_file()
+    assert (stopped / "run" / "checkpoints" / "step-4.ckpt").is_file()
 
 
 @pytest.mark.parametrize(("code", "error"), [(130, KeyboardInterrupt), (75, LostProcess)])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from isotrope.core.errors import Diverged, InputError, LostProcess
+from isotrope.core.errors import CannotResume, LostProcess
 from isotrope.methods.run import Outcome
 from isotrope.methods.settings import RunSettings
 
@@ -31,15 +31,10 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
     run = Path(settings.output)
     if not (run / "config.yaml").is_file():
         shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
-    left = run.exists()
     try:
         _promote(run / "checkpoints")
         outcome = train(settings, resume=True)
-    except Diverged:
-        raise
-    except InputError:
-        if not left:
-            raise
+    except CannotResume:
         # other settings, or checkpoints that nothing can read: it is ours to begin again
         shutil.rmtree(run, ignore_errors=True)
         outcome = train(settings, resume=True)
