@@ -41,9 +41,11 @@ class Obeys(InfoNCE, paper=Paper("none", "none", "none")):
         if os.environ.get("RANK") == rank and calls == int(call):
             if what == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if what == "slow":
-                time.sleep(0.5)
-                calls -= 1
+            if what == "await SIGTERM":  # which the callback of its handler has then noted
+                until = time.monotonic() + 120
+                while signal.getsignal(signal.SIGTERM).__self__.signal is None:
+                    assert time.monotonic() < until, "no SIGTERM came"
+                    time.sleep(0.01)
         return super().formula(pairs)
 """
 
@@ -138,14 +140,12 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     assert torch.load(checkpoint, weights_only=True)["global_step"] == 3  # the last whole step
     assert not (Path(broken["output"]) / "result.json").exists()
 
-    monkeypatch.setenv("OBEY", "1 1 slow")  # all steps after the checkpoint
+    monkeypatch.setenv("OBEY", "1 2 await SIGTERM")  # in step 5, after the next checkpoint
     threading.Thread(target=_terminate_us_after_the_next, args=(checkpoint,)).start()
     stopped = fit(**broken, resume=True)
     assert stopped.exit_code == launching.REQUEUE
-    assert (
-        stopped.result.metrics["steps"] == torch.load(checkpoint, weights_only=True)["global_step"]
-    )
-    assert 4 <= stopped.result.metrics["steps"] < 6
+    assert stopped.result.metrics["steps"] == 5
+    assert torch.load(checkpoint, weights_only=True)["global_step"] == 5
     assert "a checkpoint is in" in summary(stopped)
 
     monkeypatch.delenv("OBEY")
