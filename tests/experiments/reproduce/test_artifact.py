@@ -1,6 +1,7 @@
 """Artifacts are found by their place; numbers over seeds; what is shown of them."""
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 
@@ -146,6 +147,9 @@ def test_where_numbers_come_from() -> None:
     formulas = present.provenance_of(TOY, "cpu", Found({}), 0)
     assert formulas["cells"] == "none: computed from formulas"
     assert "seeds" not in formulas
+    elsewhere = dataclasses.replace(TOY, cells=lambda scale: [cell(0)] if scale == "paper" else [])
+    none_here = present.provenance_of(elsewhere, "cpu", Found({}), 0)
+    assert none_here["cells"] == "none at this scale"
     unknown = present.provenance_of(TOY, "cpu", Found({cell(0): result(1.0)}), 1)
     assert unknown["machine"] == "unknown"
 

@@ -145,7 +145,7 @@ def provenance_of(artifact: Artifact, scale: Scale, found: Found, total: int) ->
     about = {
         "command": f"isotrope reproduce {artifact.paper} {artifact.name} --scale {scale}",
         "scale": scale,
-        "cells": f"{len(results)} of {total} run" if total else "none: computed from formulas",
+        "cells": f"{len(results)} of {total} run" if total else _without(artifact),
     }
     if results:
         about["seeds"] = ", ".join(str(s) for s in sorted({cell.seed for cell, _ in results}))
@@ -155,6 +155,10 @@ def provenance_of(artifact: Artifact, scale: Scale, found: Found, total: int) ->
         total_seconds = sum(float(s) for s in seconds if isinstance(s, int | float))
         about["duration"] = f"{lasting(total_seconds)}, all cells one after the other"
     return about
+
+
+def _without(artifact: Artifact) -> str:
+    return "none at this scale" if artifact.cells("paper") else "none: computed from formulas"
 
 
 def _different(lines: Iterable[str]) -> str:
