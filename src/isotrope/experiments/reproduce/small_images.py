@@ -86,8 +86,11 @@ def _decayed() -> dict[str, _Own]:
         for decay in _DECAYS
         for name in _CUTS
     }
-    clipped = {f"{name}, clipped": (kind, {**own, "clip": 4}) for name, (kind, own) in found.items()}
-    return found | {name: own for name, own in clipped.items() if name.startswith("SimCLR")}
+    return found | {
+        f"{name}, clipped": (kind, {**own, "clip": 4})
+        for name, (kind, own) in found.items()
+        if kind == "SimCLR"
+    }
 
 
 _LONG: dict[str, _Own] = {**{name: (name, {}) for name in _KINDS}, **_cut()}
