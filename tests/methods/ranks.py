@@ -15,9 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from isotrope.core.gather import gathered
 from isotrope.core.views import Views
 from isotrope.methods.gradient_cache import cached
-from isotrope.methods.shares import shared_loss
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.shares import shared_loss
 
 D_IN, D_OUT = 6, 5
 

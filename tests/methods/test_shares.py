@@ -8,9 +8,9 @@ import torch
 from isotrope.core.gather import gathered, rows_of
 from isotrope.core.views import Views
 from isotrope.methods import shares
-from isotrope.methods.shares import shared_loss
 from isotrope.paradigm import registry
 from isotrope.paradigm.separable import separable
+from isotrope.paradigm.shares import shared_loss
 from tests.methods.ranks import Case, of_rank, on_two, one_process
 
 _SIZES = [(4, 4), (5, 3), (7, 1)]

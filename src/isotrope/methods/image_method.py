@@ -30,9 +30,9 @@ from isotrope.methods.gradient_cache import cached, refuse_batch_statistics
 from isotrope.methods.image_measures import measure
 from isotrope.methods.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.methods.recipe import Plan, Recipe
-from isotrope.methods.shares import shared_loss
 from isotrope.methods.simcse import step_seed
 from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.shares import shared_loss
 
 __all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 

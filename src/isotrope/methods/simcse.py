@@ -26,8 +26,8 @@ from isotrope.data.batches import Batch
 from isotrope.diagnostics.observe import measure
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.methods.gradient_cache import cached
-from isotrope.methods.shares import shared_loss
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.shares import shared_loss
 
 __all__ = ["SimCSE", "Steps", "step_seed"]
 
