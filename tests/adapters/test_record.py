@@ -1,7 +1,6 @@
 """The anatomy of trainings by sentence-transformers' own trainer."""
 
 import csv
-import random
 from pathlib import Path
 from typing import Any
 
@@ -9,57 +8,21 @@ import pytest
 import torch
 
 pytest.importorskip("accelerate")
-from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-from sentence_transformers.sentence_transformer.training_args import (
-    SentenceTransformerTrainingArguments,
-)
 
 from isotrope.adapters.sentence_transformers import record
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.encoders.names import resolve
-from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import InfoNCE
-
-WORDS = "river stone cloud engine garden mirror ocean paper rocket silver tiger violet".split()  # noqa: SIM905
-
-
-def texts(count: int, seed: int) -> list[str]:
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=6)) for _ in range(count)]
-
-
-def columns(*names: str, count: int = 32) -> Dataset:
-    return Dataset.from_dict({name: texts(count, seed) for seed, name in enumerate(names)})
+from tests.adapters.trainers import columns, scratch, trainer
 
 
 @pytest.fixture
 def tiny() -> SentenceTransformer:
-    return SentenceEncoder.scratch(WORDS, max_length=16).model
-
-
-def trainer(
-    model: SentenceTransformer, loss: torch.nn.Module, data: Dataset, folder: Path, **settings: Any
-) -> SentenceTransformerTrainer:
-    common = {
-        "per_device_train_batch_size": 8,
-        "max_steps": 4,
-        "learning_rate": 1e-3,
-        "use_cpu": True,
-        "save_strategy": "no",
-        "report_to": "none",
-        "logging_steps": 2,
-        "disable_tqdm": True,
-        "seed": 1,
-    }
-    evaluator = settings.pop("evaluator", None)
-    arguments = SentenceTransformerTrainingArguments(str(folder), **{**common, **settings})
-    return SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=data, loss=loss, evaluator=evaluator
-    )
+    return scratch()
 
 
 def test_minilm_with_their_loss_end_to_end(tmp_path: Path) -> None:
@@ -101,8 +64,7 @@ def test_minilm_with_their_loss_end_to_end(tmp_path: Path) -> None:
 def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
     weights = []
     for recorded in (False, True):
-        torch.manual_seed(0)
-        model = SentenceEncoder.scratch(WORDS, max_length=16).model
+        model = scratch()
         loss = losses.MultipleNegativesRankingLoss(model)
         theirs = trainer(model, loss, columns("anchor", "positive"), tmp_path)
         if recorded:

@@ -54,7 +54,7 @@ def record(
             the first writes.
         path: file or folder to write metrics.csv to with every checkpoint and at the end; None
             leaves that to ``Anatomy.save``. A resumed training goes on with the rows in it.
-        objective: what the loss is, if it is one of ours.
+        objective: what the loss is, if it is one of ours; of an ``ObjectiveLoss`` it is known.
         every: steps from one look to the next.
         against: as for :class:`~isotrope.diagnostics.anatomy.Anatomy`.
         temperature: likewise; by default 1 over the ``scale`` of the loss, if it has one.
@@ -68,6 +68,8 @@ def record(
             "a GPU (torchrun), or show it one (CUDA_VISIBLE_DEVICES=0)"
         )
     losses = list(trainer.loss.values()) if isinstance(trainer.loss, dict) else [trainer.loss]
+    if objective is None:
+        objective = _objective(losses)
     if temperature is None:
         temperature = _temperature(losses)
     anatomy = Anatomy(objective, every=every, against=against, temperature=temperature)
@@ -75,6 +77,12 @@ def record(
     watch = _Watch(trainer, losses, anatomy)
     trainer.add_callback(_Notes(watch, path if trainer.is_world_process_zero() else None))
     return anatomy
+
+
+def _objective(losses: list[nn.Module]) -> Objective | None:
+    found = [getattr(loss, "objective", None) for loss in losses]
+    own = found[0] if len(found) == 1 else None
+    return own if isinstance(own, Objective) else None
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:
@@ -149,12 +157,14 @@ def _columns(
         InputError: a single column, or a loss that embeds its rows in another way.
     """
     name, columns = type(loss).__name__, len(features)
+    rows, mask = sum(map(len, embeddings)), features[0].get("attention_mask")
+    known = len(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else rows // columns
+    if columns == 1 and rows == 2 * known:
+        columns = 2  # ours embeds a single column twice
     if columns < 2:
         raise InputError(
             f"{name} embeds one column; the anatomy needs anchors and positives: train on pairs"
         )
-    rows, mask = sum(map(len, embeddings)), features[0].get("attention_mask")
-    known = len(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else rows // columns
     if rows != columns * known:
         raise InputError(
             f"{name} embeds {rows} rows of {columns} columns with {known} texts each; record a "

@@ -1,0 +1,127 @@
+"""Our protocols as an evaluator of sentence-transformers' trainer.
+
+::
+
+    SentenceTransformerTrainer(..., evaluator=ProtocolEvaluator(sts="data/sts", corpus="dev.tsv"))
+
+It scores as ``isotrope evaluate`` does and gives the same numbers.
+"""
+
+import csv
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.model import BaseModel
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import writable
+from isotrope.evaluation.embed import Encoder
+from isotrope.evaluation.one_call import evaluate
+
+__all__ = ["ProtocolEvaluator"]
+
+
+class ProtocolEvaluator(BaseEvaluator):
+    """STS, transfer, retrieval, neighbours, a linear probe, how a corpus lies: any, or several.
+
+    Args:
+        sts: folder of the seven STS tasks, or one file of scored pairs.
+        transfer: folder of the seven transfer tasks.
+        retrieval: folder of a retrieval set, or file of pairs.
+        labels: labelled texts: the training part, all of it, or a folder of both.
+        labels_test: their test part.
+        knn: classify ``labels`` by nearest neighbours.
+        linear: classify ``labels`` by a linear probe.
+        corpus: file or folder of texts or pairs.
+        mode: of the transfer tasks.
+        primary: the metric by which the trainer chooses the best step, by its name in what is
+            returned; None is the first.
+        greater_is_better: whether the best ``primary`` is the largest.
+        name: goes in front of every metric.
+        batch_size: texts a batch.
+        write_csv: append a line to ``protocols[_NAME]_results.csv`` below the trainer's output.
+    """
+
+    def __init__(
+        self,
+        *,
+        sts: str | Path | None = None,
+        transfer: str | Path | None = None,
+        retrieval: str | Path | None = None,
+        labels: str | Path | None = None,
+        labels_test: str | Path | None = None,
+        knn: bool = True,
+        linear: bool = True,
+        corpus: str | Path | None = None,
+        mode: Literal["full", "prototyping"] = "prototyping",
+        primary: str | None = None,
+        greater_is_better: bool = True,
+        name: str = "",
+        batch_size: int = 128,
+        write_csv: bool = True,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._asked: dict[str, Any] = {
+            "sts": sts,
+            "transfer": transfer,
+            "retrieval": retrieval,
+            "labels": labels,
+            "labels_test": labels_test,
+            "knn": knn,
+            "linear": linear,
+            "corpus": corpus,
+            "mode": mode,
+            "batch_size": batch_size,
+        }
+        self._primary = primary
+        self.greater_is_better = greater_is_better
+        self.name = name
+        self.write_csv = write_csv
+
+    def __call__(
+        self,
+        model: BaseModel,
+        output_path: str | None = None,
+        epoch: int = -1,
+        steps: int = -1,
+    ) -> dict[str, float]:
+        """Score a model.
+
+        Args:
+            model: as it is.
+            output_path: folder for the CSV file, or None.
+            epoch: noted in it.
+            steps: noted in it.
+
+        Returns:
+            The metrics of ``isotrope.evaluate``, by name.
+
+        Raises:
+            InputError: nothing to evaluate on, data that cannot be read, or no such metric.
+        """
+        found = evaluate(cast("Encoder", model), **self._asked, results=None).metrics
+        metrics = {key: float(value) for key, value in found.items() if value is not None}
+        if self._primary is not None and self._primary not in metrics:
+            raise InputError(f"no metric {self._primary!r}; there are {', '.join(metrics)}")
+        self.primary_metric = self._primary or next(iter(metrics))
+        if output_path is not None and self.write_csv:
+            self._write(Path(output_path), {"epoch": epoch, "steps": steps, **metrics})
+        named: dict[str, float] = self.prefix_name_to_metrics(metrics, self.name)
+        self.store_metrics_in_model_card_data(model, named, epoch, steps)
+        return named
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what a model card says of it."""
+        return {key: value for key, value in self._asked.items() if value is not None}
+
+    def _write(self, folder: Path, row: dict[str, float]) -> None:
+        file = folder / f"protocols{f'_{self.name}' if self.name else ''}_results.csv"
+        with writable(file):
+            folder.mkdir(parents=True, exist_ok=True)
+            new = not file.exists()
+            with file.open("a", newline="", encoding="utf-8") as handle:
+                writer = csv.DictWriter(handle, list(row))
+                if new:
+                    writer.writeheader()
+                writer.writerow(row)

@@ -1,0 +1,236 @@
+"""Every objective as a loss for sentence-transformers' trainer.
+
+Columns of the data are anchors, positives and then any number of hard negatives, as for its
+``MultipleNegativesRankingLoss``; with a single column each text is its own positive, and dropout
+makes the difference (SimCSE)::
+
+    loss = ObjectiveLoss(model, "met")  # or an objective with its hyperparameters
+    loss = ObjectiveLoss(model, InfoNCE(temperature=0.05).modify(dissipation="margin:0.3"))
+    loss = CachedObjectiveLoss(model, "infonce", mini_batch_size=64)  # batches of any size
+
+The objective sees the embeddings that the model gives, in float32 also under autocast, and all of
+a batch, which no objective here needs a matrix for (docs/notation.md). Their trainer, their
+gradient cache, their samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed
+apart) and their wrappers (``MatryoshkaLoss``) work with it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
+from isotrope.core.gather import gathered
+from isotrope.core.hyper import hypers
+from isotrope.core.views import Views
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.shares import shared_loss
+
+__all__ = ["CachedObjectiveLoss", "ObjectiveLoss"]
+
+
+class ObjectiveLoss(nn.Module):
+    """An objective of this package as a loss of sentence-transformers.
+
+    Args:
+        model: whose embeddings are trained.
+        objective: any, or the name of a registered one.
+        gather_across_devices: compute the loss of the rows of all processes together, as one
+            process with the whole batch would; else each process has a batch of its own.
+        backend: what computes the loss of a batch, as for ``Objective.loss``.
+        settings: hyperparameters, where the objective is a name.
+
+    Raises:
+        InputError: no such objective, or no such setting of it.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        objective: Objective | str,
+        *,
+        gather_across_devices: bool = False,
+        backend: str = "auto",
+        **settings: Any,  # noqa: ANN401 - hyperparameters of any objective
+    ) -> None:
+        super().__init__()
+        if isinstance(objective, str):
+            objective = registry.build(objective, settings)
+        elif settings:
+            raise InputError(
+                f"{', '.join(settings)}: hyperparameters go with the name of an objective; found "
+                f"an objective, {objective.name}, which has its own"
+            )
+        self.model = model
+        self.objective = objective
+        self.gather_across_devices = gather_across_devices
+        self.backend = backend
+
+    def forward(
+        self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of a batch.
+
+        Args:
+            sentence_features: a dictionary of tokens for each column.
+            labels: not used: the positive of anchor i is positive i.
+        """
+        columns = _columns(sentence_features)
+        # one after the other: merged they would be padded to the longest, for no gain with two
+        found = [self.model(column)["sentence_embedding"] for column in columns]
+        return self.compute_loss_from_embeddings(found, labels)
+
+    def compute_loss_from_embeddings(
+        self, embeddings: list[Tensor], labels: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of embeddings that are there already.
+
+        Args:
+            embeddings: of each column n x d: anchors, positives, and hard negatives if any.
+            labels: not used.
+
+        Raises:
+            InputError: a single column, or hard negatives where the objective has no place for any.
+        """
+        if len(embeddings) < 2:
+            raise InputError(f"a loss needs anchors and positives; found {len(embeddings)} column")
+        anchors, positives, *hard = embeddings
+        if hard and not self.objective.takes_negatives:
+            raise InputError(
+                f"{self.objective.name} has no place for hard negatives; found "
+                f"{len(embeddings)} columns; give it anchors and positives only"
+            )
+        views = Views(anchors, positives, torch.cat(hard) if hard else None)
+        with torch.autocast(anchors.device.type, enabled=False):
+            if self.gather_across_devices:
+                return shared_loss(self.objective, gathered(views), backend=self.backend)
+            return self.objective.loss(views, backend=self.backend)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what a model card says of this loss."""
+        own = {name: getattr(self.objective, name) for name in hypers(type(self.objective))}
+        return {
+            "objective": self.objective.name,
+            **own,
+            "gather_across_devices": self.gather_across_devices,
+        }
+
+    @property
+    def citation(self) -> str:
+        """BibTeX of the objective's source."""
+        return _citation(self.objective)
+
+
+class CachedObjectiveLoss(CachedLossMixin, nn.Module):
+    """The same, embedding a batch in pieces: batches of any size in the memory of one piece.
+
+    The gradient cache is sentence-transformers' (Gao et al., 2021); the loss is that of the whole
+    batch, in memory linear in it.
+
+    Args:
+        model: as above.
+        objective: as above.
+        mini_batch_size: rows of a column that are embedded at a time.
+        mini_batch_num_tokens: pack pieces by tokens instead.
+        gather_across_devices: as above.
+        show_progress_bar: show the pieces.
+        backend: as above.
+        settings: as above.
+
+    Raises:
+        InputError: as above, or a model whose batches cannot be cut.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        objective: Objective | str,
+        *,
+        mini_batch_size: int = 32,
+        mini_batch_num_tokens: int | None = None,
+        gather_across_devices: bool = False,
+        show_progress_bar: bool = False,
+        backend: str = "auto",
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__()
+        if has_static_embedding_input(model):
+            raise InputError(
+                "a batch of static embeddings cannot be cut into pieces, and needs not to be: use "
+                "ObjectiveLoss"
+            )
+        if mini_batch_size < 1 or (mini_batch_num_tokens or 1) < 1:
+            raise InputError("mini_batch_size and mini_batch_num_tokens are 1 or more")
+        self.model = model
+        self.loss = ObjectiveLoss(
+            model,
+            objective,
+            gather_across_devices=gather_across_devices,
+            backend=backend,
+            **settings,
+        )
+        self.mini_batch_size = mini_batch_size
+        self.mini_batch_num_tokens = mini_batch_num_tokens
+        self.show_progress_bar = show_progress_bar
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised."""
+        return self.loss.objective
+
+    def forward(
+        self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of a batch, whose gradient is computed piece by piece."""
+        found: Tensor = self.forward_cached(_columns(sentence_features), labels)
+        return found
+
+    def calculate_loss(
+        self,
+        reps: list[list[Tensor]],
+        labels: Tensor | None = None,
+        *,
+        with_backward: bool = False,
+    ) -> Tensor:
+        """Return the loss of the pieces' embeddings; with ``with_backward`` detached, done."""
+        loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
+        if not with_backward:
+            return loss
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what a model card says of this loss."""
+        sizes = {
+            "mini_batch_size": self.mini_batch_size,
+            "mini_batch_num_tokens": self.mini_batch_num_tokens,
+        }
+        return {**self.loss.get_config_dict(), **sizes}
+
+    @property
+    def citation(self) -> str:
+        """BibTeX of the objective's source."""
+        return self.loss.citation
+
+
+def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
+    """Return what to embed: a single column twice."""
+    columns = [dict(column) for column in sentence_features]
+    return columns if len(columns) > 1 else [*columns, dict(columns[0])]
+
+
+def _citation(objective: Objective) -> str:
+    paper = objective.paper
+    authors, _, year = paper.reference.rpartition(", ")
+    first = authors.split(" ")[0].lower()
+    return (
+        f"\n@misc{{{first}{year},\n"
+        f"    title={{{paper.title}}},\n"
+        f"    author={{{authors.replace('et al.', 'and others')}}},\n"
+        f"    year={{{year}}}\n"
+        "}\n"
+    )

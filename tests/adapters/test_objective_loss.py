@@ -1,0 +1,176 @@
+"""Our objectives as losses of sentence-transformers, by its own trainer."""
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor
+
+pytest.importorskip("accelerate")
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses
+
+from isotrope.adapters.sentence_transformers import CachedObjectiveLoss, ObjectiveLoss, record
+from isotrope.core.errors import InputError
+from isotrope.core.views import Views
+from isotrope.objectives import InfoNCE
+from isotrope.paradigm import registry
+from tests.adapters.trainers import columns, scratch, texts, trainer
+
+
+def features(model: SentenceTransformer, *parts: list[str]) -> list[dict[str, Tensor]]:
+    return [model.preprocess(part) for part in parts]
+
+
+def quiet(model: SentenceTransformer) -> SentenceTransformer:
+    """Without dropout, so that two ways can be compared."""
+    return model.eval().double()
+
+
+def gradient(loss: torch.nn.Module, given: list[dict[str, Tensor]]) -> tuple[float, Tensor]:
+    loss.zero_grad()
+    value = loss([dict(one) for one in given], None)
+    value.backward()
+    found = [p.grad.flatten() for p in loss.parameters() if p.grad is not None]
+    return float(value.detach()), torch.cat(found)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_objective_in_one_piece_and_in_several(name: str) -> None:
+    """Value and gradient are the objective's own, whole and cached."""
+    model = quiet(scratch())
+    objective = registry.build(name)
+    if objective.space == "logits":
+        pytest.skip("of logits, not of embeddings")
+    given = features(model, texts(12, 0), texts(12, 1))
+    h = [model(dict(one))["sentence_embedding"] for one in given]
+    expected = objective.loss(Views(*h))
+    model.zero_grad()
+    expected.backward()
+    own = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    for loss in (
+        ObjectiveLoss(model, objective),
+        CachedObjectiveLoss(model, objective, mini_batch_size=5),
+    ):
+        value, found = gradient(loss, given)
+        assert value == pytest.approx(float(expected.detach()), rel=1e-9)
+        assert torch.allclose(found, own, rtol=1e-6, atol=1e-9 * float(own.abs().max()))
+        assert loss.get_config_dict()["objective"] == name
+        assert loss.citation.startswith("\n@misc{")
+
+
+def test_it_is_their_loss_where_theirs_is_infonce() -> None:
+    model = quiet(scratch())
+    given = features(model, texts(8, 0), texts(8, 1), texts(8, 2))
+    ours = gradient(ObjectiveLoss(model, "infonce", temperature=0.1), given)
+    theirs = gradient(losses.MultipleNegativesRankingLoss(model, scale=10.0), given)
+    assert ours[0] == pytest.approx(theirs[0], rel=1e-9)
+    assert torch.allclose(ours[1], theirs[1], rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+def test_training_resumes_exactly(kind: Any, tmp_path: Path) -> None:
+    """By their trainer, dropout on; and the embeddings spread."""
+    data = columns("text", count=64)
+    saving = {"save_strategy": "steps", "save_steps": 4, "max_steps": 8}
+    model = scratch()
+    whole = trainer(model, kind(model, "infonce"), data, tmp_path / "whole", **saving)
+    start = model.encode(data["text"], normalize_embeddings=True)
+    whole.train()
+    end = model.encode(data["text"], normalize_embeddings=True)
+    assert (end @ end.T).mean() < (start @ start.T).mean() - 0.01
+
+    other = scratch(1)  # other weights, until the checkpoint is read
+    again = trainer(other, kind(other, "infonce"), data, tmp_path / "again", **saving)
+    again.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    ours, theirs = model.state_dict(), other.state_dict()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_modified_objectives_and_the_anatomy(tmp_path: Path) -> None:
+    model = scratch()
+    loss = ObjectiveLoss(model, InfoNCE(temperature=0.1).modify(dissipation="margin:0.3"))
+    theirs = trainer(model, loss, columns("text"), tmp_path, max_steps=2)
+    anatomy = record(theirs, every=1)
+    theirs.train()
+    assert [row["step"] for row in anatomy.rows if row["norm"]] == [0, 1]
+    assert all(0 <= row["dissipation"] <= 1 for row in anatomy.rows if row["norm"])
+
+
+def test_matryoshka_wraps_both(tmp_path: Path) -> None:
+    for kind in (ObjectiveLoss, CachedObjectiveLoss):
+        model = scratch()
+        nested = losses.MatryoshkaLoss(model, kind(model, "miov3"), [32, 16])
+        theirs = trainer(model, nested, columns("a", "p"), tmp_path, max_steps=2)
+        theirs.train()
+        assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def test_the_model_card_names_objective_and_source(tmp_path: Path) -> None:
+    model = scratch()
+    loss = ObjectiveLoss(model, "dcl", temperature=0.2)
+    theirs = trainer(model, loss, columns("a", "p"), tmp_path, max_steps=1)
+    theirs.train()
+    theirs.create_model_card()
+    card = (tmp_path / "README.md").read_text()
+    assert '"objective": "dcl"' in card
+    assert '"temperature": 0.2' in card
+    assert "Decoupled Contrastive Learning" in card
+
+
+def test_what_cannot_be_is_said() -> None:
+    model = scratch()
+    with pytest.raises(InputError, match="infonc"):
+        ObjectiveLoss(model, "infonc")
+    with pytest.raises(InputError, match="found an objective, infonce, which has its own"):
+        ObjectiveLoss(model, InfoNCE(), temperature=0.1)
+    with pytest.raises(InputError, match="mini_batch_size"):
+        CachedObjectiveLoss(model, "infonce", mini_batch_size=0)
+    with pytest.raises(InputError, match="has no place for hard negatives; found 3 columns"):
+        ObjectiveLoss(model, "vicreg")(features(model, *(texts(4, i) for i in range(3))))
+    with pytest.raises(InputError, match="found 1 column"):
+        ObjectiveLoss(model, "infonce").compute_loss_from_embeddings([torch.ones(2, 2)])
+
+
+def _rank(rank: int, port: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=60),
+    )
+    model = quiet(scratch())
+    own = slice(0, 5) if rank == 0 else slice(5, 8)
+    found = {}
+    for name in ("infonce", "ntxent", "barlowtwins"):
+        for kind in (ObjectiveLoss, CachedObjectiveLoss):
+            loss = kind(model, name, gather_across_devices=True)
+            given = features(model, texts(8, 0)[own], texts(8, 1)[own])
+            value, mine = gradient(loss, given)
+            dist.all_reduce(mine)
+            found[name, kind.__name__] = value, mine / 2
+    if rank == 0:
+        torch.save(found, Path(folder) / "found.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_have_the_loss_of_one(tmp_path: Path) -> None:
+    """Their gradients, which their trainer averages, are those of the whole batch."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mp.spawn(_rank, (port, str(tmp_path)), nprocs=2)
+    found = torch.load(tmp_path / "found.pt", weights_only=True)
+    model = quiet(scratch())
+    given = features(model, texts(8, 0), texts(8, 1))
+    for (name, _), (value, shared) in found.items():
+        expected, own = gradient(ObjectiveLoss(model, name), given)
+        assert value == pytest.approx(expected, rel=1e-6)
+        assert torch.allclose(shared, own, rtol=1e-5, atol=1e-8 * float(own.abs().max()))

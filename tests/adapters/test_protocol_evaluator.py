@@ -1,0 +1,60 @@
+"""Our protocols inside of sentence-transformers' trainer."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("accelerate")
+import isotrope
+from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator
+from isotrope.core.errors import InputError
+from tests.adapters.trainers import columns, scratch, texts, trainer
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Scored pairs, the more words in common the higher."""
+    file = tmp_path / "dev.tsv"
+    rows = [
+        (a, " ".join([*a.split()[:k], *b.split()[k:]]), k)
+        for k in range(6)
+        for a, b in zip(texts(5, k), texts(5, k + 50), strict=True)
+    ]
+    file.write_text("".join(f"{score}\t{a}\t{b}\n" for a, b, score in rows))
+    return file
+
+
+def test_scores_are_those_of_evaluate_and_choose_the_best_step(pairs: Path, tmp_path: Path) -> None:
+    model = scratch()
+    evaluator = ProtocolEvaluator(sts=pairs, corpus=pairs, name="ours")
+    expected = isotrope.evaluate(model, sts=pairs, corpus=pairs, results=None).metrics
+    theirs = trainer(
+        model,
+        ObjectiveLoss(model, "infonce"),
+        columns("text"),
+        tmp_path / "run",
+        evaluator=evaluator,
+        eval_strategy="steps",
+        eval_steps=2,
+        save_strategy="steps",
+        save_steps=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_ours_dev.tsv",
+    )
+    first = evaluator(model)
+    assert first == {f"ours_{k}": v for k, v in expected.items() if v is not None}
+    theirs.train()
+    with (tmp_path / "run" / "eval" / "protocols_ours_results.csv").open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["steps"] for row in rows] == ["2", "4"]
+    assert all(float(row["uniformity"]) < 0 for row in rows)
+    assert theirs.state.best_metric == max(float(row["dev.tsv"]) for row in rows)
+
+
+def test_what_cannot_be_scored_is_said(pairs: Path) -> None:
+    model = scratch()
+    with pytest.raises(InputError, match="nothing to evaluate on"):
+        ProtocolEvaluator()(model)
+    with pytest.raises(InputError, match="no metric 'sts'; there are"):
+        ProtocolEvaluator(sts=pairs, primary="sts")(model)
