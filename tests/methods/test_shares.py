@@ -7,8 +7,7 @@ import torch
 
 from isotrope.core.gather import gathered, rows_of
 from isotrope.core.views import Views
-from isotrope.methods import shares
-from isotrope.paradigm import registry
+from isotrope.paradigm import registry, shares
 from isotrope.paradigm.separable import separable
 from isotrope.paradigm.shares import shared_loss
 from tests.methods.ranks import Case, of_rank, on_two, one_process
