@@ -9,7 +9,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 
-__all__ = ["replacing", "writable"]
+__all__ = ["remove", "replacing", "writable"]
 
 
 def _sync(path: Path) -> None:
@@ -20,7 +20,8 @@ def _sync(path: Path) -> None:
                 os.fsync(handle.fileno())
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there and can be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -85,4 +86,4 @@ def replacing(path: Path) -> Iterator[Path]:
             _sync(temporary)
             _swap(temporary, path, room / "previous")
     finally:
-        _remove(room)
+        remove(room)

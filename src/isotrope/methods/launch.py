@@ -23,10 +23,11 @@ from typing import Any
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.core.result import Result
 
-__all__ = ["REQUEUE", "cores", "launch"]
+__all__ = ["REQUEUE", "cores", "launch", "launched"]
 
 _GRACE = 20.0  # seconds for the others to end by themselves when one has failed
 REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
+_LAUNCHER = "ISOTROPE_LAUNCHER"
 _ASKED = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
 
 
@@ -82,6 +83,7 @@ def _start(devices: int, folder: Path, ended: ExitStack) -> "list[subprocess.Pop
             "LOCAL_WORLD_SIZE": str(devices),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
+            _LAUNCHER: str(os.getpid()),
         }
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "isotrope.methods.rank", str(folder)],
@@ -94,6 +96,11 @@ def _start(devices: int, folder: Path, ended: ExitStack) -> "list[subprocess.Pop
         ended.callback(_end, process)
         started.append(process)
     return started
+
+
+def launched() -> bool:
+    """Return whether this process was started by :func:`launch`, which is still there."""
+    return os.environ.get(_LAUNCHER) == str(os.getppid())
 
 
 def cores() -> int:

@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
 
+from isotrope.core.alone import LOCK, Role, alone, holds_nothing
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
 from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
 from isotrope.core.result import Result
@@ -28,7 +29,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
 from isotrope.methods.callbacks import AtOnce, Bar, Metrics, Stop
-from isotrope.methods.launch import REQUEUE, launch
+from isotrope.methods.launch import REQUEUE, launch, launched
 from isotrope.methods.loggers import check_wandb
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.paradigm.objective import Objective
@@ -104,25 +105,42 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
 
 def _launch(settings: RunSettings, output: Path, *, resume: bool) -> Outcome:
     """Train in processes of our own."""
-    finished = check_output(output, settings, resume=resume)
-    if finished is not None:
-        return finished
-    orders = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
-    code, result = launch(settings.devices, {"kind": settings.kind, **orders})
-    return Outcome(result or nothing(output), output, exit_code=code)
+    with _taken(output, settings, resume=resume, role="starter") as finished:
+        if finished is not None:
+            return finished
+        orders = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
+        code, result = launch(settings.devices, {"kind": settings.kind, **orders})
+        return Outcome(result or nothing(output), output, exit_code=code)
 
 
 def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
     """Train in this process, which may be one of several; the first checks and writes."""
-    finished = check_output(output, settings, resume=resume) if rank() == 0 else None
-    if agreed(finished is not None):
-        return finished or Outcome(nothing(output), output, first=False)
-    with _terminable():
-        try:
-            return work(settings)
-        except _Terminated:
-            # no step has been made yet: the same command starts again
-            return Outcome(nothing(output), output, exit_code=REQUEUE)
+    role: Role = "started" if launched() else "only"
+    first = rank() == 0
+    with _taken(output, settings, resume=resume, role=role) if first else nullcontext() as finished:
+        if agreed(finished is not None):
+            return finished or Outcome(nothing(output), output, first=False)
+        with _terminable():
+            try:
+                return work(settings)
+            except _Terminated:
+                # no step has been made yet: the same command starts again
+                return Outcome(nothing(output), output, exit_code=REQUEUE)
+
+
+@contextmanager
+def _taken(
+    output: Path, settings: RunSettings, *, resume: bool, role: Role
+) -> Iterator[Outcome | None]:
+    """Keep other processes out of the run folder; yield the outcome of a finished run, or None."""
+    # who finds no lock looks first: what is wrong shows before anything is touched
+    if not (output / LOCK).exists():
+        finished = check_output(output, settings, resume=resume)
+        if finished is not None:
+            yield finished
+            return
+    with alone(output, f"training in {output}", role=role):
+        yield check_output(output, settings, resume=resume)
 
 
 def _check_devices(settings: RunSettings) -> str:
@@ -196,7 +214,7 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
                 f"output {output} lies in {folder}, which is read as data: the run would train on "
                 "its own files; choose an output folder elsewhere"
             )
-    if not output.exists() or not any(output.iterdir()):
+    if holds_nothing(output):
         return None
     if not resume:
         raise InputError(

@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from isotrope.core.alone import clear, holds_nothing
 from isotrope.core.errors import InputError
 from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
@@ -123,8 +124,7 @@ def _prepare(
 ) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, Watch | None]:
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
-    made = [folder for folder in (output, *output.parents) if not folder.exists()]
-    ours = made or not any(output.iterdir())
+    ours = rank() == 0 and holds_nothing(output)
     try:
         if rank() == 0:
             begin(settings)
@@ -140,9 +140,7 @@ def _prepare(
         try_objective(objective, negatives=store.columns == 3)
     except BaseException:
         if ours:
-            shutil.rmtree(made[-1] if made else output, ignore_errors=True)
-        if not made:
-            output.mkdir(exist_ok=True)  # the empty folder that we were given
+            clear(output)
         raise
     return encoder, objective, store, batches, watch
 

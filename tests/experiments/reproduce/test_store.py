@@ -2,6 +2,8 @@
 
 import json
 import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -140,7 +142,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
 
 def _die_writing(folder: Path) -> None:
     with Store(folder).writing():
-        multiprocessing.current_process().kill()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_process_that_died_keeps_nobody_out(tmp_path: Path) -> None:

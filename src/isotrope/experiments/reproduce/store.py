@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
+from isotrope.core.alone import alone
 from isotrope.core.errors import InputError
 from isotrope.core.files import writable
 from isotrope.core.result import Result
-from isotrope.experiments.alone import alone
 from isotrope.experiments.reproduce.cell import Cell
 
 __all__ = ["Store"]
@@ -55,7 +55,8 @@ class Store:
         Raises:
             InputError: another process is writing, or the place cannot be written.
         """
-        return alone(self.folder, self.folder.parent)
+        doing = f"measuring into {self.folder.parent}"
+        return alone(self.folder, doing, " (--show looks at what there is)")
 
     def keep(self, cell: Cell, result: Result) -> None:
         """Append a result, and flush it to the disk.

@@ -15,10 +15,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.alone import alone
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.result import Result
-from isotrope.experiments.alone import alone
 from isotrope.experiments.durations import lasting
 from isotrope.experiments.reproduce.trained import trained
 from isotrope.experiments.sweep.asked import Sweep, kind_of, planned
@@ -57,7 +57,8 @@ def sweep(
     if not measure:
         return _stages(asked, tell, measure=False)
     check_sweep(asked)
-    with alone(asked.output, asked.output):
+    doing = f"measuring into {asked.output}"
+    with alone(asked.output, doing, " (--show looks at what there is)"):
         _same_base(asked)
         return _stages(asked, tell, measure=True)
 

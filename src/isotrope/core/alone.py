@@ -1,0 +1,169 @@
+"""Alone: one process at a time writes into a folder, and one that dies lets the next one in.
+
+The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
+to the open file: what a process that was killed leaves behind (workers that it forked) does not
+hold it, as it would hold flock. A process that starts others, one of which writes (``--devices``),
+holds one half of it and the writer the other, so that neither's death opens the folder while the
+other goes on.
+"""
+
+import errno
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Literal
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import remove, writable
+
+try:
+    import fcntl
+except ImportError:  # not POSIX
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["LOCK", "Role", "alone", "clear", "holds_nothing", "still_there"]
+
+LOCK = ".lock"
+"""The name of the file; it is removed at the end."""
+
+Role = Literal["only", "starter", "started"]
+
+# first byte and length
+_HALVES: dict[Role, tuple[int, int]] = {"only": (0, 2), "starter": (0, 2), "started": (1, 1)}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+
+# A process may take its own record locks twice, and loses them when it closes the file anywhere: a
+# folder that is held is found here, and its file left closed. After a fork nothing is held.
+_held: dict[tuple[int, Path], IO[str]] = {}
+_looking = threading.Lock()
+
+
+@contextmanager
+def alone(folder: Path, doing: str, hint: str = "", *, role: Role = "only") -> Iterator[None]:
+    """Keep others out of ``folder`` until the end.
+
+    Where the file system knows no locks, that is told on stderr, and nobody is kept out.
+
+    Args:
+        folder: made if need be; removed at the end if it was made here and nothing is in it.
+        doing: what one does there, for the message to others.
+        hint: what else there is to say.
+        role: ``"starter"`` lets one process in, whose role is ``"started"``.
+
+    Raises:
+        InputError: another process is in it, or it cannot be written.
+    """
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link may not lead anywhere yet
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    with _looking:
+        try:
+            handle = _held[os.getpid(), folder] = _taken(folder, role)
+        except _Busy as who:
+            raise InputError(
+                f"another process is {doing} ({who}); wait for it, stop it, or choose another "
+                f"--output{hint}"
+            ) from None
+    try:
+        yield
+    finally:
+        with _looking, handle:
+            del _held[os.getpid(), folder]
+            if role != "started" and _is_ours(folder, handle):
+                (folder / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):  # the first that is not empty
+            for place in made:
+                place.rmdir()
+
+
+def still_there(folder: Path) -> None:
+    """Do nothing for a folder that is as it was when it was taken, or was not taken at all.
+
+    Raises:
+        InputError: it was removed, and perhaps made anew.
+    """
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - as it was taken
+    handle = _held.get((os.getpid(), folder))
+    if handle is not None and not _is_ours(folder, handle):
+        raise InputError(
+            f"{folder} has vanished: it was removed or replaced while this process wrote into it; "
+            "nothing more is written there"
+        )
+
+
+def holds_nothing(folder: Path) -> bool:
+    """Return whether a folder is not there, or empty but for the lock."""
+    return not folder.exists() or all(path.name == LOCK for path in folder.iterdir())
+
+
+def clear(folder: Path) -> None:
+    """Remove what is in a folder, but for the lock; what cannot be removed stays."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != LOCK:
+                remove(path)
+
+
+def _is_ours(folder: Path, handle: IO[str]) -> bool:
+    try:
+        return os.path.samestat((folder / LOCK).stat(), os.fstat(handle.fileno()))
+    except OSError:
+        return False
+
+
+class _Busy(Exception):
+    """Somebody else has the folder."""
+
+
+def _taken(folder: Path, role: Role) -> IO[str]:
+    """Return the open file, locked."""
+    ours = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
+    if any(_is_ours(folder, handle) for handle in ours):
+        raise _Busy("this one, in fact")
+    gone = FileNotFoundError(errno.ENOENT, "it does not stay")
+    with writable(folder / LOCK):
+        for _ in range(100):  # its last owner may be removing file and folder just now
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                handle = (folder / LOCK).open("a+", encoding="utf-8")
+            except FileNotFoundError as error:
+                gone = error
+                continue
+            try:
+                _lock(handle, folder, role)
+                if _is_ours(folder, handle):
+                    return handle
+            except BaseException:
+                handle.close()
+                raise
+            handle.close()
+        raise gone
+
+
+def _lock(handle: IO[str], folder: Path, role: Role) -> None:
+    start, length = _HALVES[role]
+    try:
+        if fcntl is None:
+            raise OSError(errno.ENOSYS, "not on this system")
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+        if role == "starter":
+            fcntl.lockf(handle, fcntl.LOCK_UN, 1, 1)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            handle.seek(0)
+            raise _Busy(handle.read(300).strip() or "which does not say who it is") from None
+        if error.errno not in _NO_LOCKS:
+            raise
+        if role != "started":
+            print(
+                f"isotrope: warning: {folder}: no locks here ({error.strerror}); see to it that "
+                "no other process writes into it",
+                file=sys.stderr,
+            )
+    if role != "started":
+        handle.truncate(0)
+        handle.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        handle.flush()
