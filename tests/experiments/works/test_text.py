@@ -78,6 +78,17 @@ def test_a_seed_is_of_everything(measured: Result, folder: Path) -> None:
     assert other.provenance["seed"] == 1
 
 
+def test_measuring_in_bfloat16_is_close(folder: Path) -> None:
+    found = {}
+    for precision in ("32", "bf16"):
+        cell = smoke(scored=False, looks=["closeness"], measured_in=precision)
+        found[precision] = text.run(cell, Places(None, folder), folder / precision).details
+    for one, other in zip(found["32"]["looks"], found["bf16"]["looks"], strict=True):
+        assert one != other
+        for name in set(one) - {"step"}:
+            assert other[name] == pytest.approx(one[name], abs=0.02)
+
+
 def test_a_dev_score_that_is_no_number_is_never_the_best() -> None:
     rows = [{"step": step, "dev": dev} for step, dev in enumerate([1.0, math.nan, 3.0, math.nan])]
     found = text._metrics(rows)
@@ -100,6 +111,7 @@ def test_held_out_texts_are_those_that_follow(folder: Path) -> None:
         ({"looks": ["dve"]}, "unknown look 'dve'"),
         ({"scores": ["sts", "CRR"]}, "scores are sts, .*; found 'CRR'"),
         ({"mode": "quick"}, "mode is full or prototyping; found 'quick'"),
+        ({"measured_in": "16"}, "measured_in is 32 or bf16; found '16'"),
         ({"ends": ["middle"]}, "ends are first, last, and with the look dev best; found 'middle'"),
         ({"ends": ["best"], "looks": ["cosines"]}, "with the look dev best; found 'best'"),
         ({"objective.temprature": 0.1}, "temprature"),

@@ -1,9 +1,9 @@
 """Recipes: the cells that tables of several papers share, at the three scales.
 
 Text at ``cpu`` scale: a masked language model as anisotropic as raw BERT, 150 steps of 64 Wikipedia
-sentences of at most 14 words, three seeds. The head that papers train with is left out, so that
-what is trained is what is measured. ``paper`` is the papers' own: BERT-base, a million sentences,
-batch 128, one pass, the head in training only.
+sentences of at most 14 words, three seeds, training and measuring in bfloat16. The head that papers
+train with is left out, so that what is trained is what is measured. ``paper`` is the papers' own:
+BERT-base, a million sentences, batch 128, one pass, the head in training only.
 
 Images at ``cpu`` scale: 5,000 images of CIFAR-10 (500 a class), ResNet-18 with the CIFAR stem and
 16 channels in its first stage, batch 64, crops of paper 003's code. ``paper`` is paper 004's:
@@ -47,6 +47,7 @@ _TEXT: dict[Scale, dict[str, Any]] = {
         "max_length": 24,
         "learning_rate": 3e-5,
         "precision": "bf16",
+        "measured_in": "bf16",
         "max_steps": 150,
         "keep_every": 30,
     },
