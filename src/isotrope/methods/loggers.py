@@ -1,12 +1,18 @@
 """Where the numbers of a run go besides metrics.csv: TensorBoard, and Weights & Biases if asked."""
 
 import importlib.util
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import WandbLogger
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from isotrope.core.errors import InputError
+from isotrope.core.files import writable
 from isotrope.methods.settings import read_yaml
 
 __all__ = ["Loggers", "check_wandb"]
@@ -24,8 +30,35 @@ def check_wandb(project: str | None) -> None:
         )
 
 
+class _Board:
+    """TensorBoard's file of one run: an event for each row, written when it is given.
+
+    The writers of torch and Lightning write from a thread, each number as an event of its own; an
+    error of theirs comes late, with a traceback.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: Path | None = None
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        named = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(Event(step=step, summary=Summary(value=named)))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        if self._file is None:
+            name = f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
+            self._file = self._folder / name
+            with writable(self._file):
+                self._folder.mkdir(parents=True, exist_ok=True)
+            self._write(Event(file_version="brain.Event:2"))
+        with writable(self._file), self._file.open("ab") as handle:
+            RecordWriter(handle).write(event.SerializeToString())
+
+
 class Loggers:
-    """Lightning's loggers of one run.
+    """The loggers of one run.
 
     Args:
         folder: of the run; both write into it.
@@ -39,7 +72,7 @@ class Loggers:
     def __init__(self, folder: Path, project: str | None = None) -> None:
         self.folder, self.project = folder, project
         self.run_id: str | None = None
-        self._board = TensorBoardLogger(str(folder), name="tensorboard", version="")
+        self._board = _Board(folder / "tensorboard")
         self._wandb: WandbLogger | None = None
 
     def start(self) -> None:
@@ -68,12 +101,11 @@ class Loggers:
     def log(self, values: Mapping[str, float | None], step: int) -> None:
         """Pass on what was measured."""
         found = {name: value for name, value in values.items() if value is not None}
-        self._board.log_metrics(found, step)
+        self._board.log(found, step)
         if self._wandb is not None:
             self._wandb.log_metrics(found, step)
 
     def close(self) -> None:
         """Write what is left."""
-        self._board.finalize("success")
         if self._wandb is not None:
             self._wandb.experiment.finish()
