@@ -1,11 +1,13 @@
-"""Write what is generated: docs/objectives/, docs/methods/, docs/diagnosis.md, README's table.
+"""Write what is generated: docs/objectives/, methods/, commands/, diagnosis.md, README's table.
 
-Run by `make docs`; tests/report/test_pages.py, test_method_pages.py and
-tests/diagnostics/test_thresholds.py fail where what is committed is out of date.
+Run by `make docs`; tests/report/test_pages.py, test_method_pages.py, tests/cli/test_pages.py,
+tests/docs/test_choose.py and tests/diagnostics/test_thresholds.py fail where what is committed is
+out of date.
 """
 
 from pathlib import Path
 
+from isotrope.cli.pages import write_command_pages
 from isotrope.diagnostics.thresholds import page
 from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
@@ -41,6 +43,7 @@ def main() -> None:
     """Write all pages and the table."""
     write_pages(ours(), ROOT / "docs" / "objectives")
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
+    write_command_pages(ROOT / "docs" / "commands")
     thresholds = page(ROOT / "docs" / "results" / "zoo.csv")
     (ROOT / "docs" / "diagnosis.md").write_text(thresholds, encoding="utf-8")
     file = ROOT / "README.md"

@@ -27,13 +27,23 @@ def run(arguments: Sequence[str]) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("file", metavar="FILE|FOLDER", type=Path)
-    parser.add_argument("-o", "--output", metavar="OUT.npy", required=True, type=Path)
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="model folder, run folder, hub id, or the installed all-MiniLM-L6-v2",
+    )
+    parser.add_argument(
+        "file", metavar="FILE|FOLDER", type=Path, help="text, or a folder of pictures"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.npy", required=True, type=Path, help="the matrix"
+    )
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
     parser.add_argument("--normalize", action="store_true", help="rows of length 1")
-    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda|mps")
+    parser.add_argument(
+        "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
+    )
     given = parser.parse_args(list(arguments))
     from isotrope.evaluation.files import encode_file
 

@@ -114,7 +114,12 @@ def _parser() -> Parser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", nargs="?")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        help="model folder, run folder, hub id, or the installed all-MiniLM-L6-v2",
+    )
     parser.add_argument("--compare", metavar="MODEL", nargs="+", help="models side by side")
     what = parser.add_argument_group("what to score on, any of them together")
     what.add_argument("--sts", metavar="DIR|FILE", type=Path, help="the seven STS tasks, or a file")
@@ -132,7 +137,9 @@ def _parser() -> Parser:
         help="of the transfer tasks [full]",
     )
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
-    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda|mps")
+    parser.add_argument(
+        "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
+    )
     parser.add_argument("--results", metavar="DIR", type=Path, help="where finished tasks are kept")
     parser.add_argument("--again", action="store_true", help="score finished tasks anew")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")

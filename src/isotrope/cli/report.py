@@ -27,7 +27,9 @@ def run(arguments: Sequence[str]) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", type=Path, help="run folder, or folder with a metrics.csv"
+    )
     parser.add_argument(
         "-o",
         "--output",

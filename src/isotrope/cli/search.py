@@ -21,13 +21,21 @@ def run(arguments: Sequence[str]) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("file", metavar="FILE|FOLDER", type=Path)
-    parser.add_argument("query", metavar="QUERY")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="model folder, run folder, hub id, or the installed all-MiniLM-L6-v2",
+    )
+    parser.add_argument(
+        "file", metavar="FILE|FOLDER", type=Path, help="where to look: text, or pictures"
+    )
+    parser.add_argument("query", metavar="QUERY", help="a text, or the path of a picture")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="how many [10]")
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
-    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda|mps")
+    parser.add_argument(
+        "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
+    )
     given = parser.parse_args(list(arguments))
     if given.top < 1:
         parser.error(f"--top must be 1 or more; found {given.top}")
