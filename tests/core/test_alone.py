@@ -203,6 +203,8 @@ def test_only_what_was_made_and_is_empty_is_removed(tmp_path: Path) -> None:
         clear(tmp_path / "empty")
         assert holds_nothing(tmp_path / "empty")
     assert list((tmp_path / "empty").iterdir()) == []
+    (tmp_path / "cut" / ".config.yaml.ab12cd_e").mkdir(parents=True)
+    assert holds_nothing(tmp_path / "cut"), "a first write that was cut short"
     assert holds_nothing(tmp_path / "nowhere")
     clear(tmp_path / "nowhere")
 

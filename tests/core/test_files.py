@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing, writable
+from isotrope.core.files import replacing, rooms, tidy, writable
 
 # a process that may write no file longer than 64 bytes: what a full disk does, without filling one
 LIMITED = """
@@ -218,3 +218,46 @@ def test_a_folder_is_not_replaced_by_a_file_nor_a_file_by_a_folder(tmp_path: Pat
     ):
         temporary.mkdir()
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def killed_in(folder: Path, name: str, *inside: str) -> Path:
+    """What a process leaves that is killed while it replaces ``name``."""
+    room = folder / f".{name}.x7_q0abc"
+    for each in inside:
+        (room / each).mkdir(parents=True)
+        (room / each / each).write_text(each)
+    room.mkdir(exist_ok=True)
+    return room
+
+
+def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
+    left = [killed_in(tmp_path, "x.txt"), killed_in(tmp_path, "model", "model")]
+    mine = [tmp_path / ".git", tmp_path / ".tox.settings", tmp_path / "x.txt"]
+    for path in mine:
+        path.mkdir()
+        (path / "mine").write_text("mine")
+    assert rooms(tmp_path) == sorted(left)
+    tidy(tmp_path)
+    assert names(tmp_path) == [".git", ".tox.settings", "x.txt"]
+    tidy(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("inside", "stays"),
+    [(["model", "previous"], "model"), (["previous"], "previous")],
+)
+def test_a_folder_that_was_being_exchanged_is_there_again(
+    tmp_path: Path, inside: list[str], stays: str
+) -> None:
+    killed_in(tmp_path, "model", *inside)
+    tidy(tmp_path)
+    assert names(tmp_path) == ["model"]
+    assert names(tmp_path / "model") == [stays]
+
+
+def test_a_folder_that_is_there_is_not_exchanged_for_the_old_one(tmp_path: Path) -> None:
+    killed_in(tmp_path, "model", "previous")
+    (tmp_path / "model").mkdir()
+    tidy(tmp_path)
+    assert names(tmp_path) == ["model"]
+    assert names(tmp_path / "model") == []

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import remove, writable
+from isotrope.core.files import remove, rooms, writable
 
 try:
     import fcntl
@@ -95,8 +95,13 @@ def still_there(folder: Path) -> None:
 
 
 def holds_nothing(folder: Path) -> bool:
-    """Return whether a folder is not there, or empty but for the lock."""
-    return not folder.exists() or all(path.name == LOCK for path in folder.iterdir())
+    """Return whether a folder is not there, or holds no more than a first write cut short."""
+    if not folder.exists():
+        return True
+    return {path.name for path in folder.iterdir()} <= {
+        LOCK,
+        *(path.name for path in rooms(folder)),
+    }
 
 
 def clear(folder: Path) -> None:

@@ -1,15 +1,18 @@
 """Writing files and folders whole: a reader sees the old content or the new, never half of it."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from isotrope.core.errors import InputError
 
-__all__ = ["remove", "replacing", "writable"]
+__all__ = ["remove", "replacing", "rooms", "tidy", "writable"]
+
+_ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
 
 
 def _sync(path: Path) -> None:
@@ -86,4 +89,30 @@ def replacing(path: Path) -> Iterator[Path]:
             _sync(temporary)
             _swap(temporary, path, room / "previous")
     finally:
+        remove(room)
+
+
+def rooms(folder: Path) -> list[Path]:
+    """Return the temporary folders of :func:`replacing` whose process was killed, or is at work."""
+    found = []
+    for path in folder.iterdir():
+        if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
+            with suppress(FileNotFoundError):  # it has just been removed
+                if {inside.name for inside in path.iterdir()} <= {name[1], "previous"}:
+                    found.append(path)
+    return sorted(found)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes have left in a folder that nobody else writes into.
+
+    A folder that was being exchanged when its process was killed, and so is missing, is put back.
+    """
+    if not folder.is_dir():
+        return
+    for room in rooms(folder):
+        name = room.name[1:-9]
+        if (room / "previous").exists() and not (folder / name).exists():
+            # the new one is whole: it is synced before the old one goes aside
+            (room / name if (room / name).exists() else room / "previous").rename(folder / name)
         remove(room)
