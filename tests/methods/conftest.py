@@ -30,18 +30,19 @@ def corpus(tmp_path: Path) -> Path:
     return file
 
 
+QUICK = {
+    "encoder": "scratch",
+    "batch_size": 16,
+    "max_steps": 6,
+    "log_every": 2,
+    "eval_every": 3,
+    "checkpoint_every": 2,
+    "seed": 7,
+    "progress": False,
+}
+
+
 @pytest.fixture
 def quick(corpus: Path, tmp_path: Path) -> dict:
     """Settings of a run of a second: a small encoder from scratch, six steps."""
-    return {
-        "files": [str(corpus)],
-        "output": str(tmp_path / "run"),
-        "encoder": "scratch",
-        "batch_size": 16,
-        "max_steps": 6,
-        "log_every": 2,
-        "eval_every": 3,
-        "checkpoint_every": 2,
-        "seed": 7,
-        "progress": False,
-    }
+    return {**QUICK, "files": [str(corpus)], "output": str(tmp_path / "run")}

@@ -11,7 +11,7 @@ A store is a folder:
 - ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
   order; an adjacent text is stored once although it stands in two records;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
-- ``manifest.json``: what the rest is, written last.
+- ``manifest.json``: what the rest is, with a digest of each file, written last.
 """
 
 import hashlib
@@ -95,8 +95,12 @@ class TokenStore:
         self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, report.columns))
 
     @classmethod
-    def open(cls, folder: Path) -> "TokenStore":
+    def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
         """Open a store.
+
+        Args:
+            folder: where it lies.
+            verify: read all of it, and hold it against its digests.
 
         Raises:
             InputError: no complete store of this version is there.
@@ -106,8 +110,12 @@ class TokenStore:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
             if manifest["format"] != _FORMAT:
                 raise ValueError(f"format {manifest['format']}, needed {_FORMAT}")
+            # an older version wrote no digests
+            for name, digest in manifest.get("digests", {}).items() if verify else ():
+                if _digest(folder / name) != digest:
+                    raise ValueError(f"{name} does not match its digest")
             return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"{place(folder)}: no complete token store ({error}); build it again"
             ) from error
@@ -135,6 +143,11 @@ class TokenStore:
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
             for line in handle:
                 yield tuple(json.loads(line))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
 
 
 def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -193,11 +206,10 @@ def build(
         with _Writer(temporary, tokenize, max_length, dtype, prompts) as writer:
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
-        report = _finish(temporary, columns, former, writer)
-        (temporary / "manifest.json").write_text(
-            json.dumps({"format": _FORMAT, "dtype": dtype, "report": asdict(report)}, indent=2),
-            encoding="utf-8",
-        )
+        report = asdict(_finish(temporary, columns, former, writer))
+        digests = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
+        manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     return TokenStore.open(folder)
 
 

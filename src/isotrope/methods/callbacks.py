@@ -1,6 +1,6 @@
 """What happens between the steps: log, dev score, checkpoints, progress, requests to stop."""
 
-import csv
+import os
 import shutil
 import signal
 import sys
@@ -17,6 +17,7 @@ from tqdm import tqdm
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
+from isotrope.core.sealed import seal
 from isotrope.diagnostics.observe import columns
 from isotrope.methods.loggers import Loggers
 
@@ -110,8 +111,9 @@ class Metrics(L.Callback):
         timer: Timer,
         columns: Sequence[str] = COLUMNS,
         wandb: str | None = None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.path = folder / "metrics.csv"
+        self.path, self.tell = folder / "metrics.csv", tell
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
         self.loggers = Loggers(folder, wandb)
@@ -123,19 +125,38 @@ class Metrics(L.Callback):
         self.loggers.start()
         step, kept = trainer.global_step, ""
         if self.path.is_file() and step > 0:
-            with self.path.open(newline="", encoding="utf-8") as handle:
-                for row in csv.DictReader(handle):
-                    if (at := int(row["step"])) < step:
-                        self.rows[at] = {
-                            # a column that the run did not have then stays empty
-                            k: float(cell) if (cell := row.get(k)) else None
-                            for k in self.columns[1:]
-                        }
+            self.rows |= {at: row for at, row in self._read().items() if at < step}
             kept = "".join(self._line(at) for at in sorted(self.rows) if at < step)
             if self._pending is not None and self._pending < step:
                 self._pending = None  # it is among the rows just kept
         with replacing(self.path) as temporary:
             temporary.write_text(",".join(self.columns) + "\n" + kept, encoding="utf-8")
+
+    def _read(self) -> dict[int, dict[str, float | None]]:
+        """Return the rows of the file; what a power failure has left of a line is no row."""
+        *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
+        names = lines.pop(0).split(",") if lines else []
+        broken = int(unfinished != "")
+        found: dict[int, dict[str, float | None]] = {}
+        for line in lines:
+            try:
+                row = dict(zip(names, line.split(","), strict=True))
+                # a column that the run did not have then stays empty
+                cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
+                found[int(row["step"])] = cells
+            except (KeyError, ValueError):
+                broken += 1
+        if broken:
+            self.tell(f"warning: {broken} rows of {self.path} cannot be read and are left out")
+        return found
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Flush the file to the disk: the checkpoint has the rows that come, not those before."""
+        if self.path.is_file():
+            with writable(self.path), self.path.open("rb") as handle:
+                os.fsync(handle.fileno())
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Begin or complete the row of ``step``; it is written when the next one begins."""
@@ -285,7 +306,7 @@ class Dev(L.Callback):
 
 
 class Checkpoints(L.Callback):
-    """checkpoints/last.ckpt, written whole, the one before kept as previous.ckpt.
+    """checkpoints/last.ckpt, written whole and sealed, the one before kept as previous.ckpt.
 
     Args:
         folder: of all checkpoints.
@@ -321,6 +342,7 @@ class Checkpoints(L.Callback):
                     raise InputError(
                         f"cannot write {newest}: {error}; free some space and --resume"
                     ) from error
+            seal(temporary)
             if newest.is_file() and newest.name == "last.ckpt":
                 self._keep(newest)
         self.timer.rest(time.perf_counter() - start)

@@ -276,6 +276,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         timer=timer,
         columns=IMAGE_COLUMNS,
         wandb=settings.wandb,
+        tell=bar.tell,
     )
     checkpoints = Checkpoints(
         output / "checkpoints",

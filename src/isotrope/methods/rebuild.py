@@ -19,6 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from isotrope.core.errors import InputError
 from isotrope.core.gather import gathered
 from isotrope.core.result import Result
+from isotrope.core.sealed import Damaged
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch, Batches
 from isotrope.data.image_batches import ImageBatch
@@ -27,7 +28,7 @@ from isotrope.methods import image_training, training
 from isotrope.methods.image_method import ImageMethod, at_least_float
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.optimisers import weight_decay_at
-from isotrope.methods.run import checkpoint
+from isotrope.methods.run import checkpoint, read_checkpoint
 from isotrope.methods.settings import RunSettings, TrainSettings, read_yaml
 from isotrope.methods.simcse import SimCSE, step_seed
 from isotrope.paradigm import registry
@@ -178,12 +179,11 @@ def _newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        found = read_checkpoint(file)
         if not {"state_dict", "global_step"} <= set(found):
-            raise ValueError("it holds no run")
-    except Exception as error:  # whatever a damaged archive makes torch raise
-        why = error.strerror if isinstance(error, OSError) else type(error).__name__
-        raise InputError(f"{file} is no checkpoint that can be read ({why})") from error
+            raise Damaged("it holds no run")
+    except Damaged as error:
+        raise InputError(f"{file} is no checkpoint that can be read ({error})") from error
     return found
 
 

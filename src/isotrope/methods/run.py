@@ -25,6 +25,7 @@ from isotrope.core.alone import LOCK, Role, alone, holds_nothing
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
 from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
 from isotrope.core.result import Result
+from isotrope.core.sealed import Damaged, verify
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
@@ -42,6 +43,7 @@ __all__ = [
     "checkpoint",
     "make_steps",
     "nothing",
+    "read_checkpoint",
     "run",
     "try_objective",
 ]
@@ -271,6 +273,26 @@ def backend_of(settings: RunSettings) -> tuple[str, str]:
 _PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}
 
 
+def read_checkpoint(file: Path) -> dict[str, Any]:
+    """Return what a checkpoint holds, on the CPU.
+
+    Raises:
+        Damaged: it is not as it was written, or cannot be read.
+    """
+    try:
+        verify(file)
+        found = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict):
+            raise Damaged("it is no checkpoint")
+        return found
+    except (Damaged, MemoryError):
+        raise
+    # whatever else a damaged archive makes torch raise
+    except Exception as error:
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        raise Damaged(str(why)) from error
+
+
 def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
     """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
 
@@ -282,12 +304,11 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
         if not path.is_file():
             continue
         try:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            found = read_checkpoint(path)
             if missing := _PARTS - set(found):
-                raise ValueError(f"no {sorted(missing)[0]} in it")
-        # whatever a damaged archive makes torch raise
-        except Exception as error:
-            damaged.append(f"{path} ({type(error).__name__})")
+                raise Damaged(f"no {sorted(missing)[0]} in it")
+        except Damaged as error:
+            damaged.append(f"{path} ({error})")
             tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
             continue
         return path, int(found["global_step"])

@@ -7,14 +7,24 @@ what text and images share; ``image_settings`` has those of images. Defaults of 
 (Gao et al., 2021) where it has one.
 """
 
+import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
+from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
 
@@ -101,22 +111,45 @@ class RunSettings(BaseModel):
         """One path stands for a list of one."""
         if isinstance(value, (str, Path)):
             return [str(value)]
-        return [str(v) for v in value] if isinstance(value, (list, tuple)) else value
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [str(v) if isinstance(v, Path) else v for v in value]
 
-    @field_validator("output", "dev", "encoder", "data", mode="before", check_fields=False)
+    @field_validator(
+        "output", "dev", "encoder", "data", "classes", mode="before", check_fields=False
+    )
     @classmethod
     def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
         return str(value) if isinstance(value, Path) else value
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - before validation
+        """``true`` is no number, although Python counts with it."""
+        if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
+            raise ValueError("input should be another value than true or false")
+        return value
+
     @field_validator(
-        "files", "plugin", "output", "dev", "encoder", "data", mode="after", check_fields=False
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "wandb"),
+        mode="after",
+        check_fields=False,
     )
     @classmethod
     def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
         """Names go into config.yaml, result.json and the system's calls."""
-        for name in value if isinstance(value, list) else [value or "-"]:
-            if not name or {"\0", "\n", "\r"} & set(name) or name != _in_utf8(name):
+        for name in value if isinstance(value, list) else ["-" if value is None else value]:
+            if not name or {"\0", "\n", "\r"} & set(name) or not _in_utf8(name):
                 raise ValueError("a name must be one line of UTF-8 text")
+        return value
+
+    @field_validator("columns", "query_prompt", "passage_prompt", check_fields=False)
+    @classmethod
+    def _written(cls, value: Any) -> Any:  # noqa: ANN401 - a text or texts
+        """Texts go into config.yaml and result.json."""
+        for text in value if isinstance(value, list) else [value]:
+            if "\0" in text or not _in_utf8(text):
+                raise ValueError("a text must be UTF-8 without NUL")
         return value
 
     @field_validator("precision", mode="before")
@@ -193,11 +226,13 @@ class RunSettings(BaseModel):
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
         """
         where = f"{source}: " if source else ""
-        plain = {
-            k if dotted_key(cls, str(k)) else str(k).replace("-", "_"): v for k, v in values.items()
-        }
-        for key in plain:
+        plain: dict[str, Any] = {}
+        for given, value in values.items():
+            key = str(given) if dotted_key(cls, str(given)) else str(given).replace("-", "_")
             cls.check_name(key, source=source)
+            if key in plain:
+                raise InputError(f"{where}--{flag(key)} stands there twice")
+            plain[key] = value
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
@@ -206,8 +241,9 @@ class RunSettings(BaseModel):
             if first["type"] == "missing":
                 shown = {"files": "FILE", "data": "DATA"}.get(name, f"--{name}")
                 raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
+            said = first["msg"].removeprefix("Value error, ")
             raise InputError(
-                f"{where}--{name}: {first['msg'].lower()}; found {first['input']!r}"
+                f"{where}--{name}: {said[:1].lower()}{said[1:]}; found {brief(first['input'])}"
             ) from None
 
     def to_yaml(self) -> str:
@@ -283,7 +319,10 @@ class TrainSettings(RunSettings):
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
         """``anchor,positive`` stands for two columns."""
-        return [name.strip() for given in value for name in given.split(",") if name.strip()]
+        names = [name.strip() for given in value for name in given.split(",")]
+        if not all(names):
+            raise ValueError("an empty name among the columns")
+        return names
 
     @property
     def held_out(self) -> float:
@@ -310,12 +349,18 @@ def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
     """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays."""
     try:
         return value if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return value
 
 
-def _in_utf8(name: str) -> str:
-    return name.encode("utf-8", "ignore").decode("utf-8")
+def _takes_bool(field: FieldInfo) -> bool:
+    """Whether a field is a switch, or holds settings that may be some."""
+    return field.annotation is bool or typing.get_origin(field.annotation) is dict
+
+
+def _in_utf8(text: str) -> bool:
+    """Whether a text can be written; half of a surrogate pair cannot."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
 def flag(name: str) -> str:
@@ -325,24 +370,3 @@ def flag(name: str) -> str:
 
 def _help(cls: type[BaseModel], name: str) -> str:
     return cls.model_fields[name.replace("-", "_")].description or ""
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the keys of a settings file.
-
-    Raises:
-        InputError: the file is missing, is not YAML, or is not a mapping.
-    """
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except RecursionError:
-        raise InputError(f"{path} is nested too deeply to be settings") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", None)
-        place = f"{path}:{line + 1}" if line is not None else str(path)
-        raise InputError(f"{place} is not YAML: {getattr(error, 'problem', error)}") from error
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{path} must hold settings, `key: value` on each line")
-    return values

@@ -31,7 +31,7 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Stop, Timer
+from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, SameData, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.run import (
@@ -195,9 +195,15 @@ def _records(settings: TrainSettings) -> Iterator[Any]:
 
 
 def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
-    """Return the tokenised corpus, from an earlier part of this run if it is there."""
+    """Return the tokenised corpus, from an earlier part of this run if it is there and whole."""
     if (folder / "manifest.json").is_file():
-        return TokenStore.open(folder)
+        try:
+            return TokenStore.open(folder, verify=rank() == 0)
+        except InputError as error:
+            if rank() > 0:
+                raise
+            if settings.progress:
+                tqdm.write(f"warning: {error}: reading the text once more", file=sys.stderr)
     if rank() > 0:
         raise InputError(
             f"process {rank()} sees no {folder}, which the first process has written; give an "
@@ -304,6 +310,7 @@ def _run(
         steps_per_epoch=per_epoch,
         timer=timer,
         wandb=settings.wandb,
+        tell=bar.tell,
     )
     checkpoints = Checkpoints(
         output / "checkpoints",
@@ -313,6 +320,7 @@ def _run(
         timer=timer,
     )
     stop = Stop(checkpoints, bar.tell)
+    same = SameData(store.report.fingerprint)
 
     if settings.query_prompt or settings.passage_prompt:
         # where encode_query and encode_document of sentence-transformers look for them
@@ -349,7 +357,7 @@ def _run(
         steps=steps,
         resumed=resumed,
         # the first process alone tells, scores and writes
-        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), checkpoints, stop],
+        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), same, checkpoints, stop],
         clip=settings.clip,
     )
     if code:
