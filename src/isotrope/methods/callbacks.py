@@ -20,9 +20,11 @@ from isotrope.core.gather import agreed, lost
 from isotrope.core.sealed import seal
 from isotrope.diagnostics.observe import columns
 from isotrope.methods.loggers import Loggers
+from isotrope.methods.nonfinite import refuse_broken
 
 __all__ = [
     "COLUMNS",
+    "SPARE",
     "AtOnce",
     "Bar",
     "Checkpoints",
@@ -35,7 +37,10 @@ __all__ = [
 ]
 
 
-COLUMNS = columns("dev", "sentences_per_second")
+SPARE = ".previous.ckpt"
+"""A checkpoint between its two names; a process that is killed there leaves it behind."""
+
+COLUMNS = columns("dev", "skipped", "sentences_per_second")
 
 
 class Measuring(Protocol):
@@ -117,20 +122,24 @@ class Metrics(L.Callback):
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
         self.loggers = Loggers(folder, wandb)
-        self.rows: dict[int, dict[str, float | None]] = {}
         self._pending: int | None = None
+        self._row: dict[str, float | None] = {}  # of that step; what is in the file is not kept
+        self._newest: dict[str, float | None] = {}  # with a measured batch
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Begin the file; on resuming keep the rows before the present step: others come again."""
         self.loggers.start()
-        step, kept = trainer.global_step, ""
-        if self.path.is_file() and step > 0:
-            self.rows |= {at: row for at, row in self._read().items() if at < step}
-            kept = "".join(self._line(at) for at in sorted(self.rows) if at < step)
-            if self._pending is not None and self._pending < step:
-                self._pending = None  # it is among the rows just kept
-        with replacing(self.path) as temporary:
-            temporary.write_text(",".join(self.columns) + "\n" + kept, encoding="utf-8")
+        step = trainer.global_step
+        rows = self._read() if self.path.is_file() and step > 0 else {}
+        if self._pending is not None and self._pending < step:
+            rows.setdefault(self._pending, self._row)
+            self._pending = None
+        kept = [(at, row) for at, row in sorted(rows.items()) if at < step]
+        measured = [row for _, row in kept if row.get("loss") is not None]
+        self._newest = measured[-1] if measured else {}
+        with replacing(self.path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+            handle.write(",".join(self.columns) + "\n")
+            handle.writelines(self._line(at, row) for at, row in kept)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
         """Return the rows of the file; what a power failure has left of a line is no row."""
@@ -162,14 +171,16 @@ class Metrics(L.Callback):
         """Begin or complete the row of ``step``; it is written when the next one begins."""
         if step != self._pending:
             self.flush()
-        self._pending = step
-        self.rows.setdefault(step, {}).update(values)
+            self._pending, self._row = step, {}
+        self._row.update(values)
+        if self._row.get("loss") is not None:
+            self._newest = self._row
         self.loggers.log(values, step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the row that is not written yet, which goes into checkpoints."""
         return {
-            "pending": None if self._pending is None else (self._pending, self.rows[self._pending]),
+            "pending": None if self._pending is None else (self._pending, self._row),
             "wandb": self.loggers.run_id,
         }
 
@@ -177,24 +188,22 @@ class Metrics(L.Callback):
         """Continue the unwritten row of a checkpoint, and its run of Weights & Biases."""
         self.loggers.run_id = state_dict.get("wandb")  # older checkpoints know of none
         if state_dict["pending"] is not None:
-            self._pending, row = state_dict["pending"]
-            self.rows[self._pending] = row
+            self._pending, self._row = state_dict["pending"]
 
     def flush(self) -> None:
         """Write the row that is being filled."""
         if self._pending is None:
             return
         with writable(self.path), self.path.open("a", encoding="utf-8") as handle:
-            handle.write(self._line(self._pending))
+            handle.write(self._line(self._pending, self._row))
         self._pending = None
 
     def last(self) -> dict[str, float | None]:
         """Return the newest row with a measured batch; what it lacks did not exist then."""
-        measured = [step for step, row in self.rows.items() if row.get("loss") is not None]
-        return self.rows[max(measured)] if measured else {}
+        return self._newest
 
-    def _line(self, step: int) -> str:
-        row = {"step": step, **self.rows[step]}
+    def _line(self, step: int, values: dict[str, float | None]) -> str:
+        row = {"step": step, **values}
         cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in self.columns)
         return ",".join(cells) + "\n"
 
@@ -329,6 +338,7 @@ class Checkpoints(L.Callback):
 
     def _write(self, trainer: L.Trainer, newest: Path) -> None:
         start = time.perf_counter()
+        refuse_broken(trainer.lightning_module, trainer.global_step)
         if not trainer.is_global_zero:
             trainer.save_checkpoint(newest)  # meets the first process, which writes
             return
@@ -349,7 +359,7 @@ class Checkpoints(L.Callback):
 
     def _keep(self, newest: Path) -> None:
         """Give the present checkpoint a second name; it keeps its first until it is replaced."""
-        spare = self.folder / ".previous.ckpt"
+        spare = self.folder / SPARE
         spare.unlink(missing_ok=True)
         try:
             spare.hardlink_to(newest)

@@ -43,6 +43,7 @@ from isotrope.methods.image_method import ImageMethod, Options, Plan
 from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.launch import cores
+from isotrope.methods.nonfinite import refuse_broken
 from isotrope.methods.run import (
     Outcome,
     backend_of,
@@ -50,6 +51,7 @@ from isotrope.methods.run import (
     checkpoint,
     make_steps,
     nothing,
+    put_away,
     run,
     try_objective,
 )
@@ -59,7 +61,7 @@ from isotrope.paradigm.objective import Objective
 __all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "labelled", "prepare", "summary", "train"]
 
 SMALL = 96  # pixels of a side up to which images are taken as they are
-IMAGE_COLUMNS = columns(*TRACKED, "knn", "images_per_second")
+IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
 
 def fit_images(
@@ -317,10 +319,12 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
     if rank() > 0:
         return Outcome(nothing(output), output, encoder=module.encoder, first=False)
     result = _result(settings, prepared, dev, metrics, timer, steps)
+    refuse_broken(module.encoder, steps)
     _probe(settings, prepared, result, bar.tell)
     module.encoder.save(output / "model", card=image_card(settings, result))
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     result.save(output / "result.json")
+    put_away(output)
     return Outcome(result, output, encoder=module.encoder)
 
 
@@ -420,6 +424,7 @@ def _result(
             "knn_best_step": None if best is None else best[0],
             "linear": None,
             "steps": steps,
+            **module.guard.counted,
             "seconds": round(timer.seconds, 3),
             "images_per_second": round(
                 timer.steps * prepared.batches.size / max(timer.seconds, 1e-9), 2

@@ -4,7 +4,6 @@ What is trained comes as a function (``Work``) that checks, prepares and trains;
 a folder that is its own, the processes it was asked for, and Lightning's loop with our callbacks.
 """
 
-import shutil
 import signal
 import sys
 import warnings
@@ -23,16 +22,20 @@ from torch.utils.data import DataLoader
 
 from isotrope.core.alone import LOCK, Role, alone, holds_nothing
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
+from isotrope.core.files import remove, tidy
 from isotrope.core.gather import agreed, joined, lost, rank, started, world_size
 from isotrope.core.result import Result
 from isotrope.core.sealed import Damaged, verify
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
-from isotrope.methods.callbacks import AtOnce, Bar, Metrics, Stop
+from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop
+from isotrope.methods.image_method import ImageMethod
 from isotrope.methods.launch import REQUEUE, launch, launched
 from isotrope.methods.loggers import check_wandb
+from isotrope.methods.nonfinite import Guard
 from isotrope.methods.settings import RunSettings, read_yaml
+from isotrope.methods.simcse import SimCSE
 from isotrope.paradigm.objective import Objective
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "checkpoint",
     "make_steps",
     "nothing",
+    "put_away",
     "read_checkpoint",
     "run",
     "try_objective",
@@ -142,7 +146,10 @@ def _taken(
             yield finished
             return
     with alone(output, f"training in {output}", role=role):
-        yield check_output(output, settings, resume=resume)
+        finished = check_output(output, settings, resume=resume)
+        if finished is not None:
+            put_away(output)
+        yield finished
 
 
 def _check_devices(settings: RunSettings) -> str:
@@ -247,8 +254,19 @@ def begin(settings: RunSettings) -> None:
     """
     output = Path(settings.output)
     settings.save(output / "config.yaml")
-    for stale in (*output.glob(".*.*"), *output.glob("checkpoints/.*.*")):
-        shutil.rmtree(stale, ignore_errors=True)
+    _tidy(output)
+
+
+def put_away(output: Path) -> None:
+    """Remove what a finished run does not need."""
+    _tidy(output)
+    remove(output / "tokens")
+
+
+def _tidy(output: Path) -> None:
+    tidy(output)
+    tidy(output / "checkpoints")
+    remove(output / "checkpoints" / SPARE)
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
@@ -321,7 +339,7 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
 
 def make_steps(
     settings: RunSettings,
-    module: L.LightningModule,
+    module: SimCSE | ImageMethod,
     loader: DataLoader[Any],
     *,
     steps: int,
@@ -337,12 +355,15 @@ def make_steps(
         loader: gives the batch of each step that is left.
         steps: of the whole run.
         resumed: checkpoint to go on from.
-        callbacks: a ``Stop`` among them; in the first process a ``Bar`` and ``Metrics``, too.
+        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Bar`` and
+            ``Metrics``, too.
         clip: largest norm of the gradient, or None.
     """
     together = world_size() > 1
     here = started()[1] if together else 1
+    module.guard = Guard(settings)
     (stop,) = (c for c in callbacks if isinstance(c, Stop))
+    timer, *others = callbacks
     with _quiet():
         trainer = L.Trainer(
             accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
@@ -355,7 +376,8 @@ def make_steps(
             max_steps=steps,
             max_epochs=-1,
             gradient_clip_val=clip,
-            callbacks=list(callbacks),
+            # what is not finite is neither logged nor scored nor saved
+            callbacks=[timer, module.guard, *others],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,

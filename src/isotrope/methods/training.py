@@ -6,7 +6,6 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ from isotrope.encoders.shared_norm import share_statistics
 from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, SameData, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
+from isotrope.methods.nonfinite import refuse_broken
 from isotrope.methods.run import (
     Outcome,
     backend_of,
@@ -41,6 +41,7 @@ from isotrope.methods.run import (
     checkpoint,
     make_steps,
     nothing,
+    put_away,
     run,
     try_objective,
 )
@@ -330,6 +331,7 @@ def _run(
         }
 
     def keep(step: int, value: float | None) -> None:
+        refuse_broken(encoder, step)
         card = model_card(
             settings, objective, store.report, step=step, steps=steps, dev=dev.scores, name=dev.name
         )
@@ -361,16 +363,16 @@ def _run(
         clip=settings.clip,
     )
     if code:
-        result = _result(settings, objective, store, dev, metrics, timer, module.global_step)
+        result = _result(settings, objective, store, dev, metrics, timer, module)
         return Outcome(result, output, code, encoder, first=rank() == 0)
     if rank() > 0:
         return Outcome(nothing(output), output, encoder=encoder, first=False)
     if watch is None:
         keep(steps, None)
-    result = _result(settings, objective, store, dev, metrics, timer, steps)
+    result = _result(settings, objective, store, dev, metrics, timer, module)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     result.save(output / "result.json")
-    shutil.rmtree(output / "tokens", ignore_errors=True)
+    put_away(output)
     return Outcome(result, output, encoder=encoder)
 
 
@@ -407,7 +409,7 @@ def _result(
     dev: Dev,
     metrics: Metrics,
     timer: Timer,
-    steps: int,
+    module: SimCSE,
 ) -> Result:
     best = dev.best
     first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
@@ -421,7 +423,8 @@ def _result(
             "dev_best": None if best is None else best[1],
             "dev_best_step": None if best is None else best[0],
             "dev_final": last,
-            "steps": steps,
+            "steps": module.global_step,
+            **module.guard.counted,
             "seconds": round(timer.seconds, 3),
             "sentences_per_second": round(
                 timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
