@@ -34,6 +34,7 @@ __all__ = [
     "SameData",
     "Stop",
     "Timer",
+    "worker_gone",
 ]
 
 
@@ -314,6 +315,14 @@ class Dev(L.Callback):
         self.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
 
 
+def worker_gone(error: BaseException) -> bool:
+    """Return whether an error says that a process of the data loader has gone.
+
+    It may come at any moment of a step, whose end is then not to be saved.
+    """
+    return isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker")
+
+
 class Checkpoints(L.Callback):
     """checkpoints/last.ckpt, written whole and sealed, the one before kept as previous.ckpt.
 
@@ -346,6 +355,8 @@ class Checkpoints(L.Callback):
             try:
                 trainer.save_checkpoint(temporary)
             except RuntimeError as error:
+                if worker_gone(error):
+                    raise
                 # after a whole file: the others, who meet us behind it, are gone
                 if not lost(error):
                     # torch's zip writer reports a full disk as a RuntimeError of its own

@@ -29,7 +29,7 @@ from isotrope.core.sealed import Damaged, verify
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
-from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop
+from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop, worker_gone
 from isotrope.methods.image_method import ImageMethod
 from isotrope.methods.launch import REQUEUE, launch, launched
 from isotrope.methods.loggers import check_wandb
@@ -394,6 +394,13 @@ def make_steps(
         except InputError as error:
             # a worker of the loader sends its traceback along
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
+        except RuntimeError as error:
+            if not worker_gone(error):
+                raise
+            raise LostProcess(
+                f"a process that reads data has gone ({str(error).strip().rstrip('.')}; often for "
+                "want of memory: fewer --workers need less)"
+            ) from error
         finally:
             stop.restore()
             for callback in callbacks:
