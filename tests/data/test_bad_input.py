@@ -64,7 +64,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ("dangling.txt", lambda path: path.symlink_to("nowhere"), "no such file"),
     ("loop.txt", lambda path: path.symlink_to(path), "cannot be read (Too many levels"),
     ("n" * 300 + ".txt", lambda path: None, "cannot be read (File name too long)"),
-    ("pipe.txt", os.mkfifo, "not a regular file (a pipe); save the text to a file first"),
+    ("pipe.txt", os.mkfifo, "not a regular file (a pipe); save it to a file first"),
     ("socket.txt", listening, "not a regular file (a socket)"),
     ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
     ("folder", lambda path: path.mkdir(), "no file with text in this folder; known kinds are"),

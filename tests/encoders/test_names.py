@@ -178,7 +178,7 @@ def test_modules_without_paths(folder):
 def test_a_configuration_that_cannot_be_opened(folder):
     (folder / "config.json").unlink()
     (folder / "config.json").mkdir()
-    with pytest.raises(InputError, match=r"cannot read .*config\.json: Is a directory"):
+    with pytest.raises(InputError, match=r"config\.json: is a folder where a file is needed"):
         resolve(folder)
 
 

@@ -98,7 +98,7 @@ def test_files_that_are_no_pictures(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name} is no picture that can be read: "):
             square(tmp_path / name, 8)
-    with pytest.raises(InputError, match=r"absent\.png is no picture .*: No such file"):
+    with pytest.raises(InputError, match=r"absent\.png: no such file"):
         square(Path("absent.png"), 8)
 
 

@@ -68,7 +68,7 @@ def test_the_picture_and_the_table(tmp_path: Path) -> None:
             "seed,probe\n0,0\n",
             r"step-40\.csv .* no spectrum \(KeyError.*spectrum .*x`",
         ),
-        ("step-40.csv", None, r"are no spectrum \(FileNotFoundError"),
+        ("step-40.csv", None, r"step-40.csv: no such file"),
         ("step-40.json", "{", r"step-40\.json is not a result of isotrope"),
         ("step-40.json", '{"kind":"spectrum","name":"x","metrics":{}}', r"no spectrum \(KeyError"),
     ],

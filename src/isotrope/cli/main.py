@@ -6,6 +6,7 @@ lost; 130 Ctrl-C.
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
@@ -92,6 +93,12 @@ def guarded(arguments: Sequence[str]) -> int:
     # threads that wait for each other sleep: by default they spin, and where another process wants
     # the same cores a step then takes up to eight times as long (docs/LOG.md)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # nothing is sent anywhere unasked, by any of the libraries
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file name may be no UTF-8
     try:
         code = _run(arguments)
         sys.stdout.flush()

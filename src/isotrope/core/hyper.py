@@ -76,7 +76,7 @@ def is_number(given: object) -> bool:
     """Whether a setting is a number, or the text of one."""
     try:
         float(given)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 
@@ -70,15 +71,19 @@ class Result:
         Raises:
             InputError: the file is missing, is not JSON, or is not a Result.
         """
+        text = read_text(path)
         try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(**fields)
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, TypeError) as error:
+            found = cls(**json.loads(text))
+            if not isinstance(found.kind, str) or not isinstance(found.name, str):
+                raise TypeError("kind and name must be texts")
+            for name in ("metrics", "details", "provenance"):
+                if not isinstance(getattr(found, name), dict):
+                    raise TypeError(f"{name} must be an object")
+        except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{path} is not a result of isotrope ({error}); was it cut short or edited?"
             ) from error
+        return found
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out

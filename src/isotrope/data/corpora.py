@@ -8,6 +8,11 @@ What a file holds follows from its name and first record:
 - ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
 - each of these with ``.gz`` appended; a folder: every such file below it, in sorted order.
+
+Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
+directions, joiners and emoji are left to the tokenizer. White space at the ends goes; a text of
+nothing that can be seen (zero-width spaces, a byte-order mark) counts as empty. Lines end at LF or
+CR LF and nowhere else.
 """
 
 import os
@@ -17,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, is_folder, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, shown, visible
 from isotrope.data.tables import (
     cell_text,
     csv_rows,
@@ -86,7 +91,8 @@ def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[R
     first: Record | None = None
     for path in files:
         opens, found = True, False
-        for line, texts in _file_rows(path, columns):
+        for line, found_texts in _file_rows(path, columns):
+            texts = tuple(map(visible, found_texts))
             if not any(texts):
                 opens = True
                 continue

@@ -11,6 +11,7 @@ perhaps ``class_names``.
 """
 
 import io
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ _TEST_IMAGES = ("x_test", "test_images", "images_test")
 _TEST_LABELS = ("y_test", "test_labels", "labels_test")
 _STRIPS = ("webp", "offsets", "labels")
 _DIGITS_TEST = 0.2
+_BOMB = 1 << 28  # bytes from which an archive may not be packed to a hundredth
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,13 +139,29 @@ class _Archive:
             )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        self._check_size(name)
         try:
-            return self._found[name]
+            found = self._found[name]
+            if not isinstance(found, np.ndarray):  # a member of another kind, as bytes
+                raise TypeError("no array")
+            return found
         except Exception as error:  # damaged bytes make a reader fail in any way
             raise InputError(
                 f"{place(self.path)}: array {name!r} cannot be read ({shown(str(error), 80)}); "
                 "only arrays of numbers and texts are read, and nothing is unpickled"
             ) from error
+
+    def _check_size(self, name: str) -> None:
+        """Refuse an array that is a few bytes on disk and gigabytes in memory."""
+        archive: zipfile.ZipFile = self._found.zip  # type: ignore[attr-defined]
+        for member in archive.infolist():
+            size, packed = member.file_size, max(member.compress_size, 1)
+            if member.filename in (name, f"{name}.npy") and size > _BOMB and size > 100 * packed:
+                raise InputError(
+                    f"{place(self.path)}: array {name!r} has {packed:,} bytes and unpacks to "
+                    f"{size:,}; no pictures are packed like that, so it is not unpacked (write "
+                    "them with numpy.savez)"
+                )
 
     def strings(self, name: str) -> tuple[str, ...] | None:
         """Return an array as texts, or None where it is missing."""

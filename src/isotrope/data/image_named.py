@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ __all__ = ["find_named", "load_flowers"]
 
 _CIFAR_SIDE, _STL_SIDE = 32, 96
 _FLOWERS = "image_{:05d}.jpg"
+_LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real ones have 15,000
 
 
 def find_named(folder: Path) -> Callable[[], Found] | None:
@@ -58,12 +59,45 @@ def find_named(folder: Path) -> Callable[[], Found] | None:
     return None
 
 
-class _Plain(pickle.Unpickler):
+class _Plain(pickle._Unpickler):  # type: ignore[misc,name-defined]
     """Reads arrays of bytes and plain values; every other name in a pickle is refused.
+
+    The unpickler in Python, not the one in C: that one makes room for as many entries as a pickle
+    says it has. These pickles have few.
 
     NumPy's own classes are not handed out: with ``ndarray`` a pickle can lay an array of objects
     over bytes of its choice, which are then taken for pointers.
     """
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: load
+        for code, load in pickle._Unpickler.dispatch.items()  # type: ignore[attr-defined]
+        if bytes([code]) not in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.ADDITEMS)
+    }
+
+    def load_setitems(self) -> None:
+        """Fill a dict whose keys are texts: others, nested, can take for ever to hash."""
+        if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
+            raise pickle.UnpicklingError("a key that is no text")
+        super().load_setitems()
+
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+
+    def load_setitem(self) -> None:
+        """Fill one of them."""
+        if not isinstance(self.stack[-2], str | bytes | int):
+            raise pickle.UnpicklingError("a key that is no text")
+        super().load_setitem()
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+
+    def load_dict(self) -> None:
+        """Make a dict of what stands on the stack."""
+        if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
+            raise pickle.UnpicklingError("a key that is no text")
+        super().load_dict()
+
+    dispatch[pickle.DICT[0]] = load_dict
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
         """Return what stands here for one of the four names that a pickled array needs."""
@@ -125,6 +159,7 @@ def _unpickled(path: Path) -> dict[str, Any]:
     return {
         _text(key): value.array if isinstance(value, _Bytes) else value
         for key, value in found.items()
+        if isinstance(key, bytes | str)
     }
 
 
@@ -215,6 +250,10 @@ def _tiny(folder: Path) -> Found:
             raise InputError(
                 f"{place(listed, line)}: {shown(text)} names no class of train/; copy it again"
             )
+        if Path(file).name != file:
+            raise InputError(
+                f"{place(listed, line)}: {shown(file)} leads out of the folder; copy it again"
+            )
         names.append(f"val/images/{file}")
         labels.append(label)
     test, skipped = measured(FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder)
@@ -275,6 +314,8 @@ def _matlab(path: Path, name: str) -> NDArray[np.int64]:
     except ImportError as error:
         raise MissingExtra("scipy", extra="image") from error
     try:
+        if path.stat().st_size > _LARGEST_MATLAB:  # it may be compressed a thousandfold
+            raise ValueError("it is too large")
         return np.asarray(loadmat(path)[name], np.int64).ravel()
     except Exception as error:  # damaged bytes make a reader fail in any way
         raise InputError(

@@ -5,7 +5,9 @@ class labels (or ``label``, ``labels``). Parquet files are told apart by their n
 ``datasets`` does (``train-...``, ``test-...``); it keeps a converted copy in its own cache.
 """
 
+import glob
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.image_folder import measured
 from isotrope.data.image_records import Found, FoundPart
@@ -21,7 +24,14 @@ from isotrope.data.lines import place, shown
 
 __all__ = ["TableFiles", "is_table", "load_table"]
 
+_SAVED = ("dataset_dict.json", "dataset_info.json")
 _TRAIN = "train"
+# what the files of a split are called, as datasets has it
+_WORDS = {
+    "train": ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+}
 _TEST = ("test", "validation", "valid", "val")
 _IMAGE = ("image", "img", "images")
 _LABEL = ("label", "labels", "fine_label")
@@ -62,12 +72,38 @@ class TableFiles:
 
 def is_table(folder: Path) -> bool:
     """Return whether a folder is a Hugging Face dataset."""
-    saved = ("dataset_dict.json", "dataset_info.json")
-    return any((folder / name).is_file() for name in saved) or bool(_parquet(folder))
+    return any((folder / name).is_file() for name in _SAVED) or bool(_parquet(folder))
 
 
 def _parquet(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.parquet"), *folder.glob("*/*.parquet")])
+
+
+def _by_split(folder: Path) -> dict[str, list[str]]:
+    """Return the parquet files by what their names say they are; the others are to train on."""
+    found: dict[str, list[str]] = {}
+    for path in _parquet(folder):
+        check_file(path)
+        words = re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower())
+        named = (split for split, names in _WORDS.items() if set(words) & set(names))
+        found.setdefault(next(named, _TRAIN), []).append(glob.escape(str(path.resolve())))
+    return found
+
+
+def _check_splits(folder: Path) -> None:
+    """Refuse a saved dataset whose parts lie elsewhere, or wait in a pipe."""
+    for name in _SAVED:
+        if (folder / name).is_file():
+            told = read_json(folder / name)
+            splits = told.get("splits") if isinstance(told, dict) else None
+            for split in splits if isinstance(splits, list) else ():
+                if Path(str(split)).name != split:
+                    raise InputError(
+                        f"{place(folder / name)}: the split {shown(split)} leads out of the folder"
+                    )
+    for path in folder.rglob("*"):
+        if path.exists() and not path.is_dir():
+            check_file(path)
 
 
 def load_table(folder: Path) -> Found:
@@ -81,15 +117,26 @@ def load_table(folder: Path) -> Found:
         import datasets
     except ImportError as error:
         raise MissingExtra("datasets", extra="image") from error
+    bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    datasets.disable_progress_bars()
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # no word to anybody that files were read
     try:
-        if any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
+        if any((folder / name).is_file() for name in _SAVED):
+            _check_splits(folder)
             found = datasets.load_from_disk(str(folder))
         else:
-            found = datasets.load_dataset(str(folder))
+            # the files by name: what a card or a script in the folder asks for is not looked at
+            found = datasets.load_dataset("parquet", data_files=_by_split(folder))
+    except InputError:
+        raise
     except Exception as error:  # whatever the reader of a foreign format raises
         raise InputError(
             f"{place(folder)}: no dataset folder that can be read ({shown(str(error), 120)})"
         ) from error
+    finally:
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
+        if bars:
+            datasets.enable_progress_bars()
     splits: Mapping[str, Any] = found if isinstance(found, Mapping) else {_TRAIN: found}
     if len(splits) > 1 and _TRAIN not in splits:
         raise InputError(f"{place(folder)}: no split called 'train'; found {', '.join(splits)}")

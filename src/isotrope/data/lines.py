@@ -2,25 +2,41 @@
 
 import gzip
 import io
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from isotrope.core.documents import check_file, place
 from isotrope.core.errors import InputError
 
-__all__ = ["MAX_CHARACTERS", "check_file", "is_folder", "lines", "open_bytes", "place", "shown"]
+__all__ = [
+    "MAX_CHARACTERS",
+    "check_file",
+    "is_folder",
+    "lines",
+    "open_bytes",
+    "place",
+    "shown",
+    "visible",
+]
+
+# white space, and what other characters are joined, ordered or filled with
+_UNSEEN = (
+    " \t\r\n\f\v\x1c\x1d\x1e\x1f\x85\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b\u180c"
+    "\u180d\u180e\u2028\u2029\u202f\u205f\u2800\u3000\u3164\ufeff\uffa0"
+    + "".join(map(chr, (*range(0x2000, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))))
+    + "".join(map(chr, range(0xFE00, 0xFE10)))
+)
 
 MAX_CHARACTERS = 100_000
 """Longest text that is read, in characters; a longer one is a file without line ends."""
 
 
-def place(path: Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"``, on one line whatever the file is called."""
-    name = str(path) if str(path).isprintable() else repr(str(path))
-    return name if line is None else f"{name}, line {line}"
+def visible(text: str) -> str:
+    """Return a text, or an empty one if nothing in it can be seen: spaces, joiners, marks."""
+    return text if text.isascii() or text.strip(_UNSEEN) else ""
 
 
 def shown(value: object, width: int = 40) -> str:
@@ -35,27 +51,6 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # a name that is too long, for example: check_file says so
         return False
-
-
-def check_file(path: Path) -> None:
-    """Refuse what is not a readable regular file, without opening it (a pipe would block).
-
-    Raises:
-        InputError: nothing is there, or it is a folder, pipe, socket or device.
-    """
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError as error:
-        raise InputError(f"{place(path)}: no such file; check the path") from error
-    except OSError as error:
-        raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{place(path)}: is a folder where a file is needed")
-    if not stat.S_ISREG(mode):
-        kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
-        raise InputError(
-            f"{place(path)}: is not a regular file (a {kind}); save the text to a file first"
-        )
 
 
 @contextmanager
@@ -92,7 +87,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file with their numbers, starting at 1.
 
-    A byte-order mark and the line ends (``\n`` or ``\r\n``) are removed, nothing else. At most
+    A byte-order mark and the line ends (``\n`` or ``\r\n``) are removed, nothing else: no other
+    character ends a line, not U+2028, U+0085, a form feed or a carriage return alone (a file of one
+    line with carriage returns inside is refused: it has the line ends of old Macs). At most
     ``limit`` characters are ever held: a longer line is an error, found without reading all of it.
 
     Args:
@@ -112,6 +109,11 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
                 raise InputError(
                     f"{place(path, number)}: holds NUL bytes, so it is binary or UTF-16; "
                     "give UTF-8 text"
+                )
+            if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
+                raise InputError(
+                    f"{place(path)}: has the line ends of old Macs (CR alone), so it would be one "
+                    "line; convert it (tr '\\r' '\\n')"
                 )
             # an incomplete character at the cut of an over-long line must not hide its length
             too_long = len(raw) == most and not raw.endswith(b"\n")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,8 @@ Choose = Callable[[Path, Sequence[str]], Sequence[str]]
 """Picks columns: gets the file and the column names found in it, returns the names to read."""
 
 Row = tuple[int, tuple[Any, ...]]
+
+_RATIO, _SMALL = 20, 1 << 24  # gzip of parquet, which is compressed already, hardly gains
 
 
 def named(columns: Sequence[str]) -> Choose:
@@ -182,7 +183,14 @@ def parquet_rows(path: Path, choose: Choose) -> Iterator[Row]:
     with tempfile.TemporaryFile() as unpacked, open_bytes(path) as handle:
         source = handle
         if path.suffix.lower() == ".gz":  # parquet is read from its end, gzip only from its start
-            shutil.copyfileobj(handle, unpacked)
+            most = _RATIO * path.stat().st_size + _SMALL
+            while block := handle.read(1 << 20):
+                unpacked.write(block)
+                if unpacked.tell() > most:
+                    raise InputError(
+                        f"{place(path)}: unpacks to more than {most:,} bytes, as no parquet file "
+                        "does; unpack it yourself if that is right"
+                    )
             source = unpacked
         number = 0
         try:

@@ -6,6 +6,7 @@ and under the one that training began with (:mod:`isotrope.diagnostics.probe`).
 """
 
 import csv
+import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.result import Result
@@ -159,23 +161,15 @@ def _of(row: Row | None, column: str) -> float | None:
 
 
 def _settings(path: Path) -> Mapping[str, Any]:
-    import yaml
-
-    try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read ({_line(error)}); restore the file") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"{path} must hold settings, `key: value` on each line")
-    return settings
+    return read_yaml(path)
 
 
 def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
     """The rows by step; a run in progress may be in the middle of its last line."""
+    text = read_text(path)
     try:
-        with path.open(newline="", encoding="utf-8") as handle:
-            lines = list(csv.DictReader(handle))
-    except (OSError, ValueError, csv.Error) as error:
+        lines = list(csv.DictReader(io.StringIO(text, newline="")))
+    except csv.Error as error:
         raise InputError(f"{path} cannot be read ({_line(error)}); restore the file") from error
     rows: dict[int, dict[str, float | None]] = {}
     for number, line in enumerate(lines, start=2):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
@@ -47,7 +48,7 @@ class Stored(NamedTuple):
 
 def _json(file: Path) -> dict[str, Any]:
     """Return what a file that was checked to be JSON holds; nothing where there is none."""
-    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    found = read_json(file) if file.is_file() else {}
     return found if isinstance(found, dict) else {}
 
 

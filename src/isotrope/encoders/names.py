@@ -8,12 +8,12 @@ too, file by file, so that a wrong folder is refused by name instead of failing 
 """
 
 import importlib.util
-import json
 import os
 import re
 import threading
 from pathlib import Path
 
+from isotrope.core.documents import brief, check_file, read_json
 from isotrope.core.errors import InputError
 
 __all__ = ["INSTALLED", "ONLINE_WITHIN", "is_image", "model_folder", "resolve"]
@@ -75,8 +75,11 @@ def model_folder(path: Path) -> Path:
             f"{path} holds no model: it has neither modules.json (sentence-transformers) nor "
             "config.json (transformers)"
         )
+    for file in (*path.iterdir(), *path.glob("*/*")):
+        if file.exists() and not file.is_dir():
+            check_file(file)  # a pipe would keep whoever opens it waiting
     for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
-        _check_json(file)
+        _check_kernels(file, read_json(file))
     parts = _parts(path)
     if not (parts[0] / "config.json").exists():
         raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
@@ -99,8 +102,8 @@ def is_image(folder: Path) -> bool:
     if (folder / "modules.json").is_file() or _has_tokenizer(folder):
         return False
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        config = read_json(folder / "config.json")
+    except InputError:
         return False
     return (folder / "preprocessor_config.json").is_file() or (
         isinstance(config, dict)
@@ -108,37 +111,52 @@ def is_image(folder: Path) -> bool:
     )
 
 
+def _check_kernels(file: Path, found: object) -> None:
+    """Refuse settings that fetch compiled code of the hub, which transformers runs unasked."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
+                raise InputError(
+                    f"{file} asks for {key} {brief(value)}, code from the hub, which is not run; "
+                    "remove the entry"
+                )
+            _check_kernels(file, value)
+
+
 def _has_tokenizer(folder: Path) -> bool:
     return any(next(folder.glob(pattern), None) for pattern in _TOKENIZERS)
 
 
-def _check_json(file: Path) -> None:
-    try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file} is not valid JSON ({error}); was it cut short?") from error
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-
-
 def _parts(path: Path) -> list[Path]:
     """Return the folders of the modules, the transformer's first."""
-    if not (path / "modules.json").is_file():
+    file = path / "modules.json"
+    if not file.is_file():
         return [path]
-    modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
+    modules = read_json(file)
     try:
-        return [path / module["path"] for module in modules] or [path]
+        told = [(str(module["type"]), module["path"]) for module in modules]
+        if not told or not all(isinstance(where, str) for _, where in told):
+            raise TypeError("no paths")
     except (TypeError, KeyError) as error:
         raise InputError(
-            f"{path / 'modules.json'} is not a list of modules with a path each, as "
+            f"{file} is not a list of modules with a type and a path each, as "
             "sentence-transformers writes it"
         ) from error
+    for _, where in told:
+        if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
+            raise InputError(
+                f"{file} names the path {brief(where)}, which leads out of the folder; a model is "
+                "read from its own folder only"
+            )
+    return [path / where for _, where in told]
 
 
 def _check_weights(folder: Path, *, needed: bool) -> None:
     """Refuse pickles, and safetensors that do not open."""
     from safetensors import SafetensorError, safe_open
 
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file where modules.json names a folder of the model")
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
     if not files and pickles:

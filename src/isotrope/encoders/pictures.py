@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["Picture", "square"]
 Picture: TypeAlias = "str | Path | Image.Image | NDArray[np.uint8] | Tensor"
 """A file, a PIL image, or uint8 pixels: 3 x h x w, h x w x 3 or h x w (grey)."""
 
+_MOST_PIXELS = 89_478_485  # of a picture that is resized, as of one that is decoded
 # nothing that Pillow hands to another program, as it does PostScript
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
@@ -59,6 +61,11 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
     short = min(width, height)
     # transformers rounds the longer side down
     size = (int(side * width / short), int(side * height / short))
+    if size[0] * size[1] > _MOST_PIXELS:
+        raise InputError(
+            f"a picture of {width} x {height} pixels is too long and narrow: with its shorter side "
+            f"at {side} it would take gigabytes; cut it first"
+        )
     left, top = (size[0] - side) // 2, (size[1] - side) // 2
     resized = image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
     cut = resized.crop((left, top, left + side, top + side))
@@ -83,6 +90,8 @@ def _channels_first(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _opened(path: Path) -> "Image.Image":
     """Read a file, the right way up."""
     from PIL import Image, ImageOps
+
+    check_file(path)
 
     try:
         # odd metadata is no reason for a warning: what matters are the pixels

@@ -5,6 +5,9 @@ from typing import Any
 
 __all__ = ["bar"]
 
+DELAY = 1.0
+"""Seconds before a bar shows: what is refused at once, or done at once, needs none."""
+
 
 class _NoBar:
     """A progress bar that shows nothing."""
@@ -22,4 +25,5 @@ def bar(total: int, unit: str, *, show: bool) -> Any:  # noqa: ANN401 - a tqdm b
         return _NoBar()
     from tqdm import tqdm
 
-    return tqdm(total=total, desc="encode", unit=f" {unit}", file=sys.stderr, dynamic_ncols=True)
+    told = {"desc": "encode", "unit": f" {unit}", "dynamic_ncols": True, "delay": DELAY}
+    return tqdm(total=total, file=sys.stderr, **told)

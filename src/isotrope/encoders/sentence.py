@@ -242,15 +242,18 @@ class SentenceEncoder(nn.Module):
         return rows, len(long)
 
     def _ids(self, texts: list[str], max_length: int | None) -> list[list[int]]:
-        encoded = self.tokenizer(
-            texts,
-            padding=False,
-            truncation=max_length is not None,
-            max_length=max_length,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,  # a text beyond the limit is no news: it is counted and cut
-        )
+        try:
+            encoded = self.tokenizer(
+                texts,
+                padding=False,
+                truncation=max_length is not None,
+                max_length=max_length,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+                verbose=False,  # a text beyond the limit is no news: it is counted and cut
+            )
+        except (TypeError, UnicodeEncodeError) as error:
+            raise _unwritable(texts) or error from error
         return cast("list[list[int]]", encoded["input_ids"])
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
@@ -435,6 +438,17 @@ def _checked(texts: Sequence[str]) -> list[str]:
                 f"texts[{index}] is not a text: found {text!r:.60} ({type(text).__name__})"
             )
     return texts
+
+
+def _unwritable(texts: list[str]) -> InputError | None:
+    """Return what to say of texts that are no UTF-8: half of a surrogate pair is in one of them."""
+    for index, text in enumerate(texts):
+        if text.encode("utf-8", "ignore").decode("utf-8") != text:
+            return InputError(
+                f"texts[{index}] cannot be written as UTF-8 (half of a surrogate pair): found "
+                f"{text!r:.60}; remove the character"
+            )
+    return None
 
 
 def find_device(name: str) -> torch.device:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
@@ -50,17 +51,7 @@ def _of_images(run: Path) -> bool:
 
 
 def _settings(run: Path) -> Mapping[str, Any]:
-    import yaml
-
-    file = run / "config.yaml"
-    try:
-        settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())[:150]
-        raise InputError(f"{file} cannot be read as settings ({reason}); restore it") from error
-    if not isinstance(settings, Mapping):
-        raise InputError(f"{file} must hold settings (name: value); restore it")
-    return settings
+    return read_yaml(run / "config.yaml")
 
 
 def own_images(run: str | Path) -> "ImageSet":

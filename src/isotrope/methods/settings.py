@@ -46,7 +46,16 @@ class RunSettings(BaseModel):
     kind: ClassVar[str]
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
     free: ClassVar[frozenset[str]] = frozenset(
-        {"output", "checkpoint_every", "keep_every", "progress", "device", "devices", "wandb"}
+        {
+            "output",
+            "checkpoint_every",
+            "keep_every",
+            "on_nan",
+            "progress",
+            "device",
+            "devices",
+            "wandb",
+        }
     )
 
     output: str = Field(description="run folder; must be new or empty unless --resume")
@@ -94,6 +103,11 @@ class RunSettings(BaseModel):
         ge=1,
         description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
         "last too), for `isotrope spectrum`; default: none but the newest two",
+    )
+    on_nan: Literal["stop", "skip"] = Field(
+        "stop",
+        description="a loss, embedding or gradient that is not finite ends the run, with the batch "
+        "saved, or its step is left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
     wandb: str | None = Field(

@@ -1,6 +1,7 @@
 """Curvature, read: the spectra that ``isotrope spectrum RUN`` wrote into a run folder."""
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 
@@ -59,12 +61,12 @@ def read_spectrum(folder: Path) -> Spectrum | None:
         return None
     result = Result.load(found[-1])
     table = found[-1].with_suffix(".csv")
+    text = read_text(table)
     probes: dict[tuple[str, str], list[tuple[float, float]]] = {}
     try:
-        with table.open(encoding="utf-8", newline="") as lines:
-            for line in csv.DictReader(lines):
-                pair = float(line["ritz_value"]), float(line["weight"])
-                probes.setdefault((line["seed"], line["probe"]), []).append(pair)
+        for line in csv.DictReader(io.StringIO(text, newline="")):
+            pair = float(line["ritz_value"]), float(line["weight"])
+            probes.setdefault((line["seed"], line["probe"]), []).append(pair)
         verdicts = [result.details["verdict"], result.details["learning_rate"]["verdict"]]
         columns = [np.array(pairs).T for pairs in probes.values()]
         return Spectrum(
@@ -73,7 +75,7 @@ def read_spectrum(folder: Path) -> Spectrum | None:
             "; ".join(map(str, verdicts)),
             tuple((values, weights) for values, weights in columns),
         )
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
         raise InputError(
             f"{table} and the .json beside it are no spectrum ({type(error).__name__}: {error}); "
             f"run `isotrope spectrum {folder}` again"

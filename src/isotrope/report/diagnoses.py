@@ -2,12 +2,14 @@
 
 import json
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.report.comparison import number
 
@@ -85,13 +87,14 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
         InputError: the file is damaged.
     """
     path = Path(folder) / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
+    text = read_text(path)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(text)
         verdict = tuple(str(word) for word in record["verdict"])
         findings = tuple(_finding(found) for found in record["findings"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} is no diagnosis ({type(error).__name__}: {error}); "
             f"run `{command(folder)}` again"

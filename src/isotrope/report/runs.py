@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
+from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.report.curvature import Spectrum, read_spectrum
@@ -192,11 +193,7 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the --output folder of `isotrope train`")
     result_file = folder / "result.json"
-    result = Result.load(result_file) if result_file.exists() else None
-    if result is not None and not (
-        isinstance(result.metrics, dict) and isinstance(result.details, dict)
-    ):
-        raise InputError(f"{result_file}: metrics and details must be objects; was it edited?")
+    result = Result.load(result_file) if os.path.lexists(result_file) else None
     if result is not None and result.kind not in ("train", IMAGES):
         raise InputError(
             f"{result_file} holds a result of kind {result.kind!r}, not of training; "
@@ -204,7 +201,7 @@ def read_run(folder: Path) -> Run:
         )
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
     told = folder / "config.yaml"
-    settings = _read_settings(told) if result is not None or told.exists() else {}
+    settings = read_yaml(told) if result is not None or os.path.lexists(told) else {}
     name = legible(folder.resolve().name)
     return Run(name, folder, settings, steps, series, result, read_spectrum(folder))
 
@@ -214,40 +211,16 @@ def legible(name: str) -> str:
     return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {(error.strerror or str(error)).lower()}; "
-            "is this the --output folder of `isotrope train`?"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8 text (byte {error.start}); train again or restore the file"
-        ) from error
-
-
-def _read_settings(path: Path) -> Mapping[str, Any]:
-    try:
-        settings = yaml.safe_load(_text(path))
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} is not YAML ({reason}); restore the file") from error
-    if not isinstance(settings, Mapping):
-        raise InputError(
-            f"{path} must hold settings (name: value); found {type(settings).__name__}; "
-            "restore the file"
-        )
-    return settings
-
-
 def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
     """Return steps and columns; rows of one step are merged, the later cell wins.
 
     A run in progress may be in the middle of a line, so its last line counts only once it ends.
     """
-    text = _text(path)
+    if not os.path.lexists(path):
+        raise InputError(
+            f"cannot read {path}: no such file; is this the --output folder of `isotrope train`?"
+        )
+    text = read_text(path)
     if not complete:
         text = text[: text.rfind("\n") + 1]
     try:

@@ -1,0 +1,166 @@
+"""Small files that people and other programs write, read whole: text, JSON, YAML, or one refusal.
+
+Whatever stands there, a pipe, a device, gigabytes, a bomb of aliases, a key given twice: the answer
+is an :class:`InputError` that names the file, and nothing in a file is ever executed.
+"""
+
+import json
+import reprlib
+import stat
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError
+
+__all__ = ["brief", "check_file", "place", "read_json", "read_text", "read_yaml"]
+
+LARGEST = 1 << 28
+"""Bytes of a file that is read whole: the largest tokenizers have a tenth of it."""
+LARGEST_SETTINGS = 1 << 20
+"""Bytes of a file of settings."""
+_MOST_VALUES = 100_000  # of settings, with all aliases written out
+
+
+def place(path: Path, line: int | None = None) -> str:
+    """Return ``"file, line 3"``, on one line whatever the file is called."""
+    name = str(path) if str(path).isprintable() else repr(str(path))
+    return name if line is None else f"{name}, line {line}"
+
+
+def brief(value: object) -> str:
+    """Return what was found, for a message: at most a few of its parts, whatever it is."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxlong = short.maxother = 60
+    try:
+        return short.repr(value)
+    except ValueError:  # a number of more digits than Python prints
+        return f"a very large {type(value).__name__}"
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not a readable regular file, without opening it (a pipe would block).
+
+    Raises:
+        InputError: nothing is there, or it is a folder, pipe, socket or device.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        raise InputError(f"{place(path)}: no such file; check the path") from error
+    except OSError as error:
+        raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"{place(path)}: no such file; check the path") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{place(path)}: is a folder where a file is needed")
+    if not stat.S_ISREG(mode):
+        kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+        raise InputError(
+            f"{place(path)}: is not a regular file (a {kind}); save it to a file first"
+        )
+
+
+def read_text(path: Path | str, limit: int = LARGEST) -> str:
+    """Return a file of UTF-8 text.
+
+    Raises:
+        InputError: no regular file, larger than ``limit`` bytes, unreadable or no UTF-8.
+    """
+    path = Path(path)
+    check_file(path)
+    try:
+        with path.open("rb") as handle:
+            data = handle.read(limit + 1)
+    except OSError as error:
+        raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
+    if len(data) > limit:
+        raise InputError(f"{place(path)}: is larger than {limit:,} bytes, so it is something else")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{place(path)}: is not UTF-8 text (byte {error.start}); restore the file"
+        ) from error
+
+
+def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
+    """Return what a file of JSON holds.
+
+    Raises:
+        InputError: see :func:`read_text`; no JSON.
+    """
+    path = Path(path)
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{place(path)} is not valid JSON ({why}); was it cut short?") from error
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """Return the settings of a file: ``key: value`` lines of YAML, by PyYAML's safe loader.
+
+    Raises:
+        InputError: see :func:`read_text`; no YAML, no mapping with texts for keys, a key that
+            stands there twice, tags that make objects, aliases that repeat themselves.
+    """
+    import yaml
+
+    path = Path(path)
+    text = read_text(path, LARGEST_SETTINGS)
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _check_node(node)
+        values = loader.construct_document(node) if node is not None else None
+    except RecursionError:
+        raise InputError(f"{place(path)} is nested too deeply to be settings") from None
+    # the safe loader lets through what int(), float() and datetime say of impossible values
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", None)
+        where = f"{place(path)}:{line + 1}" if line is not None else place(path)
+        why = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise InputError(f"{where} is not YAML: {why[:200]}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        found = "other keys" if isinstance(values, dict) else f"a {type(values).__name__}"
+        raise InputError(
+            f"{place(path)} must hold settings, `key: value` on each line; found {found}"
+        )
+    return values
+
+
+def _check_node(node: Any) -> None:  # noqa: ANN401 - yaml has no types
+    """Refuse keys that stand there twice, and aliases that would be written out without end."""
+    sizes: dict[int, int | None] = {}
+
+    def size(node: Any) -> int:  # noqa: ANN401
+        if id(node) in sizes:
+            known = sizes[id(node)]
+            if known is None:
+                raise ValueError("it refers to itself")
+            return known
+        sizes[id(node)] = None
+        total = 1
+        if isinstance(node.value, list):
+            pairs = [part for part in node.value if isinstance(part, tuple)]
+            seen: set[tuple[str, Hashable]] = set()
+            for key, _ in pairs:
+                name = (key.tag, key.value if isinstance(key.value, str) else id(key))
+                if name in seen:
+                    raise ValueError(f"{brief(key.value)} stands there twice")
+                seen.add(name)
+            parts = [part for pair in pairs for part in pair] or node.value
+            total += sum(size(part) for part in parts)
+        if total > _MOST_VALUES:
+            raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+        sizes[id(node)] = total
+        return total
+
+    if node is not None:
+        size(node)

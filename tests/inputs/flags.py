@@ -1,0 +1,275 @@
+"""Flags of every verb that mean nothing: unknown, of another type, out of range, missing.
+
+What can be wrong follows from the parsers themselves; ranges that only a verb knows are listed.
+"""
+
+import argparse
+import importlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+from isotrope.cli.arguments import Parser
+from isotrope.cli.main import VERBS
+from tests.inputs.case import Bench, Case
+from tests.inputs.text import content
+
+# the verb, and what stands before its flags
+COMMANDS: dict[str, list[str]] = {
+    **{verb: [verb] for verb in VERBS},
+    "sweep": ["sweep", "train", "SENTENCES"],
+    "sweep of images": ["sweep", "train-images", "PICTURES"],
+    "simulate convergence": ["simulate", "convergence"],
+    "simulate latent": ["simulate", "latent"],
+    "simulate": ["simulate", "dissipation"],
+    "evaluate": ["evaluate", "TEXT"],
+    "encode": ["encode", "TEXT", "SENTENCES", "--output", "out.npy"],
+    "search": ["search", "TEXT", "SENTENCES", "query"],
+    "diagnose": ["diagnose", "TEXT"],
+    "spectrum": ["spectrum", "IMAGE_RUN"],
+    "report": ["report", "RUN"],
+}
+
+
+class _Seen(Exception):
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+
+
+@cache
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Return the parser that a command makes."""
+
+    def seen(self: Parser, arguments: object = None) -> None:
+        raise _Seen(self)
+
+    verb, *before = COMMANDS[command]
+    with mock.patch.object(Parser, "parse_args", seen):
+        try:
+            importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}").run(before or ["x"])
+        except _Seen as found:
+            return found.parser
+    raise AssertionError(f"{command} parses nothing")
+
+
+def _line(command: str, bench: Bench, *more: object) -> list[object]:
+    def named(word: str) -> object:
+        known = {"TEXT": "text", "SENTENCES": "sentences", "PICTURES": "pictures", "RUN": "run"}
+        known["IMAGE_RUN"] = "image_run"
+        return getattr(bench, known[word]) if word in known else word
+
+    return [*map(named, COMMANDS[command]), *more]
+
+
+def _case(command: str, what: str, *more: object, says: str = "") -> Case:
+    def made(room: Path, bench: Bench) -> Sequence[object]:
+        return _line(command, bench, *more)
+
+    return Case(f"flags/{command} {what}", made, says)
+
+
+def _typed() -> Iterator[Case]:
+    for command in COMMANDS:
+        yield _case(command, "--nonsense", "--nonsense", says="--nonsense")
+        yield _case(command, "--nonsense=1", "--nonsense=1", says="--nonsense")
+        if command in ("train", "train-images", "sweep", "sweep of images"):
+            own = {"--vary", "--sampler", "--trials", "--seeds", "--metric", "--goal", "--jobs"}
+            own |= {"--draws", "--keep"}  # what trainings share is in settings.py
+        else:
+            own = None
+        for action in parser_of(command)._actions:
+            option = next((o for o in action.option_strings if o.startswith("--")), None)
+            if option is None or option == "--help" or (own is not None and option not in own):
+                continue
+            if isinstance(action, argparse.BooleanOptionalAction) or action.nargs == 0:
+                yield _case(command, f"{option}=5", f"{option}=5", says=option)
+                continue
+            yield _case(command, f"{option} without a value", option, says=option)
+            if action.type is int:
+                yield _case(command, f"{option} many", option, "many", says=option)
+                yield _case(command, f"{option} 1.5", option, "1.5", says=option)
+                yield _case(command, f"{option} 5,000 digits", option, "9" * 5000, says=option)
+            elif action.type is float:
+                yield _case(command, f"{option} hot", option, "hot", says=option)
+            elif action.choices is not None:
+                yield _case(command, f"{option} nonsense", option, "nonsense", says=option)
+
+
+# verb, what is given, what is said
+RANGES: list[tuple[str, list[object], str]] = [
+    ("search", ["--top", 0], "--top must be 1 or more"),
+    ("search", ["--top", -3], "--top must be 1 or more"),
+    ("search", ["--device", "gpu9"], "is not a device"),
+    ("search", ["--pooling", "middle"], "there is no pooling 'middle'"),
+    ("encode", ["--device", "cuda:99"], "no device 'cuda:99'"),
+    ("encode", ["--pooling", "meen"], "did you mean 'mean'?"),
+    ("encode", ["--columns", "x"], ""),
+    ("evaluate", [], "nothing to evaluate"),
+    ("evaluate", ["--knn"], "need the labelled texts"),
+    ("evaluate", ["--compare", "x"], "stands before --compare"),
+    ("evaluate", ["--corpus", "SENTENCES", "--device", "tpu"], "tpu"),
+    ("diagnose", ["--data", "nowhere"], "no such file"),
+    ("diagnose", ["--objective.temperature", "3"], "needs --objective NAME"),
+    ("diagnose", ["--objective", "nonsense"], "unknown objective"),
+    ("diagnose", ["--objective", "infonce", "--objective.temperature", "0"], "temperature"),
+    ("diagnose", ["--objective", "infonce", "--objective.temperature", "nan"], "temperature"),
+    ("diagnose", ["--columns", "x"], ""),
+    ("diagnose", ["--plugin", "nowhere.py"], "nowhere.py"),
+    ("spectrum", ["--iterations", 0], "iterations"),
+    ("spectrum", ["--iterations", -5], "iterations"),
+    ("spectrum", ["--probes", 0], "probes"),
+    ("spectrum", ["--batches", 0], "batches"),
+    ("spectrum", ["--seeds", -1], "seed"),
+    ("spectrum", ["--seeds", 2**70], "seed"),
+    ("spectrum", ["--seeds", 1, 1], "seed"),
+    ("spectrum", ["--batch-size", 1], "--batch-size must be 2 or more"),
+    ("spectrum", ["--batch-size", 10**9], ""),
+    ("spectrum", ["--threshold", "nan"], "threshold"),
+    ("spectrum", ["--threshold", "-1"], "threshold"),
+    ("spectrum", ["--threshold", "inf"], "threshold"),
+    ("spectrum", ["--optimum", "nan"], "optimum"),
+    ("spectrum", ["--width", 0], "--width must be above 0"),
+    ("spectrum", ["--width", "nan"], "--width"),
+    ("spectrum", ["--width", "inf"], "--width"),
+    ("spectrum", ["--device", "tpu"], "device"),
+    ("spectrum", ["--checkpoint", "nowhere.ckpt"], "nowhere.ckpt"),
+    ("spectrum", ["--checkpoint", "SENTENCES"], "no checkpoint that can be read"),
+    ("simulate", ["--grid", 0], "grid"),
+    ("simulate", ["--grid", -4], "grid"),
+    ("simulate", ["--grid", 10**7], "grid"),
+    ("simulate", ["--negatives", 0], "negatives"),
+    ("simulate", ["--negatives", -1], "negatives"),
+    ("simulate", ["--negatives", 10**12], "negatives"),
+    ("simulate", ["--batches", 0], "batches"),
+    ("simulate", ["--batches", 10**12], "batches"),
+    ("simulate", ["--seed", -1], "seed"),
+    ("simulate", ["--gated"], "--gated makes no difference"),
+    ("simulate", ["--part", "alignment"], "--part makes no difference"),
+    ("simulate", ["--objective", "nonsense"], "unknown objective"),
+    ("simulate", ["--objective.margin", "3"], "needs --objective NAME"),
+    ("simulate", ["--objective", "mpt", "--objective.margin", "nan"], "margin"),
+    ("simulate", ["--objective", "barlowtwins"], ""),
+    ("simulate convergence", ["--pairs", 0], "pairs"),
+    ("simulate convergence", ["--pairs", -1], "pairs"),
+    ("simulate convergence", ["--dimension", 0], "dimension"),
+    ("simulate convergence", ["--dimension", 1], "dimension"),
+    ("simulate convergence", ["--rate", 0], "rate"),
+    ("simulate convergence", ["--rate", "nan"], "rate"),
+    ("simulate convergence", ["--rate", "inf"], "rate"),
+    ("simulate convergence", ["--target", 2], "target"),
+    ("simulate convergence", ["--target", "nan"], "target"),
+    ("simulate convergence", ["--steps", 0], "steps"),
+    ("simulate convergence", ["--grid", 0], "grid"),
+    ("simulate convergence", ["--seed", -1], "seed"),
+    ("simulate convergence", ["--seed", 2**80], "seed"),
+    ("simulate latent", ["--epochs", -1], "epochs"),
+    ("simulate latent", ["--limit", 1], "limit"),
+    ("simulate latent", ["--data", "nowhere"], "nowhere"),
+    ("simulate latent", ["--seed", -1], "seed"),
+    ("sweep", [], "--output is missing"),
+    ("sweep", ["--output", "o"], "nothing to vary"),
+    ("sweep", ["--output", "o", "--vary", "seed=1,2"], "--seeds 0 1 2"),
+    ("sweep", ["--output", "o", "--vary", "nonsense=1"], "unknown setting 'nonsense'"),
+    ("sweep", ["--output", "o", "--vary", "cut"], "--vary takes NAME=VALUE"),
+    ("sweep", ["--output", "o", "--vary", "cut="], "--vary takes NAME=VALUE"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,1"], "one twice"),
+    ("sweep", ["--output", "o", "--vary", "cut=3..1"], "from a smaller to a larger"),
+    ("sweep", ["--output", "o", "--vary", "cut=nan..1"], "from a smaller to a larger"),
+    ("sweep", ["--output", "o", "--vary", "cut=1..1e999"], "from a smaller to a larger"),
+    ("sweep", ["--output", "o", "--vary", "cut=1..2:x"], "after a range stand"),
+    ("sweep", ["--output", "o", "--vary", "cut=1..2:" + "9" * 5000], ""),
+    ("sweep", ["--output", "o", "--vary", "cut=1..2:999999999"], ""),
+    ("sweep", ["--output", "o", "--vary", "cut=0..2:log"], "begins above 0"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--vary", "cut=3"], "stands there twice"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--then"], "nothing to vary"),
+    ("sweep", ["--output", "o", "--vary", "cut=0,2"], "cut"),
+    ("sweep", ["--output", "o", "--vary", "objective=nonsense,infonce"], "unknown objective"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--seeds", -1], "seed"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--seeds", 1, 1], "stands there twice"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--trials", 3], "a grid has as many"),
+    ("sweep", ["--output", "o", "--vary", "cut=1..2", "--trials", 0], "--trials must be 1"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--jobs", 0], "--jobs must be 1 or more"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--draws", -1], "--draws must be 0 or more"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--sampler", "x"], "--sampler 'x'"),
+    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--metric", "x"], "x"),
+    ("sweep", ["--output", "SENTENCES", "--vary", "cut=1,2", "--dev", "auto"], ""),
+    ("sweep of images", ["--output", "o", "--vary", "method=simclear"], "simclear"),
+    ("sweep of images", ["--output", "o", "--vary", "method.speed=1,2"], "speed"),
+    ("demo", ["--seeds", -1], "seed"),
+    ("demo", ["--output", "SENTENCES"], ""),
+    ("demo-images", ["--seed", -1], "seed"),
+    ("demo-images", ["--output", "SENTENCES"], ""),
+    ("reproduce", ["nonsense"], "nonsense"),
+    ("reproduce", ["mio", "nonsense"], "nonsense"),
+    ("reproduce", ["--all", "--data", "nowhere"], "there is no folder nowhere"),
+    ("reproduce", ["mio", "--smoke", "--jobs", 0], "jobs"),
+    ("report", ["--output", "x/../../.."], "folder"),
+    ("objectives", ["nonsense"], "unknown objective"),
+    ("objectives", ["infonce", "--plugin", "nowhere.py"], "nowhere.py"),
+    ("objectives", ["--prove"], "--prove needs the NAME"),
+    ("train", [], "--output is missing"),
+    ("train-images", [], "--output is missing"),
+]
+
+
+def _ranges() -> Iterator[Case]:
+    for command, told, says in RANGES:
+
+        def made(
+            room: Path, bench: Bench, command: str = command, told: list[object] = told
+        ) -> Sequence[object]:
+            more = [bench.sentences if one == "SENTENCES" else one for one in told]
+            if command.startswith("sweep"):
+                more += ["--device", "cpu"]
+            return _line(command, bench, *more)
+
+        shown = " ".join(map(str, told))[:60]
+        yield Case(f"flags/{command} with {shown}", made, says)
+
+
+def _verbs() -> Iterator[Case]:
+    lines: dict[str, list[object]] = {
+        "an unknown verb": ["trian", "x.txt"],
+        "a verb of no UTF-8": ["\udcff"],
+        "a verb of nothing": [""],
+        "a flag for no verb": ["--nonsense"],
+        "simulate nothing": ["simulate"],
+        "simulate nonsense": ["simulate", "nonsense"],
+        "sweep nothing": ["sweep"],
+        "sweep nonsense": ["sweep", "evaluate"],
+        "encode nothing": ["encode"],
+        "search nothing": ["search", "a", "b"],
+        "report nothing": ["report"],
+        "diagnose nothing": ["diagnose"],
+        "spectrum nothing": ["spectrum"],
+        "evaluate nothing": ["evaluate"],
+        "two words too many": ["demo", "a", "b"],
+    }
+    for what, told in lines.items():
+        yield Case(f"flags/{what}", lambda room, bench, told=told: told)
+
+
+def _plugins() -> Iterator[Case]:
+    plugins: dict[str, tuple[str | bytes, str]] = {
+        "no Python": ("this is no Python", "SyntaxError"),
+        "bytes": (b"\0\xff\xfe", "failed"),
+        "fails": ("raise RuntimeError('no\\nway')", "RuntimeError"),
+        "exits": ("import sys; sys.exit(3)", "SystemExit"),
+        "defines nothing": ("x = 1", "defines no new objective"),
+        "asks for what is not there": ("import nonsense_of_nobody", "ModuleNotFoundError"),
+    }
+    for what, (text, says) in plugins.items():
+
+        def made(room: Path, bench: Bench, text: str | bytes = text) -> Sequence[object]:
+            return ["objectives", "--plugin", content(room / "p.py", text)]
+
+        yield Case(f"flags/plugin that {what}", made, says)
+
+
+def cases() -> Iterator[Case]:
+    """Yield them."""
+    yield from _typed()
+    yield from _ranges()
+    yield from _verbs()
+    yield from _plugins()

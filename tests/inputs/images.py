@@ -1,0 +1,564 @@
+"""Pictures that are none: folders, arrays, pickles of CIFAR, dataset folders, bombs."""
+
+import gzip
+import io
+import os
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.data.pictures import folders, ramp, save
+from tests.inputs.case import Bench, Case
+from tests.inputs.text import content
+
+Made = Callable[[Path], object]
+
+
+def train(*arguments: object) -> list[object]:
+    """Return a training that would begin if its pictures were good."""
+    small = ["--encoder", "resnet9", "--width", 4, "--batch-size", 2, "--max-steps", 1]
+    return ["train-images", *arguments, *small, "--output", "out/run", "--no-progress"]
+
+
+def npz(path: Path, **arrays: Any) -> Path:
+    """Write arrays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as handle:
+        np.savez(handle, **arrays)
+    return path
+
+
+def header_only(shape: str, descr: str = "'|u1'", order: str = "False") -> bytes:
+    """Return an ``.npy`` file that says a shape and holds nothing."""
+    text = f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}".encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
+
+
+def zipped(path: Path, **members: bytes) -> Path:
+    """Write an archive of raw members, compressed."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name.replace("__", "/"), data)
+    return path
+
+
+def png(width: int, height: int) -> bytes:
+    """Return a PNG that says a size and holds one row of nothing."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = chunk(b"IDAT", zlib.compress(bytes(100)))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + pixels + chunk(b"IEND", b"")
+
+
+X = np.zeros((4, 8, 8, 3), np.uint8)
+# arrays of an .npz file, and what is said
+ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
+    "no pictures among them": ({"labels": np.arange(4)}, "no array called images"),
+    "floats": ({"images": X.astype(float)}, "holds float64; pictures are uint8"),
+    "signed": ({"images": X.astype(np.int8)}, "holds int8"),
+    "two dimensions": ({"images": X[0, :, :, 0]}, "has the shape (8, 8)"),
+    "five dimensions": ({"images": X[None]}, "has the shape (1, 4, 8, 8, 3)"),
+    "seven channels": ({"images": np.zeros((4, 7, 8, 8), np.uint8)}, "has the shape (4, 7, 8, 8)"),
+    "none": ({"images": X[:0]}, "no pictures"),
+    "no pixels": ({"images": np.zeros((4, 0, 0, 3), np.uint8)}, "no pictures"),
+    "one": ({"images": X[:1]}, "1 picture to train on"),
+    "objects": ({"images": np.array([None, {}], object)}, "nothing is unpickled"),
+    "text": ({"images": np.array(["a", "b"])}, "holds <U1"),
+    "records": ({"images": np.zeros(4, [("a", "u1")])}, "pictures are uint8"),
+    "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each picture"),
+    "labels of floats": ({"images": X, "labels": np.ones(4)}, "labels are integers or names"),
+    "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "nothing is unpickled"),
+    "labels beyond the names": (
+        {"images": X, "labels": np.array([0, 1, 2, 9]), "class_names": np.array(["a", "b"])},
+        "labels from 0 to 9, but 2 class names",
+    ),
+    "negative labels": (
+        {"images": X, "labels": np.array([-1, 0, 1, 1]), "class_names": np.array(["a", "b"])},
+        "labels from -1 to 1",
+    ),
+    "a label without a name": (
+        {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
+        "is none of the 2 classes",
+    ),
+    "a test part of floats": ({"images": X, "x_test": X.astype(float)}, "'x_test' holds float64"),
+    "a test part with fewer labels": (
+        {"images": X, "labels": np.arange(4), "x_test": X, "y_test": np.arange(3)},
+        "give one label for each picture",
+    ),
+    "strips given as a file": (
+        {"webp": np.zeros(9, np.uint8), "offsets": np.array([0, 9]), "labels": np.arange(1)},
+        "no array called images",
+    ),
+}
+# names in a file of strips
+STRIPS: dict[str, tuple[dict[str, Any], str]] = {
+    "no offsets": ({"webp": np.zeros(9, np.uint8), "labels": np.arange(2)}, "no array called off"),
+    "offsets of floats": (
+        {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
+        "strips are bytes, and where each begins",
+    ),
+    "no pictures in them": (
+        {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([0, 9])},
+        "strip 0 of 1 is damaged",
+    ),
+    "offsets beyond the end": (
+        {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([5, 99])},
+        "strip 0 of 1 is damaged",
+    ),
+}
+# raw files that claim to be .npz
+RAW: dict[str, tuple[Made, str]] = {
+    "text": (lambda path: content(path, "hello"), "no .npz file of pictures"),
+    "no bytes": (lambda path: content(path, b""), "no .npz file of pictures"),
+    "a cut archive": (
+        lambda path: (npz(path, images=X), content(path, path.read_bytes()[:-40])),
+        "no .npz file of pictures",
+    ),
+    "an .npy file": (lambda path: content(path, header_only("(0,)")), "no .npz file of pictures"),
+    "a pickle": (lambda path: content(path, pickle.dumps({"images": 1})), "no .npz file"),
+    "a pickle inside": (
+        lambda path: zipped(path, **{"images.npy": pickle.dumps([1])}),
+        "cannot be read",
+    ),
+    "a shape that lies": (
+        lambda path: zipped(path, **{"images.npy": header_only("(9000000, 1000, 1000, 3)")}),
+        "cannot be read",
+    ),
+    "a negative shape": (
+        lambda path: zipped(path, **{"images.npy": header_only("(-4, 8, 8, 3)")}),
+        "cannot be read",
+    ),
+    "a header of code": (
+        lambda path: zipped(path, **{"images.npy": header_only("__import__('os').abort()")}),
+        "cannot be read",
+    ),
+    "a bomb": (
+        lambda path: zipped(
+            path, **{"images.npy": header_only("(400, 1000, 1000, 3)") + bytes(1_200_000_000)}
+        ),
+        "unpacks to",
+    ),
+    "a member above it": (
+        lambda path: zipped(path, **{"..__..__images.npy": header_only("(4,)")}),
+        "no array called images",
+    ),
+    "a damaged member": (
+        lambda path: (npz(path, images=X), content(path, _flipped(path.read_bytes()))),
+        "cannot be read",
+    ),
+}
+
+
+def _flipped(data: bytes) -> bytes:
+    return data[:200] + bytes(255 - b for b in data[200:300]) + data[300:]
+
+
+def _memo_bomb() -> bytes:
+    """Ask the unpickler for a memo of two thousand million entries."""
+    return b"\x80\x02]r\xff\xff\xff\x7f."
+
+
+def _laughs() -> bytes:
+    """A dictionary whose key is a tuple of tuples of tuples: 2^60 words to print."""
+    made = b"\x80\x02}(U\x02hiq\x00"
+    for i in range(60):
+        made += b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1])
+    return made + b"K\x01u."
+
+
+class _Code:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("opened"),))
+
+
+PICKLES: dict[str, tuple[bytes, str]] = {
+    "text": (b"hello", "no pickle of CIFAR"),
+    "no bytes": (b"", "no pickle of CIFAR"),
+    "cut": (pickle.dumps({b"data": X, b"labels": [0]})[:50], "no pickle of CIFAR"),
+    "a list": (pickle.dumps([1, 2]), "no pickle of CIFAR (a list)"),
+    "other keys": (pickle.dumps({b"a": 1}), "no pictures of 3,072 bytes"),
+    "pictures of another size": (
+        pickle.dumps({b"data": np.zeros((2, 9), np.uint8), b"labels": [0, 1]}, 2),
+        "no pictures of 3,072 bytes",
+    ),
+    "fewer labels": (
+        pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0]}, 2),
+        "no pictures of 3,072 bytes",
+    ),
+    "labels of words": (
+        pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": ["a", "b"]}, 2),
+        "numbers below 100",
+    ),
+    "labels of a million": (
+        pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10**6]}, 2),
+        "numbers below 100",
+    ),
+    "code": (pickle.dumps({b"data": _Code()}), "asks for pathlib"),
+    "os.system": (b"cos\nsystem\n(S'touch opened'\ntR.", "asks for os.system"),
+    "a class of ours": (b"cisotrope.cli.main\nguarded\n)R.", "asks for isotrope.cli.main.guarded"),
+    "a memo without end": (_memo_bomb(), "pickle of CIFAR"),
+    "a length without end": (b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f", "no pickle of CIFAR"),
+    "billion laughs": (_laughs(), "a key that is no text"),
+    "deep": (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "no pickle of CIFAR (a list)"),
+}
+
+
+def _arrays() -> Iterator[Case]:
+    for what, (arrays, says) in ARRAYS.items():
+
+        def made(room: Path, bench: Bench, arrays: dict[str, Any] = arrays) -> Sequence[object]:
+            return train(npz(room / "p.npz", **arrays))
+
+        yield Case(f"npz/{what}", made, says)
+    for what, (make, says) in RAW.items():
+
+        def raw(room: Path, bench: Bench, make: Made = make) -> Sequence[object]:
+            make(room / "p.npz")
+            return train("p.npz")
+
+        yield Case(f"npz/{what}, raw", raw, says)
+    for what, (arrays, says) in STRIPS.items():
+
+        def strips(room: Path, bench: Bench, arrays: dict[str, Any] = arrays) -> Sequence[object]:
+            npz(room / "data/train.npz", **arrays)
+            return train("data")
+
+        yield Case(f"npz/strips with {what}", strips, says)
+
+
+def _pickles() -> Iterator[Case]:
+    good = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 1]}, 2)
+    for what, (data, says) in PICKLES.items():
+
+        def made(room: Path, bench: Bench, data: bytes = data) -> Sequence[object]:
+            content(room / "cifar/data_batch_1", data)
+            content(room / "cifar/test_batch", good)
+            return train("cifar")
+
+        yield Case(f"cifar/{what}", made, says)
+
+    def names(room: Path, bench: Bench) -> Sequence[object]:
+        content(room / "cifar/data_batch_1", good)
+        content(room / "cifar/test_batch", good)
+        content(room / "cifar/batches.meta", b"cos\nsystem\n(S'touch opened'\ntR.")
+        return train("cifar")
+
+    def stl(room: Path, bench: Bench) -> Sequence[object]:
+        for part in ("train", "test"):
+            content(room / f"stl/{part}_X.bin", bytes(27_648 * 2 + 5))
+            content(room / f"stl/{part}_y.bin", b"\1\2")
+        return train("stl")
+
+    def unlabelled(room: Path, bench: Bench) -> Sequence[object]:
+        for part in ("train", "test"):
+            content(room / f"stl/{part}_X.bin", bytes(27_648 * 2))
+            content(room / f"stl/{part}_y.bin", b"\0\1")
+        return train("stl")
+
+    def flowers(room: Path, bench: Bench) -> Sequence[object]:
+        content(room / "flowers/setid.mat", b"MATLAB 5.0")
+        content(room / "flowers/imagelabels.mat", b"MATLAB 5.0")
+        return train("flowers")
+
+    def flowers_bomb(room: Path, bench: Bench) -> Sequence[object]:
+        for name in ("setid.mat", "imagelabels.mat"):
+            with content(room / "flowers" / name, b"MATLAB 5.0").open("r+b") as handle:
+                handle.truncate(1 << 33)
+        return train("flowers")
+
+    def tiny(room: Path, bench: Bench) -> Sequence[object]:
+        folders(room / "tiny/train")
+        content(room / "tiny/wnids.txt", "c0\nc1\n")
+        content(room / "tiny/val/val_annotations.txt", "a.png\tc9\n")
+        return train("tiny")
+
+    def above(room: Path, bench: Bench) -> Sequence[object]:
+        folders(room / "tiny/train")
+        save(room / "secret.png", ramp(8, 8))
+        content(room / "tiny/wnids.txt", "c0\nc1\n")
+        content(room / "tiny/val/val_annotations.txt", "../../../secret.png\tc0\n")
+        return train("tiny")
+
+    def several(room: Path, bench: Bench) -> Sequence[object]:
+        for name in ("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch"):
+            content(room / "data" / name, good)
+        for name in ("train", "test", "meta"):
+            content(room / "data/cifar-100-python" / name, good)
+        return train("data")
+
+    yield Case("cifar/names that are code", names, "asks for os.system")
+    yield Case("cifar/STL-10 of other lengths", stl, "each picture has 27648 bytes")
+    yield Case("cifar/STL-10 without labels", unlabelled, "a label from 1")
+    yield Case("cifar/Flowers of words", flowers, "in a MATLAB file")
+    yield Case("cifar/Flowers of gigabytes", flowers_bomb, "MATLAB file")
+    yield Case("cifar/Tiny-ImageNet with a stranger", tiny, "names no class of train/")
+    yield Case("cifar/Tiny-ImageNet out of its folder", above, "leads out of the folder")
+    yield Case("cifar/two sets in one folder", several, "holds several known sets")
+
+
+def _table(room: Path, **columns: list[Any]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (room / "set").mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), room / "set/train.parquet")
+    return room / "set"
+
+
+def _tables() -> Iterator[Case]:
+    def bad(name: str, data: bytes | str) -> Callable[[Path, Bench], Sequence[object]]:
+        def made(room: Path, bench: Bench) -> Sequence[object]:
+            content(room / "set" / name, data)
+            return train("set")
+
+        return made
+
+    yield Case("hugging face/broken info", bad("dataset_info.json", "{"), "not valid JSON")
+    yield Case("hugging face/broken dict", bad("dataset_dict.json", "{"), "not valid JSON")
+    yield Case("hugging face/no state", bad("dataset_info.json", "{}"), "no dataset folder")
+    yield Case(
+        "hugging face/splits above it",
+        bad("dataset_dict.json", '{"splits": ["../../elsewhere"]}'),
+        "leads out of the folder",
+    )
+    yield Case("hugging face/broken parquet", bad("train.parquet", b"PAR1"), "no dataset folder")
+    yield Case("hugging face/empty parquet", bad("train.parquet", b""), "no dataset folder")
+
+    def words(room: Path, bench: Bench) -> Sequence[object]:
+        return train(_table(room, text=["a", "b"]))
+
+    def numbers(room: Path, bench: Bench) -> Sequence[object]:
+        return train(_table(room, image=[1, 2]))
+
+    def no_pictures(room: Path, bench: Bench) -> Sequence[object]:
+        return train(_table(room, image=[{"bytes": b"a", "path": None}] * 3))
+
+    def elsewhere(room: Path, bench: Bench) -> Sequence[object]:
+        _table(room, image=[{"bytes": None, "path": "/dev/zero"}] * 3)
+        return train("set")
+
+    def labels(room: Path, bench: Bench) -> Sequence[object]:
+        whole = save(room / "a.png", ramp(8, 8)).read_bytes()
+        cells = [{"bytes": whole, "path": None}] * 2
+        return train(_table(room, image=cells, label=[[1], [2]]))
+
+    def card(room: Path, bench: Bench) -> Sequence[object]:
+        """A card that sends the reader elsewhere: what lies in the folder is what is read."""
+        elsewhere = (
+            "configs:\n- config_name: default\n  data_files: https://example.invalid/x.parquet\n"
+        )
+        content(room / "set/README.md", f"---\n{elsewhere}---\n")
+        return train(_table(room, text=["a"]))
+
+    def script(room: Path, bench: Bench) -> Sequence[object]:
+        content(room / "set/set.py", "open('ran', 'w').close()\n")
+        return train(_table(room, text=["a"]))
+
+    yield Case("hugging face/no pictures", words, "no column of pictures; found text")
+    yield Case("hugging face/pictures of numbers", numbers, "no encoded pictures")
+    yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
+    yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
+    yield Case("hugging face/labels of lists", labels, "labels that are no numbers")
+    yield Case("hugging face/a card with an address", card, "no column of pictures; found text")
+    yield Case("hugging face/a script beside it", script, "no column of pictures; found text")
+
+
+def _folders() -> Iterator[Case]:
+    def of(*files: tuple[str, bytes | str], flags: Sequence[object] = ()) -> Any:
+        def made(room: Path, bench: Bench) -> Sequence[object]:
+            for name, data in files:
+                content(room / "data" / name, data)
+            (room / "data").mkdir(exist_ok=True)
+            return train("data", *flags)
+
+        return made
+
+    def linked(room: Path, bench: Bench) -> Sequence[object]:
+        (room / "data").mkdir()
+        (room / "data/again").symlink_to(room / "data")
+        (room / "data/self.png").symlink_to(room / "data/self.png")
+        return train("data")
+
+    def piped(room: Path, bench: Bench) -> Sequence[object]:
+        (room / "data").mkdir()
+        os.mkfifo(room / "data/a.png")
+        os.mkfifo(room / "data/b.png")
+        return train("data")
+
+    def devices(room: Path, bench: Bench) -> Sequence[object]:
+        (room / "data").mkdir()
+        for name in ("a.png", "b.jpg"):
+            (room / "data" / name).symlink_to("/dev/zero")
+        return train("data")
+
+    def folder_called_picture(room: Path, bench: Bench) -> Sequence[object]:
+        (room / "data/a.png").mkdir(parents=True)
+        return train("data")
+
+    def beside(room: Path, bench: Bench) -> Sequence[object]:
+        folders(room / "data")
+        save(room / "data/a.png", ramp(8, 8))
+        return train("data")
+
+    def unlabelled(room: Path, bench: Bench) -> Sequence[object]:
+        folders(room / "data", classes=1)
+        return train("data", "--holdout", 0.2)
+
+    def classes(listed: bytes | str | None) -> Any:
+        def made(room: Path, bench: Bench) -> Sequence[object]:
+            folders(room / "data")
+            if listed is not None:
+                content(room / "classes.txt", listed)
+            else:
+                os.mkfifo(room / "classes.txt")
+            return train("data", "--classes", "classes.txt")
+
+        return made
+
+    def inside(room: Path, bench: Bench) -> Sequence[object]:
+        folders(room / "out")
+        return train("out")
+
+    def sized(side: int) -> Any:
+        def made(room: Path, bench: Bench) -> Sequence[object]:
+            return train(folders(room / "data"), "--image-size", side)
+
+        return made
+
+    many = "none of 2 files can be read as a picture"
+    cut = io.BytesIO()
+    from PIL import Image
+
+    Image.fromarray(ramp(64, 64)).save(cut, "PNG")
+    yield Case("pictures/none", of(), "no pictures")
+    yield Case("pictures/other files", of(("a.txt", "x"), ("b.gif", "x")), "no pictures (files in")
+    yield Case("pictures/words", of(("a.png", "hello"), ("b.jpg", "x")), many)
+    yield Case("pictures/no bytes", of(("a.png", b""), ("b.webp", b"")), many)
+    yield Case("pictures/GIFs", of(("a.png", b"GIF89a" + bytes(30)), ("b.png", b"GIF89a")), many)
+    bomb = png(100_000, 100_000)
+    yield Case("pictures/bombs", of(("a.png", bomb), ("b.png", bomb)), many)
+    large = png(60_000, 60_000)
+    yield Case("pictures/bombs of 10 GB", of(("a.png", large), ("b.png", large)), many)
+    zero = png(0, 0)
+    yield Case("pictures/of no size", of(("a.png", zero), ("b.png", zero)), many)
+    half = cut.getvalue()[:120]
+    yield Case("pictures/cut", of(("a.png", half), ("b.png", half)), "can be decoded")
+    yield Case(
+        "pictures/SVG",
+        of(("a.png", "<svg onload='alert(1)'/>"), ("b.png", "<svg/>")),
+        many,
+    )
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(touch opened) system\n"
+    yield Case("pictures/PostScript", of(("a.png", eps), ("b.png", eps)), many)
+    yield Case("pictures/an empty training part", of(("train/x.txt", "x")), "no pictures")
+    yield Case("pictures/links to themselves", linked, "")
+    yield Case("pictures/pipes", piped, many)
+    yield Case("pictures/devices", devices, many)
+    yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
+    yield Case("pictures/beside folders", beside, "stand beside 2 folders")
+    yield Case("pictures/held out without labels", unlabelled, "have no labels")
+    yield Case("pictures/output inside them", inside, "choose an output folder elsewhere")
+    yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
+    yield Case("pictures/sides of a million", sized(1_000_000), "")
+    yield Case("pictures/one class of many", classes("c0\n"), "a list of 1 classes")
+    yield Case("pictures/unknown classes", classes("c0\nc9\n"), "no folder for 1 of 2 classes")
+    yield Case("pictures/classes of bytes", classes(b"\xff\n\0"), "classes.txt")
+    yield Case("pictures/classes above", classes("c0\n..\n"), "no folder for 1 of 2 classes")
+    yield Case("pictures/classes from a pipe", classes(None), "a pipe")
+    for name, data in (
+        ("a.png", b"hello"),
+        ("data.zip", b"PK\3\4"),
+        ("data.tar.gz", gzip.compress(b"x")),
+        ("data.npz.gz", gzip.compress(b"x")),
+    ):
+
+        def single(
+            room: Path, bench: Bench, name: str = name, data: bytes = data
+        ) -> Sequence[object]:
+            return train(content(room / name, data))
+
+        yield Case(f"pictures/given {name}", single, "one file of kind")
+
+
+def _used() -> Iterator[Case]:
+    """The same behind the verbs that use a model."""
+
+    def encode(room: Path, bench: Bench) -> Sequence[object]:
+        content(room / "data/a.png", "no picture")
+        return ["encode", bench.image, "data", "-o", "out.npy"]
+
+    def encode_pipe(room: Path, bench: Bench) -> Sequence[object]:
+        (room / "data").mkdir()
+        os.mkfifo(room / "data/a.png")
+        return ["encode", bench.image, "data", "-o", "out.npy"]
+
+    def search_pipe(room: Path, bench: Bench) -> Sequence[object]:
+        os.mkfifo(room / "query.png")
+        return ["search", bench.image, folders(room / "data"), "query.png"]
+
+    def search_zero(room: Path, bench: Bench) -> Sequence[object]:
+        (room / "query.png").symlink_to("/dev/zero")
+        return ["search", bench.image, folders(room / "data"), "query.png"]
+
+    def bomb(room: Path, bench: Bench) -> Sequence[object]:
+        content(room / "data/a.png", png(60_000, 60_000))
+        return ["encode", bench.image, "data", "-o", "out.npy"]
+
+    def narrow(room: Path, bench: Bench) -> Sequence[object]:
+        content(room / "data/a.png", png(50_000_000, 1))
+        return ["encode", bench.image, "data", "-o", "out.npy"]
+
+    yield Case("pictures/encode words", encode, "is no picture that can be read")
+    yield Case("pictures/encode a pipe", encode_pipe, "a pipe")
+    yield Case("pictures/encode a bomb", bomb, "is no picture that can be read")
+    yield Case("pictures/encode a line of pixels", narrow, "is no picture that can be read")
+    yield Case("pictures/search for a pipe", search_pipe, "a pipe")
+    yield Case("pictures/search for a device", search_zero, "a device")
+    yield Case(
+        "pictures/search for nothing",
+        lambda room, bench: ["search", bench.image, folders(room / "d"), "nowhere.png"],
+        "no such file",
+    )
+    yield Case(
+        "pictures/text for an encoder of pictures",
+        lambda room, bench: ["encode", bench.image, bench.sentences, "-o", "out.npy"],
+        "takes a folder of pictures",
+    )
+    yield Case(
+        "pictures/pooling",
+        lambda room, bench: [
+            *("encode", bench.image, folders(room / "d"), "-o", "o.npy", "--pooling", "mean")
+        ],
+        "columns and pooling are of text",
+    )
+    yield Case(
+        "pictures/STS for an encoder of pictures",
+        lambda room, bench: [
+            "evaluate",
+            bench.image,
+            "--sts",
+            content(room / "s.tsv", "1\ta\tb\n"),
+        ],
+        "of text",
+    )
+
+
+def cases() -> Iterator[Case]:
+    """Yield them."""
+    yield from _arrays()
+    yield from _pickles()
+    yield from _tables()
+    yield from _folders()
+    yield from _used()

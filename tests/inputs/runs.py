@@ -1,0 +1,224 @@
+"""Run folders with damaged files, for the verbs that look at them."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tests.inputs.case import Bench, Case
+from tests.inputs.settings import _laughs
+from tests.inputs.text import content
+
+METRICS: dict[str, tuple[bytes | str, str]] = {
+    "no bytes": ("", "step"),
+    "words": ("hello\n", "step"),
+    "bytes": (b"step\n\xff\n", "metrics.csv"),
+    "NUL": (b"step,loss\n1,\0\n", "metrics.csv"),
+    "cells of words": ("step,loss\n1,low\n", "metrics.csv"),
+    "a step of words": ("step,loss\nfirst,1\n", "metrics.csv"),
+    "a step of infinity": ("step,loss\ninf,1\n", "metrics.csv"),
+    "no step": ("step,loss\n,1\n", "metrics.csv"),
+    "more cells": ("step,loss\n1,2,3\n", "metrics.csv"),
+    "fewer cells": ("step,loss\n1\n2,3\n", "metrics.csv"),
+    "a quote without end": ('step,loss\n1,"2\n' + "3,4\n" * 50_000, "metrics.csv"),
+    "a field of megabytes": ("step,loss\n1," + "9" * 2_000_000 + "\n", "metrics.csv"),
+}
+RESULT: dict[str, tuple[bytes | str, str]] = {
+    "no JSON": ("{", "is not a result of isotrope"),
+    "a list": ("[]", "is not a result of isotrope"),
+    "nothing": ("null", "is not a result of isotrope"),
+    "other keys": ('{"x": 1}', "is not a result of isotrope"),
+    "bytes": (b"\xff", "is not a result of isotrope"),
+    "no end": ("[" * 100_000, "is not a result of isotrope"),
+    "5,000 digits": (f'{{"kind": {"9" * 5000}}}', "is not a result of isotrope"),
+    "metrics in a list": ('{"kind": "train", "name": "a", "metrics": []}', "metrics"),
+    "details in a list": (
+        '{"kind": "train", "name": "a", "metrics": {}, "details": []}',
+        "details",
+    ),
+    "another kind": ('{"kind": "sts", "name": "a", "metrics": {}}', "sts"),
+    "a kind of lists": ('{"kind": ["train"], "name": "a", "metrics": {}}', ""),
+}
+CONFIG: dict[str, tuple[bytes | str, str]] = {
+    "no YAML": ("a: [1", "config.yaml"),
+    "a list": ("- a\n", "config.yaml"),
+    "nothing": ("", "config.yaml"),
+    "bytes": (b"\xff\xfe\0", "config.yaml"),
+    "a Python call": ("seed: !!python/object/apply:os.system ['touch opened']\n", "config.yaml"),
+    "an impossible date": ("dev: 2020-99-99\n", "config.yaml"),
+    "5,000 digits": (f"seed: {'9' * 5000}\n", "config.yaml"),
+    "no end": ("files: " + "[" * 100_000, "config.yaml"),
+    "a key twice": ("files: [a]\nseed: 1\nseed: 2\n", "config.yaml"),
+}
+
+
+def _of(run: Path, room: Path) -> Path:
+    return Path(shutil.copytree(run, room / "run")).relative_to(room)
+
+
+def _damaged() -> Iterator[Case]:
+    for file, table in (
+        ("metrics.csv", METRICS),
+        ("result.json", RESULT),
+        ("config.yaml", CONFIG),
+    ):
+        for what, (data, says) in table.items():
+            for verb in ("report", "diagnose"):
+                if verb == "diagnose" and file == "result.json" and what == "another kind":
+                    continue  # the doctor reads the log, whatever the result is of
+
+                def made(
+                    room: Path,
+                    bench: Bench,
+                    file: str = file,
+                    data: bytes | str = data,
+                    verb: str = verb,
+                ) -> Sequence[object]:
+                    folder = _of(bench.run, room)
+                    content(room / folder / file, data)
+                    return [verb, folder]
+
+                yield Case(f"runs/{verb} {file} of {what}", made, says)
+    spoilt: dict[str, Callable[[Path], object]] = {
+        "a pipe": os.mkfifo,
+        "a folder": lambda path: path.mkdir(),
+        "a device": lambda path: path.symlink_to("/dev/zero"),
+        "a link to itself": lambda path: path.symlink_to(path.name),
+    }
+    for file in ("metrics.csv", "result.json", "config.yaml", "diagnosis.json"):
+        for what, spoil in spoilt.items():
+
+            def odd(
+                room: Path, bench: Bench, file: str = file, spoil: Callable[[Path], object] = spoil
+            ) -> Sequence[object]:
+                folder = _of(bench.run, room)
+                (room / folder / file).unlink(missing_ok=True)
+                spoil(room / folder / file)
+                return ["report", folder]
+
+            yield Case(f"runs/report {file} is {what}", odd, file)
+
+
+def _others() -> Iterator[Case]:
+    diagnoses: dict[str, bytes | str] = {
+        "no JSON": "{",
+        "a list": "[]",
+        "no end": "[" * 100_000,
+        "5,000 digits": f'{{"verdict": [{"9" * 5000}]}}',
+        "no findings": '{"verdict": ["a"]}',
+        "findings of numbers": '{"verdict": ["a"], "findings": [1]}',
+    }
+    for what, data in diagnoses.items():
+
+        def diagnosed(room: Path, bench: Bench, data: bytes | str = data) -> Sequence[object]:
+            folder = _of(bench.run, room)
+            content(room / folder / "diagnosis.json", data)
+            return ["report", folder]
+
+        yield Case(f"runs/diagnosis of {what}", diagnosed, "diagnosis.json")
+    spectra: dict[str, dict[str, bytes | str]] = {
+        "no JSON": {"step-1.json": "{"},
+        "no table": {
+            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {}}),
+        },
+        "an empty table": {
+            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {"step": 1}}),
+            "step-1.csv": "",
+        },
+        "words in the table": {
+            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {"step": 1}}),
+            "step-1.csv": "seed,probe,ritz_value,weight\n0,0,a,b\n",
+        },
+        "bytes in the table": {
+            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {"step": 1}}),
+            "step-1.csv": b"\xff\0",
+        },
+    }
+    for what, files in spectra.items():
+
+        def curved(
+            room: Path, bench: Bench, files: dict[str, bytes | str] = files
+        ) -> Sequence[object]:
+            folder = _of(bench.run, room)
+            for name, data in files.items():
+                content(room / folder / "spectrum" / name, data)
+            return ["report", folder]
+
+        yield Case(f"runs/spectrum of {what}", curved, "spectrum")
+    for verb in ("report", "diagnose", "spectrum"):
+        yield Case(f"runs/{verb} nowhere", lambda room, bench, verb=verb: [verb, "./nowhere"])
+        yield Case(f"runs/{verb} an empty folder", lambda room, bench, verb=verb: [verb, room])
+        yield Case(f"runs/{verb} a file", lambda room, bench, verb=verb: [verb, bench.sentences])
+
+
+def _spectra() -> Iterator[Case]:
+    def changed(*lines: str, file: str = "config.yaml", data: str = "") -> Callable[..., object]:
+        def made(room: Path, bench: Bench) -> Sequence[object]:
+            folder = _of(bench.image_run, room)
+            path = room / folder / file
+            if lines:
+                content(path, path.read_text() + "\n".join(lines) + "\n")
+            else:
+                content(path, data)
+            return ["spectrum", folder, "--no-progress"]
+
+        return made
+
+    told: dict[str, tuple[Callable[..., object], str]] = {
+        "an unknown setting": (changed("speed: 3"), "unknown setting 'speed'"),
+        "a key twice": (changed("seed: 3"), "twice"),
+        "an unknown method": (changed("augment: rainbow"), "rainbow"),
+        "laughs": (changed(data=_laughs()), ""),
+        "a result of lists": (changed(file="result.json", data="[]"), "not a result"),
+        "a checkpoint of words": (
+            changed(file="checkpoints/last.ckpt", data="hello"),
+            "no checkpoint can be read",
+        ),
+        "code that the folder names": (
+            changed("plugin: [code.py]", "objective: mine"),
+            "--plugin code.py",
+        ),
+    }
+    for what, (made, says) in told.items():
+        yield Case(f"runs/spectrum with {what}", made, says)  # type: ignore[arg-type]
+
+
+def _evaluated() -> Iterator[Case]:
+    told: dict[str, tuple[str, str, str]] = {
+        "data that has gone": ("config.yaml", "data: nowhere\nmethod: simclr\n", "not at nowhere"),
+        "data that is a list": ("config.yaml", "data: [a]\n", ""),
+        "a seed of words": ("config.yaml", "data: DATA\nseed: many\n", "seed must be a number"),
+        "a limit of NaN": ("config.yaml", "data: DATA\nlimit: .nan\n", "limit"),
+        "a share of infinity": ("config.yaml", "data: DATA\nholdout: .inf\n", "held-out share"),
+        "a result without end": ("result.json", "[" * 100_000, "not a result"),
+        "details of words": (
+            "result.json",
+            '{"kind": "train-images", "name": "a", "metrics": {}, "details": {"data": "x"}}',
+            "",
+        ),
+        "a side of words": (
+            "result.json",
+            '{"kind": "train-images", "name": "a", "metrics": {}, '
+            '"details": {"data": {"side": "x"}}}',
+            "",
+        ),
+        "a key twice": ("config.yaml", "data: DATA\nseed: 1\nseed: 2\n", "twice"),
+        "5,000 digits": ("config.yaml", f"data: DATA\nseed: {'9' * 5000}\n", "config.yaml"),
+    }
+    for what, (file, data, says) in told.items():
+
+        def made(room: Path, bench: Bench, file: str = file, data: str = data) -> Sequence[object]:
+            folder = _of(bench.image_run, room)
+            content(room / folder / file, data.replace("DATA", f"'{bench.pictures}'"))
+            return ["evaluate", folder, "--knn"]
+
+        yield Case(f"runs/evaluate with {what}", made, says)
+
+
+def cases() -> Iterator[Case]:
+    """Yield them."""
+    yield from _damaged()
+    yield from _others()
+    yield from _spectra()
+    yield from _evaluated()
