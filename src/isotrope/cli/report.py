@@ -49,16 +49,23 @@ def run(arguments: Sequence[str]) -> int:
         action="store_true",
         help="first diagnose the runs without a diagnosis, or with one older than their log",
     )
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="with the objective of a run to diagnose: code that only a run names is not run",
+    )
     given = parser.parse_args(list(arguments))
     if given.diagnose:
-        _diagnose(given.runs)
+        _diagnose(given.runs, given.plugin)
     from isotrope.report.html import write_report
 
     print(write_report(given.runs, given.output, pictures=given.pictures))
     return 0
 
 
-def _diagnose(runs: Sequence[Path]) -> None:
+def _diagnose(runs: Sequence[Path], plugins: Sequence[str]) -> None:
     """Diagnose what needs it; what is found is told on stderr."""
     from isotrope.cli import diagnose
 
@@ -69,4 +76,4 @@ def _diagnose(runs: Sequence[Path]) -> None:
         if run_of_ours and not known:
             print(f"{folder}:", file=sys.stderr)
             with contextlib.redirect_stdout(sys.stderr):
-                diagnose.run([str(folder)])
+                diagnose.run([str(folder), *(f"--plugin={plugin}" for plugin in plugins)])

@@ -53,7 +53,10 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, compute, write numbers and picture, print a table and what it says."""
     given, places = _parsed(arguments)
     from isotrope.experiments.spectrum import Asked, measure
+    from isotrope.paradigm import registry
 
+    for plugin in given.plugin:
+        registry.load_plugin(plugin)
     asked = Asked(
         iterations=given.iterations,
         probes=given.probes,
@@ -130,6 +133,14 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Pa
     add("--threshold", metavar="X", type=float, default=1.0, help="flat: from 0 to this [1]")
     add("--optimum", metavar="L", type=float, help="lowest loss, for rates of convergence")
     add("--width", metavar="X", type=float, help="of the density's Gaussians [range / 200]")
+    add(
+        "--plugin",
+        metavar="FILE",
+        action="append",
+        default=[],
+        type=Path,
+        help="with the run's objective: code that only the run's settings name is not run",
+    )
     add("--device", default="auto", metavar="auto|cpu|cuda|mps", help="[auto]")
     add("--progress", action=argparse.BooleanOptionalAction, default=True, help="show a bar")
     add("--json", action="store_true", help="print JSON and nothing else")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.core.documents import read_text, read_yaml
+from isotrope.core.documents import brief, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.result import Result
@@ -133,7 +133,7 @@ def of_run(folder: Path) -> Case:
         InputError: one of its files cannot be read.
     """
     folder = Path(folder)
-    settings = _settings(folder / "config.yaml")
+    settings = read_yaml(folder / "config.yaml")
     finished = (folder / "result.json").is_file()
     result = Result.load(folder / "result.json") if finished else None
     details = result.details if result is not None else {}
@@ -142,7 +142,7 @@ def of_run(folder: Path) -> Case:
     column = "knn" if kind == "images" else "dev"
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
     measured = [row for row in rows if row.get("loss") is not None]
-    objective, said = _objective(settings, details)
+    objective, said = _objective(settings, details, folder)
     notes = [f"{len(measured)} logged steps" + ("" if finished else " of a run without a result")]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
     return Case(
@@ -158,10 +158,6 @@ def of_run(folder: Path) -> Case:
 
 def _of(row: Row | None, column: str) -> float | None:
     return None if row is None else row.get(column)
-
-
-def _settings(path: Path) -> Mapping[str, Any]:
-    return read_yaml(path)
 
 
 def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
@@ -193,7 +189,7 @@ def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
 
 
 def _objective(
-    settings: Mapping[str, Any], details: Mapping[str, Any]
+    settings: Mapping[str, Any], details: Mapping[str, Any], folder: Path
 ) -> tuple[Objective | None, list[str]]:
     """The objective with its parameters, and a note where it cannot be had."""
     told = details.get("objective")
@@ -202,11 +198,12 @@ def _objective(
     if name is None:
         return None, ["the objective is not known"]
     if not isinstance(name, str):
-        raise InputError(f"objective must be the name of one; found {name!r}: restore config.yaml")
+        raise InputError(
+            f"objective must be the name of one; found {brief(name)}: restore config.yaml"
+        )
     asked = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
     try:
-        for plugin in settings.get("plugin") or []:
-            registry.load_plugin(Path(plugin))
+        registry.check_plugins(settings.get("plugin"), folder)
         known = {k: v for k, v in (told.get("parameters") or {}).items() if v is not None}
         fields = hypers(registry.find(name))
         own = {k: v for k, v in known.items() if k in fields}

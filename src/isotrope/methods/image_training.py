@@ -158,6 +158,7 @@ def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepare
     scratch = own is None and settings.encoder in ARCHITECTURES
     encoder = None if scratch else _pretrained(settings, own)
     images = _data(settings, encoder.image_size if encoder else settings.image_size)
+    images.train.images.read([0])  # where nothing can be decoded, this says so
     if encoder is None:
         encoder = _encoder(settings, images.side)
         cut_initialize(encoder, settings.cut, what=settings.cut_what)

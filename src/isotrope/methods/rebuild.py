@@ -111,11 +111,10 @@ def rebuild(
         InputError: no run, no such checkpoint or one of another run, or data that are missing.
     """
     settings = _settings(folder)
-    for plugin in settings.plugin:
-        registry.load_plugin(Path(plugin))
+    registry.check_plugins(settings.plugin, folder)
     source, state, step = _weights(folder, file, tell)
     wanted = _Wanted(folder, state, step, [step + n for n in batches], find_device(device))
-    changes = {**_PLAIN, "device": device, "output": str(folder)}
+    changes = {**_PLAIN, "device": device, "output": str(folder), "plugin": []}
     if batch_size is not None:
         changes["batch_size"] = batch_size
     settings = type(settings).read({**settings.model_dump(), **changes})

@@ -11,9 +11,11 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["FORMS", "build", "find", "load_plugin", "names"]
+__all__ = ["FORMS", "build", "check_plugins", "find", "load_plugin", "names"]
 
 _PARTS = ("dissipation", "weight", "ratio")
+
+_asked: set[Path] = set()  # files that were named to load_plugin
 
 # settings that every objective has besides its own hyperparameters
 FORMS = {
@@ -121,4 +123,24 @@ def load_plugin(path: Path) -> list[str]:
     added = sorted(n for n, c in Objective.registered.items() if c.__module__ == spec.name)
     if not added:
         raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
+    _asked.add(path.resolve())
     return added
+
+
+def check_plugins(named: object, folder: Path) -> None:
+    """Refuse code that only a folder asks for: what its settings name must have been loaded before.
+
+    Args:
+        named: what the settings of a folder say of plugins; None for nothing.
+        folder: whose settings, for the message.
+
+    Raises:
+        InputError: a plugin that the user has not named too.
+    """
+    for plugin in named if isinstance(named, list | tuple) else [named] if named else []:
+        path = Path(str(plugin))
+        if path.resolve() not in _asked and path.name not in {known.name for known in _asked}:
+            raise InputError(
+                f"{folder} asks for code, the plugin {path}; code that a folder asks for is not "
+                f"run: if you trust it, name it too (--plugin {path})"
+            )
