@@ -395,10 +395,11 @@ class Checkpoints(L.Callback):
     ) -> None:
         """Save every k steps, but not after the last, and what shall stay."""
         step = trainer.global_step
-        if step % self.every == 0 and step != self.last:
-            self.save(trainer)
+        # first what stays: a run that goes on from here does not make it again
         if self.keep and (step % self.keep == 0 or step == self.last):
             self._write(trainer, self.folder / f"step-{step}.ckpt")
+        if step % self.every == 0 and step != self.last:
+            self.save(trainer)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Keep the model as it came, if any shall stay."""
