@@ -20,6 +20,7 @@ from isotrope.core.views import Views
 __all__ = [
     "Whole",
     "agreed",
+    "collected",
     "gathered",
     "joined",
     "lost",
@@ -91,6 +92,15 @@ def agreed(value: int) -> int:
     shared = torch.tensor(value)
     dist.all_reduce(shared, dist.ReduceOp.MAX)
     return int(shared)
+
+
+def collected(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
+    """Return the ``value`` of every process, in the order of ranks."""
+    if world_size() == 1:
+        return [value]
+    found: list[Any] = [None] * world_size()
+    dist.all_gather_object(found, value)
+    return found
 
 
 def summed(x: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """Sealed: a zip archive that carries a digest of all its bytes, so that no damage goes unnoticed.
 
-The checksums that an archive has by itself are not enough. torch does not look at them, and a CRC-32
-covers the content of a record, not what the archive says of it: with one bit of the attributes
-flipped, torch takes a record of weights for a folder, and gives what happened to be in memory. So
-the whole file is digested, and the digest is the archive's comment, which everybody else who reads
-the archive passes over.
+The checksums that an archive has by itself are not enough. torch does not look at them, and a
+CRC-32 covers the content of a record, not what the archive says of it: with one bit of the
+attributes flipped, torch takes a record of weights for a folder, and gives what happened to be in
+memory. So the whole file is digested, and the digest is the archive's comment, which everybody else
+who reads the archive passes over.
 """
 
 import hashlib

@@ -304,6 +304,7 @@ class Dev(L.Callback):
         """Score every k steps and after the last."""
         step = trainer.global_step
         if step == self.last or (self.every and step % self.every == 0):
+            refuse_broken(pl_module, step)
             self.evaluate(step)
 
     def state_dict(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import Diverged
 from isotrope.core.gather import Whole, gathered, rank, rows_of, world_size
 from isotrope.core.hyper import check
 from isotrope.core.views import Views
@@ -28,6 +27,7 @@ from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.methods.gradient_cache import cached, refuse_batch_statistics
 from isotrope.methods.image_measures import measure
+from isotrope.methods.nonfinite import Guard
 from isotrope.methods.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.methods.recipe import Plan, Recipe
 from isotrope.methods.simcse import step_seed
@@ -115,6 +115,7 @@ class ImageMethod(L.LightningModule):
         self.augments = tuple(augments)
         self.seed, self.log_every, self.caching, self.scaled = seed, log_every, caching, scaled
         self.step = 0
+        self.guard = Guard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
         self._features: Tensor | None = None
@@ -219,8 +220,8 @@ class ImageMethod(L.LightningModule):
         with _full_precision(wholes[0].views.anchors.device.type):
             terms = [shared_loss(self.objective, w, backend=self.backend) for w in wholes]
             loss = torch.stack(terms).mean()
-            if not torch.isfinite(loss):
-                raise self._diverged("loss")
+            if not self.guard.forward_is_finite(self, self.step, loss, [w.views for w in wholes]):
+                return self.guard.no_loss(self)
             if self.step % self.log_every == 0 or self.step == self.plan.steps - 1:
                 assert self._features is not None
                 self.measured = measure(self.objective, wholes[0].views, self._features)
@@ -234,7 +235,8 @@ class ImageMethod(L.LightningModule):
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Lightning's
         """Update, and at once what follows: callbacks then save and score the whole step."""
         super().optimizer_step(*args, **kwargs)
-        self.after_step()
+        if not self.guard.skipping:
+            self.after_step()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Set the rates of this step."""
@@ -254,15 +256,12 @@ class ImageMethod(L.LightningModule):
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(
             self.parameters(), gradient_clip_val or math.inf
         )
-        # in float16 an overflow is expected: the scaler skips that step
-        if not self.scaled and not torch.isfinite(self.gradient_norm):
-            raise self._diverged("gradient")
+        self.guard.check_gradient(self, self.step, self.gradient_norm)
 
-    def _diverged(self, what: str) -> Diverged:
-        return Diverged(
-            f"training diverged: the {what} is not finite at step {self.step}; use a lower "
-            f"--learning-rate (it is {self.plan.learning_rate:g}) or look at that batch of the data"
-        )
+    @property
+    def learning_rate(self) -> float:
+        """The largest of the run."""
+        return self.plan.learning_rate
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from isotrope.core.errors import InputError, LostProcess
+from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.core.result import Result
 
 __all__ = ["REQUEUE", "cores", "launch", "launched"]
@@ -163,6 +163,8 @@ def _verdict(codes: list[int], reports: list[dict[str, str]], asked: list[int]) 
     said = {report["kind"]: report["message"] for report in reversed(reports)}
     if "input" in said:
         raise InputError(said["input"])
+    if "diverged" in said:
+        raise Diverged(said["diverged"])
     for stop, answer in _ASKED.items():
         if answer in codes or (stop in asked and -stop in codes):
             return answer

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrope.core.errors import InputError, LostProcess
+from isotrope.core.errors import Diverged, InputError, LostProcess
 
 if TYPE_CHECKING:
     from isotrope.methods.run import Outcome
@@ -26,6 +26,8 @@ def main(folder: Path) -> int:
         return _train(folder)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except Diverged as error:
+        return _report(folder, "diverged", str(error))
     except InputError as error:
         return _report(folder, "input", str(error))
     except LostProcess as error:

@@ -34,7 +34,7 @@ from isotrope.methods.simcse import SimCSE, step_seed
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["NO_HEAD", "Rebuilt", "rebuild"]
+__all__ = ["NO_HEAD", "Rebuilt", "image_terms", "rebuild"]
 
 NO_HEAD = "none: the run kept no checkpoint, so the objective sees the encoder's embeddings"
 """What ``about`` says of the head where there is only the saved encoder."""
@@ -210,7 +210,7 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
             "objective dino; train it with a smaller --checkpoint-every"
         )
     _load(method, wanted)
-    views = _views if wanted.state else _views_without_head
+    views = image_terms if wanted.state else _views_without_head
     decay = weight_decay_at(plan, wanted.step)
     module = method if wanted.state else method.encoder
     return Rebuilt(
@@ -238,7 +238,7 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
     )
 
 
-def _views(method: ImageMethod, batch: ImageBatch) -> Terms:
+def image_terms(method: ImageMethod, batch: ImageBatch) -> Terms:
     """Return what gives the terms of a method on crops that stay the same."""
     crops = method.crops(batch._replace(images=batch.images.to(method.device)))
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
-from isotrope.core.errors import Diverged
 from isotrope.core.gather import gathered, rank
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch
 from isotrope.diagnostics.observe import measure
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.methods.gradient_cache import cached
+from isotrope.methods.nonfinite import Guard
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.shares import shared_loss
 
@@ -94,6 +94,7 @@ class SimCSE(L.LightningModule):
         self.weight_decay = weight_decay
         self.seed = seed
         self.log_every = log_every
+        self.guard = Guard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
 
@@ -134,8 +135,8 @@ class SimCSE(L.LightningModule):
         whole = gathered(self.views(batch))
         with _full_precision(whole.views.anchors.device.type):
             loss = shared_loss(self.objective, whole, backend=self.backend)
-            if not torch.isfinite(loss):
-                raise self._diverged("loss")
+            if not self.guard.forward_is_finite(self, step, loss, [whole.views]):
+                return self.guard.no_loss(self)
             if step % self.log_every == 0 or step == self.steps - 1:
                 self.measured = measure(self.objective, whole.views)
                 self.measured["loss"] = float(loss.detach())
@@ -155,15 +156,7 @@ class SimCSE(L.LightningModule):
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(
             self.parameters(), gradient_clip_val or math.inf
         )
-        # in float16 an overflow is expected: the scaler skips that step
-        if not self.scaled and not torch.isfinite(self.gradient_norm):
-            raise self._diverged("gradient")
-
-    def _diverged(self, what: str) -> Diverged:
-        return Diverged(
-            f"training diverged: the {what} is not finite at step {self.global_step}; use a lower "
-            f"--learning-rate (it is {self.learning_rate:g}) or look at that batch of the data"
-        )
+        self.guard.check_gradient(self, self.global_step, self.gradient_norm)
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
