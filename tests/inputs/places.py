@@ -1,6 +1,5 @@
 """Places to write that are none, and runs that cannot be gone on with."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -52,20 +51,16 @@ def _resumed() -> Iterator[Case]:
 
         yield Case(f"resume/{what}", made, says)
 
-    def piped(room: Path, bench: Bench) -> Sequence[object]:
-        resume = _begun(room, bench)
-        content(room / "run/checkpoints/x", "")
-        os.mkfifo(room / "run/checkpoints/last.ckpt")
-        os.mkfifo(room / "run/result.json")
-        return resume
-
-    yield Case("resume/pipes", piped, "a pipe")
-
     def checkpoint(data: bytes | None) -> Callable[[Path, Bench], Sequence[object]]:
         def made(room: Path, bench: Bench) -> Sequence[object]:
             import torch
 
+            from isotrope.methods.settings import TrainSettings, read_yaml
+            from isotrope.methods.training import encoder_of, store_of
+
             resume = _begun(room, bench)
+            settings = TrainSettings.read(read_yaml(room / "run/config.yaml"))
+            store_of(settings, encoder_of(settings), room / "run/tokens")
             file = content(room / "run/checkpoints/last.ckpt", data or b"")
             if data is None:
                 torch.save({"state_dict": {}}, file)

@@ -36,6 +36,8 @@ VERBS = {
     "demo-images": "image encoders without labels, on the digits of scikit-learn",
 }
 
+_LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
+
 EXAMPLES = """\
 examples:
   isotrope train sentences.txt --dev auto --output runs/first
@@ -124,5 +126,7 @@ def guarded(arguments: Sequence[str]) -> int:
 def _refused(message: str) -> int:
     """Print what was wrong on one line that any terminal can show."""
     line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST - 500]} ... {line[-500:]}"
     print(f"isotrope: error: {line}", file=sys.stderr)
     return 2

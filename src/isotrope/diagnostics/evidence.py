@@ -164,7 +164,10 @@ def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
     """The rows by step; a run in progress may be in the middle of its last line."""
     text = read_text(path)
     try:
-        lines = list(csv.DictReader(io.StringIO(text, newline="")))
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        lines = list(reader)
+        if reader.fieldnames and "step" not in reader.fieldnames:
+            raise InputError(f"{path}: the header has no column 'step'; restore the file")
     except csv.Error as error:
         raise InputError(f"{path} cannot be read ({_line(error)}); restore the file") from error
     rows: dict[int, dict[str, float | None]] = {}

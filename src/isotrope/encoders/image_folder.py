@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from isotrope.core.documents import read_json
+from isotrope.core.documents import brief, read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
@@ -28,6 +28,8 @@ CIFAR = "isotrope-resnet-cifar"
 
 MODULE = "isotrope-module"
 """The model_type of a user's own module."""
+
+_LARGEST_SIDE = 8192  # of pictures as an encoder sees them
 
 
 class Stored(NamedTuple):
@@ -67,7 +69,7 @@ def read(folder: Path) -> Stored:
             "that module, fill it with safetensors.torch.load_model, and give it to "
             "ImageEncoder.wrap"
         )
-    if kind != CIFAR and kind not in READERS:
+    if not isinstance(kind, str) or (kind != CIFAR and kind not in READERS):
         raise InputError(
             f"{folder} holds a model of the type {kind!r}; image encoders that can be read are "
             f"{', '.join(READERS)} and those saved here"
@@ -123,8 +125,10 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):
         size = size.get("shortest_edge") or size.get("height")
-    if not isinstance(size, int) or size < 1:
-        raise InputError(f"{folder / 'preprocessor_config.json'} names no size of images: {size!r}")
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_SIDE:
+        raise InputError(
+            f"{folder / 'preprocessor_config.json'} names no size of images: {brief(size)}"
+        )
     mean = processor.get("image_mean") or IMAGENET_MEAN
     std = processor.get("image_std") or IMAGENET_STD
     return size, mean, std

@@ -40,7 +40,7 @@ def resolve(name: str | Path) -> Path:
     """
     text = os.fspath(name)
     path = Path(text).expanduser()
-    if path.exists():
+    if text.strip() and path.exists():
         return model_folder(path)
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
@@ -134,21 +134,22 @@ def _parts(path: Path) -> list[Path]:
         return [path]
     modules = read_json(file)
     try:
-        told = [(str(module["type"]), module["path"]) for module in modules]
-        if not told or not all(isinstance(where, str) for _, where in told):
-            raise TypeError("no paths")
+        told = [(module["type"], module["path"]) for module in modules]
+        if not told or not all(isinstance(word, str) for module in told for word in module):
+            raise TypeError("no texts")
     except (TypeError, KeyError) as error:
         raise InputError(
             f"{file} is not a list of modules with a type and a path each, as "
             "sentence-transformers writes it"
         ) from error
-    for _, where in told:
+    places = [where for _, where in told]
+    for where in places:
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
                 f"{file} names the path {brief(where)}, which leads out of the folder; a model is "
                 "read from its own folder only"
             )
-    return [path / where for _, where in told]
+    return [path / where for where in places]
 
 
 def _check_weights(folder: Path, *, needed: bool) -> None:
@@ -166,14 +167,29 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
         )
     if not files and needed:
         raise InputError(f"{folder} has no weights: model.safetensors is missing")
+    tensors = 0
     for file in files:
         try:
-            with safe_open(file, framework="pt"):
-                pass
+            with safe_open(file, framework="pt") as weights:
+                tensors += len(weights.keys())
         except (SafetensorError, OSError) as error:
             raise InputError(
                 f"{file} cannot be read ({error}); was the copy or download cut short?"
             ) from error
+    if needed:
+        _check_layers(folder / "config.json", tensors)
+
+
+def _check_layers(file: Path, tensors: int) -> None:
+    """Refuse more layers than there are weights: to build them would take for ever."""
+    config = read_json(file) if file.is_file() else {}
+    for name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
+        layers = config.get(name) if isinstance(config, dict) else None
+        if isinstance(layers, int) and layers > tensors:
+            raise InputError(
+                f"{file} says {name} {brief(layers)}, and the weights are {tensors} tensors: it "
+                "does not hold all weights of its own config.json"
+            )
 
 
 def _from_hub(name: str) -> Path:

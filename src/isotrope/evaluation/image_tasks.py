@@ -1,5 +1,6 @@
 """What is scored of an image encoder: a run's own pictures, or labelled pictures of the user's."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_yaml
+from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
@@ -78,10 +79,16 @@ def own_images(run: str | Path) -> "ImageSet":
             "have moved, say where to: --labels FOLDER"
         )
     result = Result.load(run / "result.json")
-    before = result.provenance.get("data")
+    before, told = result.provenance.get("data"), result.details.get("data")
+    side = told.get("side") if isinstance(told, Mapping) else None
+    if side is not None and (not isinstance(side, int) or isinstance(side, bool)):
+        raise InputError(
+            f"{run / 'result.json'}: the side of the pictures must be a whole number; found "
+            f"{brief(side)}: restore the file"
+        )
     found = load_images(
         data,
-        side=result.details.get("data", {}).get("side"),
+        side=side,
         holdout=_number(run, settings, "holdout", 0.0),
         seed=int(_number(run, settings, "seed", 0)),
         limit=int(_number(run, settings, "limit", 0)) or None,
@@ -100,8 +107,9 @@ def own_images(run: str | Path) -> "ImageSet":
 
 def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -> float:
     value = settings.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{run / 'config.yaml'}: {name} must be a number; found {value!r}")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value):
+        raise InputError(f"{run / 'config.yaml'}: {name} must be a number; found {brief(value)}")
     return value
 
 
