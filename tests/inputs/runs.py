@@ -189,7 +189,11 @@ def _evaluated() -> Iterator[Case]:
         "data that is a list": ("config.yaml", "data: [a]\n", ""),
         "a seed of words": ("config.yaml", "data: DATA\nseed: many\n", "seed must be a number"),
         "a limit of NaN": ("config.yaml", "data: DATA\nlimit: .nan\n", "limit"),
-        "a share of infinity": ("config.yaml", "data: DATA\nholdout: .inf\n", "held-out share"),
+        "a share of infinity": (
+            "config.yaml",
+            "data: DATA\nholdout: .inf\n",
+            "holdout must be a number",
+        ),
         "a result without end": ("result.json", "[" * 100_000, "not a result"),
         "details of words": (
             "result.json",

@@ -35,6 +35,10 @@ def run(arguments: Sequence[str]) -> int:
         "--seeds", type=int, nargs="+", default=[0], metavar="N", help="one demo for each [0]"
     )
     given = parser.parse_args(list(arguments))
+    if not all(0 <= seed < 2**32 for seed in given.seeds):
+        parser.error(f"--seeds must be from 0 to 2^32 - 1; found {given.seeds}")
+    if given.output.exists() and not given.output.is_dir():
+        parser.error(f"--output {given.output} is a file; give a folder")
     from isotrope.core.files import replacing
     from isotrope.experiments.demo import COLUMNS, demo, seeds_csv
 

@@ -73,6 +73,8 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
     add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
     add("--json", action="store_true", help="print JSON and nothing else")
     given = parser.parse_args(list(arguments))
+    if given.columns and given.data is None:
+        parser.error("--columns are those of --data FILE")
     if settings and not given.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
     return given

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from isotrope import __version__
+from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError, LostProcess, nearest
 
 __all__ = ["main"]
@@ -36,6 +37,7 @@ VERBS = {
     "demo-images": "image encoders without labels, on the digits of scikit-learn",
 }
 
+_SMALLER = "ask for less at a time (--batch-size, --micro-batch, --grid) or take a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
 
 EXAMPLES = """\
@@ -55,9 +57,9 @@ examples:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     verbs = "\n".join(f"  {name:<13}{line}" for name, line in VERBS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="isotrope",
         usage="isotrope VERB ...",
         description="Train, evaluate and explain embedding models by the gradients of their "
@@ -114,6 +116,13 @@ def guarded(arguments: Sequence[str]) -> int:
         # the reader of our output has gone (`| head`): not our error, nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError as error:
+        return _refused(f"not enough memory ({error or 'none left'}): {_SMALLER}")
+    except RuntimeError as error:
+        # how torch says it, of the processor's memory and of a GPU's
+        if "allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        return _refused(f"not enough memory ({str(error).splitlines()[0]}): {_SMALLER}")
     except OSError as error:
         # a name too long, a full standard output: nothing of ours, and nothing to debug
         place = f"{error.filename}: " if error.filename else ""

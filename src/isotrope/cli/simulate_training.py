@@ -90,6 +90,8 @@ def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> ar
         add("--epochs", metavar="N", type=int, default=16, help="of each run [16]")
     add("--json", action="store_true", help="print JSON and nothing else")
     given = parser.parse_args(list(arguments))
+    if kind == "convergence" and given.steps is not None and given.steps < 1:
+        parser.error(f"--steps must be 1 or more; found {given.steps}")
     if settings and not given.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
     return given

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -149,8 +150,8 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Pa
         parser.error("--checkpoint is for a single run: its files are told apart by no other")
     if given.batch_size is not None and given.batch_size < 2:
         parser.error(f"--batch-size must be 2 or more; found {given.batch_size}")
-    if given.width is not None and not given.width > 0:
-        parser.error(f"--width must be above 0; found {given.width:g}")
+    if given.width is not None and not 0 < given.width < math.inf:
+        parser.error(f"--width must be above 0 and finite; found {given.width:g}")
     if given.checkpoint:
         return given, [(given.runs[0], file) for file in given.checkpoint]
     return given, [(folder, None) for folder in given.runs]

@@ -84,7 +84,13 @@ def read(
             f"{len(columns)} columns given; name one (text), two (anchor, positive) or three "
             "(anchor, positive, hard negative)"
         )
-    return islice(_records(corpus_files(paths), columns), limit)
+    files = corpus_files(paths)
+    if columns is not None and all(_format(path) == ".txt" for path in files):
+        raise InputError(
+            f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
+            ".txt file is one text; leave the columns out"
+        )
+    return islice(_records(files, columns), limit)
 
 
 def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[Record]:

@@ -20,6 +20,8 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["Angles", "Floats", "Measure", "Progress", "means"]
 
+_MOST = 1_000_000  # negatives, or batches: more would take days
+
 # similarities that one thread holds at once: the second-level cache; 1,000 x 127 fit
 _CHUNK = 2**17
 # anchors at once: an objective may answer with as many columns
@@ -76,6 +78,11 @@ class Angles:
                 "a simulation needs at least 1 negative and 2 batches; found "
                 f"{self.negatives} and {self.batches}"
             )
+        for name in ("negatives", "batches"):
+            if getattr(self, name) > _MOST:
+                raise InputError(
+                    f"a simulation draws at most {_MOST:,} {name}; found {getattr(self, name):,}"
+                )
 
 
 class _Sums:

@@ -7,6 +7,7 @@ are worth. Unfinished processes lie in RUN/spectrum and go on with the same comm
 
 import csv
 import io
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -78,9 +79,11 @@ class Asked:
         for name in ("iterations", "probes", "batches"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name} must be 1 or more; found {getattr(self, name)}")
-        if not self.seeds or min(self.seeds) < 0 or len({*self.seeds}) < len(self.seeds):
+        known = all(0 <= seed < 2**63 for seed in self.seeds)
+        if not self.seeds or not known or len({*self.seeds}) < len(self.seeds):
             raise InputError(
-                f"--seeds must be different whole numbers from 0; found {list(self.seeds)}"
+                "--seeds must be different whole numbers from 0 to 2^63 - 1; found "
+                f"{list(self.seeds)}"
             )
         if self.by == "embeddings" and (self.batches > 1 or self.weight_decay):
             what = "--batches" if self.batches > 1 else "--weight-decay"
@@ -88,8 +91,10 @@ class Asked:
                 f"{what} is of a spectrum by parameters: embeddings belong to one batch, and have "
                 "no decay; leave it out, or take --seeds for more batches"
             )
-        if not self.threshold > 0:
-            raise InputError(f"--threshold must be above 0; found {self.threshold:g}")
+        if not 0 < self.threshold < math.inf:
+            raise InputError(f"--threshold must be above 0 and finite; found {self.threshold:g}")
+        if self.optimum is not None and not math.isfinite(self.optimum):
+            raise InputError(f"--optimum must be a finite number; found {self.optimum:g}")
 
     @property
     def products(self) -> int:

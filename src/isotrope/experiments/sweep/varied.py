@@ -18,6 +18,8 @@ from isotrope.methods.settings import RunSettings, dotted_key, flag
 
 __all__ = ["Span", "Varied", "read_varied"]
 
+_MOST = 10_000  # values of a range: more are never trained
+
 _FIXED = {
     "output": "every run has a folder of its own below --output",
     "seed": "--seeds 0 1 2 trains every setting with each",
@@ -143,7 +145,7 @@ def _values(text: str, *, whole: bool) -> tuple[tuple[str, ...], Span | None]:
             log = word == "log"
         elif word == "whole":
             whole = True
-        elif word.isdecimal() and int(word) > 1:
+        elif word.isdecimal() and len(word) < 10 and int(word) > 1:
             points = int(word)
         else:
             raise ValueError(f"after a range stand :log, :linear, :whole or :N; found {word!r}")
@@ -154,6 +156,8 @@ def _values(text: str, *, whole: bool) -> tuple[tuple[str, ...], Span | None]:
         raise ValueError("its ends must be whole numbers")
     if points is None:
         return (), span
+    if points > _MOST:
+        raise ValueError(f"at most {_MOST:,} values of a range; found {points:,}")
     return tuple(dict.fromkeys(span.at(i / (points - 1)) for i in range(points))), None
 
 
