@@ -329,8 +329,11 @@ class Tiny(nn.Module):
         self.weight = nn.Parameter(torch.ones(3))
         self.learning_rate, self.measured, self.gradient_norm = 0.1, {}, None
         self.objective = SimpleNamespace(hyperparameters=dict, has_terms=False)
-        scaler = None if scale is None else SimpleNamespace(get_scale=lambda: scale)
-        self._trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+        self.scaled = scale is not None
+        scaler = SimpleNamespace(get_scale=lambda: scale)
+        self.trainer = self._trainer = SimpleNamespace(
+            precision_plugin=SimpleNamespace(scaler=scaler)
+        )
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])

@@ -48,11 +48,13 @@ class Trained(Protocol):
     Attributes:
         objective: that it is trained with.
         learning_rate: the largest of the run.
+        scaled: whether it is trained in float16, whose gradients are scaled.
         measured: numbers of the last step, if it was a logged one, else empty.
         gradient_norm: of the last step.
     """
 
     objective: Objective
+    scaled: bool
     measured: dict[str, float | None]
     gradient_norm: Tensor | None
 
@@ -353,8 +355,10 @@ def _overflow(module: L.LightningModule) -> bool:
 
     The scaler halves its scale then, and leaves the step out. Below 1 that is no reason any more.
     """
-    trainer = module._trainer
-    scaler = None if trainer is None else getattr(trainer.precision_plugin, "scaler", None)
+    trained: Trained = module  # type: ignore[assignment]
+    if not trained.scaled or module._trainer is None:
+        return trained.scaled
+    scaler = getattr(module.trainer.precision_plugin, "scaler", None)
     return scaler is not None and float(scaler.get_scale()) > 1
 
 
