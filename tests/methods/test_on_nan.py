@@ -404,6 +404,17 @@ def test_files_that_cannot_be_replayed(
         replay.replay(tmp_path / "x")
 
 
+def test_code_that_only_a_file_names_is_not_run(tmp_path: Path, corpus: Path) -> None:
+    from safetensors.torch import save_file
+
+    (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
+    told = TrainSettings(files=[str(corpus)], output="y", plugin=[str(tmp_path / "evil.py")])
+    about = {"kind": "text", "what": "loss", "step": "1", "processes": "0"}
+    save_file({"weights.a": torch.zeros(1)}, tmp_path / "x", {**about, "config": told.to_yaml()})
+    with pytest.raises(InputError, match=r"asks for code, the plugin .*evil\.py; code that a fol"):
+        replay.replay(tmp_path / "x")
+
+
 def test_it_is_a_setting_that_may_change() -> None:
     for kind in (TrainSettings, ImageSettings):
         assert "on_nan" in kind.free
@@ -454,7 +465,7 @@ def test_all_processes_agree(tmp_path: Path) -> None:
     file = tmp_path / "b" / "nan-step-1.safetensors"
     with safe_open(file, framework="pt") as opened:
         assert opened.metadata()["processes"] == "2"
-    found = replay.replay(file)
+    found = replay.replay(file, plugin=[tmp_path / "sick.py"])
     one = {**settings, "devices": 1, "log_every": 1, "max_steps": 2}
     logged = rows(fit(**one, output=str(tmp_path / "c")).output)[1]
     assert found.loss == pytest.approx(float(logged["loss"]), rel=1e-4)

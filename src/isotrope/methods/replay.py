@@ -58,7 +58,13 @@ class Replayed:
     lines: list[str]
 
 
-def replay(file: Path, *, precision: Precision | None = None, device: str = "auto") -> Replayed:
+def replay(
+    file: Path,
+    *,
+    precision: Precision | None = None,
+    device: str = "auto",
+    plugin: Sequence[Path] = (),
+) -> Replayed:
     """Send the batch of a file through the encoder, the objective and back once more.
 
     The random numbers are those of the run (on a CPU; a GPU draws its own), of each process that
@@ -68,18 +74,20 @@ def replay(file: Path, *, precision: Precision | None = None, device: str = "aut
         file: ``nan-step-N.safetensors`` of a run folder.
         precision: of the encoder's arithmetic; None for the run's.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        plugin: files with objectives of one's own: code that only ``file`` names is not run.
 
     Raises:
         InputError: no such file, or what the run was made with is not there.
     """
+    for path in plugin:
+        registry.load_plugin(path)
     about, tensors = _read(Path(file))
     kind = TrainSettings if about["kind"] == "text" else ImageSettings
     settings = kind.read(yaml.safe_load(about["config"]), source=str(file))
+    registry.check_plugins(settings.plugin, Path(file))
     precision = precision or settings.precision
     changes = {"devices": 1, "progress": False, "precision": "32", "device": device}
-    settings = settings.model_copy(update={**changes, "micro_batch": None})
-    for plugin in settings.plugin:
-        registry.load_plugin(Path(plugin))
+    settings = settings.model_copy(update={**changes, "micro_batch": None, "plugin": []})
     step, processes = int(about["step"]), int(about["processes"])
     parts = [_under(tensors, f"batch.{process}") for process in range(processes)]
     module, terms = _built(settings, _under(tensors, "weights"), parts, step)
@@ -223,9 +231,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, metavar="RUN/nan-step-N.safetensors")
     parser.add_argument("--precision", choices=("32", "bf16", "16"), help="default: the run's")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps [auto]")
+    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
     try:
-        found = replay(given.file, precision=given.precision, device=given.device)
+        found = replay(**vars(given))
     except InputError as error:
         print(f"isotrope: error: {error}", file=sys.stderr)
         return 2
