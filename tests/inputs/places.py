@@ -156,7 +156,6 @@ def _outputs() -> Iterator[Case]:
         "output/a table on a folder",
         lambda room, bench: [
             *("evaluate", bench.text, "--corpus", bench.sentences, "--csv", room),
-            *("--results", room.parent / "cache" / "kept"),
         ],
         "is a folder",
     )

@@ -25,6 +25,16 @@ def test_yaml_round_trip() -> None:
     assert TrainSettings.read(yaml.safe_load(text)) == settings
 
 
+def test_true_in_yaml_is_what_a_flag_says() -> None:
+    from isotrope.paradigm.registry import build
+
+    settings = TrainSettings.read({**LEAST, "objective.symmetric": True})
+    assert settings.objective_settings == {"symmetric": "true"}
+    assert build("infonce", settings.objective_settings).two_directions
+    with pytest.raises(InputError, match="stands there twice"):
+        TrainSettings.read({**LEAST, "batch-size": 4, "batch_size": 4})
+
+
 def test_paths_are_taken_as_text(tmp_path: Path) -> None:
     settings = TrainSettings.read({"files": tmp_path / "a.txt", "output": tmp_path / "run"})
     assert settings.files == [str(tmp_path / "a.txt")]

@@ -68,6 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     if given.compare and len(models) < 2:
         raise InputError("--compare needs at least two models")
     _check_asked(models, given)
+    if given.csv is not None and given.csv.is_dir():  # not only when all is scored
+        raise InputError(f"--csv {given.csv} is a folder; give the name of a file")
     result = _compared(models, given) if given.compare else _evaluated(models[0], given)
     _show(result, given)
     return 0

@@ -179,7 +179,7 @@ def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, di
     if not base[VERBS[verb]]:
         del base[VERBS[verb]]
     from_file = read_yaml(Path(given.config)) if given.config else {}
-    told = {k.replace("-", "_"): v for k, v in from_file.items()}
+    told = cls.by_field(from_file, source=given.config or "")
     for name in ("output", "seed", "progress"):
         told.pop(name, None)
     return given, told | base | chosen

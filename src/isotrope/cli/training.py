@@ -46,7 +46,7 @@ def asked_for(
     if not given[positional]:
         del given[positional]
     from_file = read_yaml(Path(config)) if config else {}
-    values = {k.replace("-", "_"): v for k, v in from_file.items()} | given | chosen
+    values = cls.by_field(from_file, source=config or "") | given | chosen
     settings = cls.read(values, source=config or "")
     if show:
         print(settings.to_yaml(), end="")

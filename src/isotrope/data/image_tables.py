@@ -118,6 +118,8 @@ def load_table(folder: Path) -> Found:
     except ImportError as error:
         raise MissingExtra("datasets", extra="image") from error
     bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    level = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong, our error says
     datasets.disable_progress_bars()
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # no word to anybody that files were read
     try:
@@ -134,6 +136,7 @@ def load_table(folder: Path) -> Found:
             f"{place(folder)}: no dataset folder that can be read ({shown(str(error), 120)})"
         ) from error
     finally:
+        datasets.logging.set_verbosity(level)
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
         if bars:
             datasets.enable_progress_bars()

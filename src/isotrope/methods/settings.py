@@ -229,6 +229,22 @@ class RunSettings(BaseModel):
             raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
 
     @classmethod
+    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
+        """Return settings by the names of fields, however they are spelled.
+
+        Raises:
+            InputError: one that stands there twice, with a hyphen and with an underscore.
+        """
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
+            if name in found:
+                where = f"{source}: " if source else ""
+                raise InputError(f"{where}--{flag(name)} stands there twice")
+            found[name] = value
+        return found
+
+    @classmethod
     def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
         """Return checked settings.
 
@@ -240,18 +256,16 @@ class RunSettings(BaseModel):
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
         """
         where = f"{source}: " if source else ""
-        plain: dict[str, Any] = {}
-        for given, value in values.items():
-            key = str(given) if dotted_key(cls, str(given)) else str(given).replace("-", "_")
+        plain = cls.by_field(values, source=source)
+        for key in plain:
             cls.check_name(key, source=source)
-            if key in plain:
-                raise InputError(f"{where}--{flag(key)} stands there twice")
-            plain[key] = value
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
             first = error.errors()[0]
             name = flag(str(first["loc"][0])) if first["loc"] else "settings"
+            if name.endswith("-settings") and len(first["loc"]) > 1:
+                name = f"{name.removesuffix('-settings')}.{first['loc'][1]}"
             if first["type"] == "missing":
                 shown = {"files": "FILE", "data": "DATA"}.get(name, f"--{name}")
                 raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
@@ -360,9 +374,12 @@ def dotted_key(cls: type[RunSettings], key: str) -> bool:
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
-    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays."""
+    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
+
+    YAML's ``true`` becomes what a flag would say.
+    """
     try:
-        return value if isinstance(value, bool) else float(value)
+        return str(value).lower() if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         return value
 
