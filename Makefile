@@ -19,8 +19,8 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds zoo reproduce test test-mteb check check-all fix docs lock \
-	bench clean
+.PHONY: help demo demo-images demo-seeds zoo reproduce test test-mteb test-docs check check-all fix \
+	docs site newcomer lock bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -48,6 +48,12 @@ test: $(READY) ## run the test suite (minutes)
 test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS scores beside ours
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/adapters
 
+test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
+
+newcomer: $(READY) ## the docs' first pages in a clean environment, from the built wheel (minutes)
+	.ci/newcomer.sh
+
 check: $(READY) ## lint, formatting, types and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -61,8 +67,12 @@ fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(READY) ## write docs/objectives and README's table anew from the objectives
+docs: $(READY) ## write what is generated in docs/ and README anew: objectives, methods, commands ...
 	$(BIN)/python docs/build.py
+
+# not --quiet: it would silence the warnings that --strict counts
+site: $(VENV)/.ready-docs ## the documentation as a site, in site/ (seconds)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY) ## the cost of every loss, training and STS, beside the peers (an hour)
 	$(BIN)/python benchmarks/losses.py
@@ -70,7 +80,7 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (a
 	$(BIN)/python benchmarks/sts.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
-	rm -rf $(VENV) $(VENV)-lock demo demo-images demo-seeds zoo build dist
+	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
@@ -96,18 +106,26 @@ $(VENV)/.ready-mteb: $(READY) requirements/mteb.txt
 	@$(BIN)/python -m pip check
 	@touch $@
 
+$(VENV)/.ready-docs: $(READY) requirements/docs.txt
+	@echo "mkdocs and Jupyter's client (40 MB)"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/docs.txt
+	@$(BIN)/python -m pip check
+	@touch $@
+
 COMPILE = $(VENV)-lock/bin/pip-compile pyproject.toml --quiet $(UPGRADE) --generate-hashes \
 	--strip-extras --unsafe-package torch --constraint requirements/torch.txt --no-emit-options \
 	--no-header
 
-# pip-compile comments on what is left out; that is on purpose, so the comment goes. mteb.txt holds
-# what mteb needs beyond lock.txt.
-lock: ## write requirements/lock.txt and mteb.txt anew (UPGRADE=--upgrade takes newer versions)
+# pip-compile comments on what is left out; that is on purpose, so the comment goes. mteb.txt and
+# docs.txt hold what these need beyond lock.txt.
+lock: ## write requirements/lock.txt, mteb.txt and docs.txt anew (UPGRADE=--upgrade: newer versions)
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
 	$(COMPILE) --extra dev --build-deps-for editable --output-file requirements/lock.txt
-	$(COMPILE) --extra mteb --output-file requirements/mteb.txt \
+	for extra in mteb docs; do $(COMPILE) --extra $$extra \
+		--output-file requirements/$$extra.txt \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
-		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt)
-	for lock in requirements/lock.txt requirements/mteb.txt; do \
+		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
+		|| exit 1; done
+	for lock in requirements/lock.txt requirements/mteb.txt requirements/docs.txt; do \
 		sed -i.old -e '/^# WARNING/,$$d' $$lock && rm $$lock.old; done

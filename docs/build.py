@@ -5,19 +5,32 @@ tests/docs/test_choose.py and tests/diagnostics/test_thresholds.py fail where wh
 out of date.
 """
 
+import csv
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+
+import numpy as np
 
 from isotrope.cli.pages import write_command_pages
 from isotrope.diagnostics.thresholds import page
+from isotrope.experiments.paper_numbers import printed
 from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import rows
+from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.method_pages import write_method_pages
-from isotrope.report.pages import write_pages
+from isotrope.report.pages import grid, write_pages
 
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- objectives: written by `make docs` -->\n", "<!-- end of objectives -->\n"
+RESULTS = ROOT / "docs" / "results"
+GUIDE = ROOT / "docs" / "guide"
+# of docs/results/image-cells.csv: the methods by their recipes
+METHOD_CELLS = (
+    *("MIOv3", "SimCLR", "DCL", "DCLW", "VICReg", "MIOv1"),
+    *("Barlow Twins", "SimSiam", "BYOL", "MIOv2"),
+)
 
 
 def ours() -> list[str]:
@@ -28,15 +41,125 @@ def ours() -> list[str]:
 
 def readme(text: str) -> str:
     """Return the README with its table of objectives as the registry has it."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
     header = ["objective", "GD", "W", "R", "paper"]
-    cells = [header, ["---"] * len(header)]
+    lines = []
     for name, (dissipation, weight, ratio, paper, *_) in rows(ours()).items():
         link = f"[`{name}`](docs/objectives/{name}.md)"
-        cells.append([link, dissipation, weight, ratio, paper])
-    table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
-    return f"{before}{BEGIN}{table}{END}{after}"
+        lines.append([link, dissipation, weight, ratio, paper])
+    return filled(text, "objectives", grid(header, lines))
+
+
+def filled(text: str, name: str, table: str) -> str:
+    """Return a page with a table between the comments that name it."""
+    begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}{table}{end}{after}"
+
+
+def choose(text: str) -> str:
+    """Return the page on choosing an objective with its tables as files and registry have them."""
+    text = filled(text, "gains", grid(["objective", "gain in MRR@10"], _gain_lines()))
+    text = filled(text, "images", _images())
+    return filled(text, "uses", _uses())
+
+
+def _read(file: str) -> list[dict[str, str]]:
+    with (RESULTS / file).open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def gains() -> dict[str, list[float]]:
+    """Return what each objective gained over the untrained model, a value for each seed."""
+    found = _read("demo-seeds.csv")
+    start = {row["seed"]: float(row["MRR@10"]) for row in found if row["model"] == "untrained"}
+    gained = defaultdict(list)
+    for row in found:
+        if row["model"] != "untrained":
+            gained[row["model"]].append(float(row["MRR@10"]) - start[row["seed"]])
+    return dict(gained)
+
+
+def accuracies(column: str) -> dict[str, dict[int, list[float]]]:
+    """Return a column of the trainings on images: by method and epoch, a value for each seed."""
+    found: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in METHOD_CELLS}
+    for row in _read("image-cells.csv"):
+        if row["cell"] in found and row[column]:
+            found[row["cell"]][int(row["epoch"])].append(float(row[column]))
+    return found
+
+
+def _spread(values: Iterable[float], digits: int, sign: str = "") -> str:
+    every = list(values)
+    shown = f"{np.mean(every):{sign}.{digits}f}"
+    return shown if len(every) < 2 else f"{shown} ± {np.std(every, ddof=1):.{digits}f}"
+
+
+def _gain_lines() -> list[list[str]]:
+    return [
+        [f"[`{name}`](../objectives/{name}.md)", _spread(values, 3, "+")]
+        for name, values in gains().items()
+    ]
+
+
+def _images() -> str:
+    knn, linear, norm = (accuracies(column) for column in ("knn", "linear", "norm"))
+    lines = [
+        [
+            name,
+            str(len(knn[name][8])),
+            *(_spread(knn[name][epoch], 1) for epoch in (2, 4, 8)),
+            _spread(linear[name][8], 1),
+            _spread(norm[name][8], 1),
+        ]
+        for name in METHOD_CELLS
+    ]
+    epochs = ("2 epochs", "4 epochs", "8 epochs")
+    return grid(["method", "seeds", *epochs, "linear probe", "norm"], lines)
+
+
+def _uses() -> str:
+    """What each objective can be fed, and what its papers print of it."""
+    averages = {
+        "000": (printed("unified-gradient", "table3"), "Avg"),
+        "001": (printed("align-uniform", "table1"), "STS"),
+    }
+    lines = []
+    for name in ours():
+        cls, row = Objective.registered[name], f"bert-base/{name}"
+        values = [
+            f"{table.rows[row][table.columns.index(column)]:.2f} ({paper})"
+            for paper, (table, column) in averages.items()
+            if row in table.rows
+        ]
+        lines.append(
+            [
+                f"[`{name}`](../objectives/{name}.md)",
+                "yes" if cls.takes_negatives else "-",
+                "rows" if cls.pairwise else "coordinates or pull only",
+                ", ".join(cls.presets) or "-",
+                ", ".join(values) or "-",
+            ]
+        )
+    return grid(["objective", "hard negatives", "compares", "presets", "STS as printed"], lines)
+
+
+def picture() -> bytes:
+    """Return what was measured of text and images, as SVG."""
+    gained, knn = gains(), accuracies("knn")
+    names = list(gained)
+    means = [float(np.mean(gained[name])) for name in names]
+    text = Series("", names, means, [float(np.std(gained[name], ddof=1)) for name in names])
+    images = [
+        Series(name, sorted(of), [float(np.mean(of[epoch])) for epoch in sorted(of)])
+        for name, of in knn.items()
+    ]
+    panels = [
+        Chart("Text: gain in MRR@10", [text], y="gain, mean of 3 seeds", kind="bars"),
+        Chart("Images: kNN accuracy", images, x="epoch", y="kNN, %",
+              marks={"raw pixels": 33.0}),
+    ]  # fmt: skip
+    return charts(panels, columns=2).svg
 
 
 def main() -> None:
@@ -44,10 +167,11 @@ def main() -> None:
     write_pages(ours(), ROOT / "docs" / "objectives")
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
     write_command_pages(ROOT / "docs" / "commands")
-    thresholds = page(ROOT / "docs" / "results" / "zoo.csv")
+    thresholds = page(RESULTS / "zoo.csv")
     (ROOT / "docs" / "diagnosis.md").write_text(thresholds, encoding="utf-8")
-    file = ROOT / "README.md"
-    file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
+    (GUIDE / "measured.svg").write_bytes(picture())
+    for file, change in ((ROOT / "README.md", readme), (GUIDE / "choose.md", choose)):
+        file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

