@@ -367,6 +367,7 @@ def _named() -> Iterator[Case]:
     names: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "nothing there": ("./nowhere", lambda room: None, "there is no folder './nowhere'"),
         "an id while the hub is off": ("some/model", lambda room: None, "the hub is switched off"),
+        "an id that the hub cannot have": ("0.", lambda room: None, "that the hub can have"),
         "an id that is none": ("a b c", lambda room: None, "there is no folder 'a b c'"),
         "an address": ("https://example.invalid/x", lambda room: None, "there is no folder"),
         "an id above": ("../../x", lambda room: None, "there is no folder"),

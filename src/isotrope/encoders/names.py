@@ -195,7 +195,11 @@ def _check_layers(file: Path, tensors: int) -> None:
 def _from_hub(name: str) -> Path:
     """Return the snapshot of a model of the hub: cached if there is one, else downloaded."""
     from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
@@ -204,6 +208,11 @@ def _from_hub(name: str) -> Path:
             folder = Path(snapshot_download(candidate, cache_dir=cache, local_files_only=True))
         except LocalEntryNotFoundError:
             continue
+        except HFValidationError as error:
+            raise InputError(
+                f"{name!r} is neither a folder here nor an id that the hub can have: "
+                f"{_first_line(error)}"
+            ) from error
         # a snapshot of which only a configuration was ever fetched does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
             return folder

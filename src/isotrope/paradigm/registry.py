@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.documents import brief
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.paradigm.objective import Objective
@@ -71,6 +72,8 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
             parts[key] = value
         elif key in fields:
             own[key] = _setting(name, key, fields[key], value)
+        elif key == "preset" and not isinstance(value, str):
+            raise InputError(f"objective {name}: preset is the name of one; found {brief(value)}")
         elif key in FORMS:
             forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
         else:
