@@ -1,7 +1,9 @@
 """Small text and quick settings for tests that really train."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -46,3 +48,39 @@ QUICK = {
 def quick(corpus: Path, tmp_path: Path) -> dict:
     """Settings of a run of a second: a small encoder from scratch, six steps."""
     return {**QUICK, "files": [str(corpus)], "output": str(tmp_path / "run")}
+
+
+IMAGES = {
+    "data": "digits",
+    "limit": 32,
+    "encoder": "resnet9",
+    "width": 4,
+    "batch_size": 16,
+    "max_steps": 3,
+    "checkpoint_every": 1,
+    "knn_every": 0,
+    "linear": False,
+    "progress": False,
+}
+
+
+@pytest.fixture(params=["text", "images"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of a run: its test is one of both."""
+    return str(request.param)
+
+
+@pytest.fixture
+def settings(kind: str, corpus: Path, tmp_path: Path) -> dict:
+    """Settings of a run of six steps, with a checkpoint after each."""
+    own = {**QUICK, "files": [str(corpus)]} if kind == "text" else {**IMAGES, "log_every": 2}
+    return {**own, "output": str(tmp_path / "run"), "max_steps": 6, "checkpoint_every": 1}
+
+
+@pytest.fixture
+def train(kind: str) -> Callable[..., Any]:
+    """What trains."""
+    from isotrope.methods.image_training import fit_images
+    from isotrope.methods.training import fit
+
+    return fit if kind == "text" else fit_images

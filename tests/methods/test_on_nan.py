@@ -26,27 +26,10 @@ from isotrope.methods.run import read_checkpoint
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.training import fit
 from tests.core.test_sealed import same
-from tests.methods.conftest import QUICK, sentences
-from tests.methods.test_one_folder import IMAGES
+from tests.methods.conftest import IMAGES, QUICK, sentences
 
 Fit = Callable[..., Any]
 MODULES = {"text": simcse.SimCSE, "images": image_method.ImageMethod}
-
-
-@pytest.fixture(params=["text", "images"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def settings(kind: str, corpus: Path, tmp_path: Path) -> dict[str, Any]:
-    own = {**QUICK, "files": [str(corpus)]} if kind == "text" else {**IMAGES, "log_every": 2}
-    return {**own, "output": str(tmp_path / "run"), "max_steps": 6, "checkpoint_every": 1}
-
-
-@pytest.fixture
-def train(kind: str) -> Fit:
-    return fit if kind == "text" else fit_images
 
 
 def spoil(

@@ -13,19 +13,7 @@ from isotrope.methods import launch as launching
 from isotrope.methods.image_training import fit_images
 from isotrope.methods.training import fit
 from tests.core.test_alone import held, is_free
-
-IMAGES = {
-    "data": "digits",
-    "limit": 32,
-    "encoder": "resnet9",
-    "width": 4,
-    "batch_size": 16,
-    "max_steps": 3,
-    "checkpoint_every": 1,
-    "knn_every": 0,
-    "linear": False,
-    "progress": False,
-}
+from tests.methods.conftest import IMAGES
 
 
 @pytest.fixture(params=["text", "images"])

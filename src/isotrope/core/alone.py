@@ -59,21 +59,22 @@ def alone(folder: Path, doing: str, hint: str = "", *, role: Role = "only") -> I
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link may not lead anywhere yet
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    with _looking:
-        try:
-            handle = _held[os.getpid(), folder] = _taken(folder, role)
-        except _Busy as who:
-            raise InputError(
-                f"another process is {doing} ({who}); wait for it, stop it, or choose another "
-                f"--output{hint}"
-            ) from None
     try:
-        yield
+        with _looking:
+            handle = _held[os.getpid(), folder] = _taken(folder, role)
+        try:
+            yield
+        finally:
+            with _looking, handle:
+                del _held[os.getpid(), folder]
+                if role != "started" and _is_ours(folder, handle):
+                    (folder / LOCK).unlink(missing_ok=True)
+    except _Busy as who:
+        raise InputError(
+            f"another process is {doing} ({who}); wait for it, stop it, or choose another "
+            f"--output{hint}"
+        ) from None
     finally:
-        with _looking, handle:
-            del _held[os.getpid(), folder]
-            if role != "started" and _is_ours(folder, handle):
-                (folder / LOCK).unlink(missing_ok=True)
         with suppress(OSError):  # the first that is not empty
             for place in made:
                 place.rmdir()

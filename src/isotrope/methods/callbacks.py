@@ -14,6 +14,7 @@ import lightning as L
 import torch
 from tqdm import tqdm
 
+from isotrope.core.alone import still_there
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
@@ -170,6 +171,7 @@ class Metrics(L.Callback):
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Begin or complete the row of ``step``; it is written when the next one begins."""
+        still_there(self.path.parent)
         if step != self._pending:
             self.flush()
             self._pending, self._row = step, {}
@@ -195,6 +197,7 @@ class Metrics(L.Callback):
         """Write the row that is being filled."""
         if self._pending is None:
             return
+        still_there(self.path.parent)
         with writable(self.path), self.path.open("a", encoding="utf-8") as handle:
             handle.write(self._line(self._pending, self._row))
         self._pending = None
@@ -238,8 +241,10 @@ class Metrics(L.Callback):
 
     def close(self) -> None:
         """Write what is left."""
-        self.flush()
-        self.loggers.close()
+        try:
+            self.flush()
+        finally:
+            self.loggers.close()
 
 
 class Dev(L.Callback):
@@ -352,6 +357,7 @@ class Checkpoints(L.Callback):
         if not trainer.is_global_zero:
             trainer.save_checkpoint(newest)  # meets the first process, which writes
             return
+        still_there(self.folder.parent)
         with replacing(newest) as temporary:
             try:
                 trainer.save_checkpoint(temporary)

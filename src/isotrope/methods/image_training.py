@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from isotrope.core.alone import still_there
 from isotrope.core.errors import InputError
 from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
@@ -322,6 +323,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
     result = _result(settings, prepared, dev, metrics, timer, steps)
     refuse_broken(module.encoder, steps)
     _probe(settings, prepared, result, bar.tell)
+    still_there(output)
     module.encoder.save(output / "model", card=image_card(settings, result))
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     result.save(output / "result.json")

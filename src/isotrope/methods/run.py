@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -364,7 +364,7 @@ def make_steps(
     module.guard = Guard(settings)
     (stop,) = (c for c in callbacks if isinstance(c, Stop))
     timer, *others = callbacks
-    with _quiet():
+    with _quiet(), _closing(callbacks):
         trainer = L.Trainer(
             accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
             devices=here,
@@ -403,12 +403,24 @@ def make_steps(
             ) from error
         finally:
             stop.restore()
-            for callback in callbacks:
-                if isinstance(callback, (Bar, Metrics)):
-                    callback.close()
     if stop.signal is not None and trainer.global_step < steps:
         return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
     return 0
+
+
+@contextmanager
+def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
+    """Close bar and log at the end; where there was an error, that is the one to tell."""
+    ours = [callback for callback in callbacks if isinstance(callback, (Bar, Metrics))]
+    try:
+        yield
+    except BaseException:
+        for callback in ours:
+            with suppress(InputError):
+                callback.close()
+        raise
+    for callback in ours:
+        callback.close()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from isotrope.core.alone import clear, holds_nothing
+from isotrope.core.alone import clear, holds_nothing, still_there
 from isotrope.core.errors import InputError
 from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.result import Result, provenance
@@ -332,6 +332,7 @@ def _run(
 
     def keep(step: int, value: float | None) -> None:
         refuse_broken(encoder, step)
+        still_there(output)
         card = model_card(
             settings, objective, store.report, step=step, steps=steps, dev=dev.scores, name=dev.name
         )
@@ -371,6 +372,7 @@ def _run(
         keep(steps, None)
     result = _result(settings, objective, store, dev, metrics, timer, module)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
+    still_there(output)
     result.save(output / "result.json")
     put_away(output)
     return Outcome(result, output, encoder=encoder)
