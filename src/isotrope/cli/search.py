@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from unicodedata import category
 
 from isotrope.cli.arguments import Parser
 
@@ -51,5 +52,11 @@ def run(arguments: Sequence[str]) -> int:
         device=given.device,
         progress=True,
     ):
-        print(f"{score:.4f}  {line}: {text}")
+        print(f"{score:.4f}  {line}: {_one_line(text)}")
     return 0
+
+
+def _one_line(text: str) -> str:
+    """Return a text without what ends a line or steers a terminal, which are shown by number."""
+    steering = ("Cc", "Zl", "Zp")
+    return "".join(repr(c)[1:-1] if category(c) in steering else c for c in text)

@@ -99,13 +99,13 @@ def search_file(
     """
     if not query.strip():
         raise InputError("the query is empty; give some words to search for")
-    if query.encode("utf-8", "ignore").decode("utf-8") != query:
-        raise InputError(f"the query is no UTF-8 text: {query!r:.60}; write it as UTF-8")
     if takes_images(model):
         from isotrope.evaluation.image_files import search_pictures
 
         _check_no_text(model, columns, pooling)
         return search_pictures(model, file, query, top=top, device=device, progress=progress)
+    if query.encode("utf-8", "ignore").decode("utf-8") != query:
+        raise InputError(f"the query is no UTF-8 text: {query!r:.60}; write it as UTF-8")
     records = list(_records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     corpus = encoder.encode([record.texts[0] for record in records], progress=progress)
