@@ -11,9 +11,9 @@ clipped to a norm of 4. The sweep over weight decay takes 4 epochs at the learni
 learning rates thirty times smaller, too, again for 4 epochs. Nearest neighbours (k = 200, t = 0.1)
 are looked up among the 5,000 for the 10,000 test images. What does not pass the raw pixels in 8
 epochs is trained for 16, too. At .15 SimCLR's first gradients throw the projections far away with
-some seeds, so its decays are swept with clipped gradients as well. Cells that are in the CSV are not run
-again, so a run that was stopped goes on; the first seed of every cell comes before the second, and
-the cells in LATER come after all others.
+some seeds, so its decays are swept with clipped gradients as well. Cells that are in the CSV are
+not run again, so a run that was stopped goes on; the first seed of every cell comes before the
+second, and the cells in LATER come after all others.
 
     python benchmarks/image_cells.py DATA [--minutes M] [--jobs N] [--only WORD] [--report]
 

@@ -76,7 +76,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_damaged_files(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "result.json"
     file.write_bytes(content)
-    with pytest.raises(InputError, match=r"result\.json.* is not (UTF-8 text|a result of isotrope .*cut short)"):
+    said = r"result\.json.* is not (UTF-8 text|a result of isotrope .*cut short)"
+    with pytest.raises(InputError, match=said):
         Result.load(file)
 
 
@@ -110,6 +111,24 @@ def test_provenance_in_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert clean["modified"] is False
     (tmp_path / "x").write_text("2")
     assert provenance()["git"] == {"commit": clean["commit"], "modified": True}
+
+
+def test_a_repository_runs_no_command_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    monitor = tmp_path / "monitor"
+    monitor.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    monitor.chmod(0o755)
+    subprocess.run(["git", "config", "core.fsmonitor", str(monitor)], cwd=tmp_path, check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.fsmonitor="]
+    commit = ["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"]
+    subprocess.run(commit, cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    assert provenance()["git"]["modified"] is False
+    assert not (tmp_path / "ran").exists()
+    subprocess.run(["git", "status"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "ran").exists(), "git itself would"
 
 
 def test_provenance_without_git(monkeypatch: pytest.MonkeyPatch) -> None:

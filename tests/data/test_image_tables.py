@@ -130,7 +130,7 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
 
 def test_damaged(tmp_path: Path) -> None:
     (tmp_path / "dataset_info.json").write_text("{")
-    with pytest.raises(InputError, match="dataset_info.json is not valid JSON"):
+    with pytest.raises(InputError, match=r"dataset_info\.json is not valid JSON"):
         load_images(tmp_path)
     (tmp_path / "dataset_info.json").unlink()
     (tmp_path / "train.parquet").write_bytes(b"words")

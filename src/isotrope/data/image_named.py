@@ -59,7 +59,10 @@ def find_named(folder: Path) -> Callable[[], Found] | None:
     return None
 
 
-class _Plain(pickle._Unpickler):  # type: ignore[misc,name-defined]
+_InPython: Any = pickle._Unpickler
+
+
+class _Plain(_InPython):  # type: ignore[misc]
     """Reads arrays of bytes and plain values; every other name in a pickle is refused.
 
     The unpickler in Python, not the one in C: that one makes room for as many entries as a pickle
@@ -71,7 +74,7 @@ class _Plain(pickle._Unpickler):  # type: ignore[misc,name-defined]
 
     dispatch: ClassVar[dict[int, Any]] = {
         code: load
-        for code, load in pickle._Unpickler.dispatch.items()  # type: ignore[attr-defined]
+        for code, load in _InPython.dispatch.items()
         if bytes([code]) not in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.ADDITEMS)
     }
 

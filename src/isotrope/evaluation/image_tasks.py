@@ -110,7 +110,7 @@ def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise InputError(f"{run / 'config.yaml'}: {name} must be a number; found {brief(value)}")
-    return value
+    return float(value)
 
 
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
