@@ -105,12 +105,16 @@ def _version(package: str) -> str | None:
         return None
 
 
+# looking runs no command that the repository's own settings name, and writes nothing
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
+
+
 def _git_state() -> dict[str, Any] | None:
     """Return commit and cleanliness of the working directory's repository, or None."""
     try:
         commit, status = (
             subprocess.run(
-                ["git", *arguments], capture_output=True, text=True, timeout=5, check=True
+                [*_GIT, *arguments], capture_output=True, text=True, timeout=5, check=True
             ).stdout.strip()
             for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
         )

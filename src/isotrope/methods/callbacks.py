@@ -1,11 +1,13 @@
 """What happens between the steps: log, dev score, checkpoints, progress, requests to stop."""
 
+import json
 import os
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, cast
@@ -15,9 +17,11 @@ import torch
 from tqdm import tqdm
 
 from isotrope.core.alone import still_there
+from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.gather import agreed, lost
+from isotrope.core.result import provenance
 from isotrope.core.sealed import seal
 from isotrope.diagnostics.observe import columns
 from isotrope.methods.loggers import Loggers
@@ -32,6 +36,7 @@ __all__ = [
     "Dev",
     "Measuring",
     "Metrics",
+    "Origin",
     "SameData",
     "Stop",
     "Timer",
@@ -436,6 +441,38 @@ class SameData(L.Callback):
                 f"{state_dict['data']} then, {self.fingerprint} now); restore them, or start again "
                 "in another output folder"
             )
+
+
+class Origin(L.Callback):
+    """provenance.json: what each part of a run was made with; one that went on has several.
+
+    Args:
+        folder: of the run.
+        seed: of the run.
+        data: their fingerprint.
+        tell: takes a warning.
+    """
+
+    def __init__(self, folder: Path, *, seed: int, data: str, tell: Callable[[str], None]) -> None:
+        self.path = folder / "provenance.json"
+        self.seed, self.data, self.tell = seed, data, tell
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write down, before the first step, what makes it."""
+        parts: list[dict[str, Any]] = []
+        if trainer.global_step > 0 and self.path.is_file():
+            with suppress(InputError):  # damaged: what it said is lost, the run is not
+                found = read_json(self.path)
+                parts = found if isinstance(found, list) else []
+        now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
+        before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
+        if before not in (None, now["versions"]):
+            self.tell(
+                f"warning: other versions than before ({self.path} has both): from here on the "
+                "numbers may differ in their last digits"
+            )
+        with replacing(self.path) as temporary:
+            temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
 
 
 class AtOnce(BaseException):

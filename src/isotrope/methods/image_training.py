@@ -34,6 +34,7 @@ from isotrope.methods.callbacks import (
     Checkpoints,
     Dev,
     Metrics,
+    Origin,
     SameData,
     Stop,
     Timer,
@@ -291,6 +292,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
     )
     stop = Stop(checkpoints, bar.tell)
     same = SameData(prepared.images.fingerprint)
+    origin = Origin(output, seed=settings.seed, data=same.fingerprint, tell=bar.tell)
     dev = Dev(
         _neighbours(settings, prepared),
         every=settings.knn_every * per_epoch,
@@ -311,8 +313,12 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         _loader(settings, prepared, start),
         steps=steps,
         resumed=resumed,
-        # the first process alone tells, scores and writes
-        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), same, checkpoints, stop],
+        callbacks=[
+            timer,
+            # the first process alone tells, scores and writes
+            *([bar, origin, metrics, dev] if rank() == 0 else []),
+            *(same, checkpoints, stop),
+        ],
         clip=settings.clip or type(module).recipe.clip,
     )
     if code:

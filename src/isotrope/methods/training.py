@@ -30,7 +30,7 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, SameData, Stop, Timer
+from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
 from isotrope.methods.card import model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.nonfinite import refuse_broken
@@ -322,6 +322,7 @@ def _run(
     )
     stop = Stop(checkpoints, bar.tell)
     same = SameData(store.report.fingerprint)
+    origin = Origin(output, seed=settings.seed, data=same.fingerprint, tell=bar.tell)
 
     if settings.query_prompt or settings.passage_prompt:
         # where encode_query and encode_document of sentence-transformers look for them
@@ -359,8 +360,12 @@ def _run(
         loader,
         steps=steps,
         resumed=resumed,
-        # the first process alone tells, scores and writes
-        callbacks=[timer, *([bar, metrics, dev] if rank() == 0 else []), same, checkpoints, stop],
+        callbacks=[
+            timer,
+            # the first process alone tells, scores and writes
+            *([bar, origin, metrics, dev] if rank() == 0 else []),
+            *(same, checkpoints, stop),
+        ],
         clip=settings.clip,
     )
     if code:
