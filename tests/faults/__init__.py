@@ -1,0 +1,1 @@
+"""Faults on purpose: runs that are killed, disks that fill up, folders that two want."""
