@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ QUICK = {
 
 
 @pytest.fixture
-def quick(corpus: Path, tmp_path: Path) -> dict:
+def quick(corpus: Path, tmp_path: Path) -> dict[str, Any]:
     """Settings of a run of a second: a small encoder from scratch, six steps."""
     return {**QUICK, "files": [str(corpus)], "output": str(tmp_path / "run")}
 
@@ -71,7 +72,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def settings(kind: str, corpus: Path, tmp_path: Path) -> dict:
+def settings(kind: str, corpus: Path, tmp_path: Path) -> dict[str, Any]:
     """Settings of a run of six steps, with a checkpoint after each."""
     own = {**QUICK, "files": [str(corpus)]} if kind == "text" else {**IMAGES, "log_every": 2}
     return {**own, "output": str(tmp_path / "run"), "max_steps": 6, "checkpoint_every": 1}
