@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from typing import Any
 
 import pytest
 import torch
