@@ -19,7 +19,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds zoo reproduce test test-mteb test-docs check check-all fix \
+.PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs check check-all fix \
 	docs site newcomer lock bench clean
 .DELETE_ON_ERROR:
 
@@ -44,6 +44,10 @@ reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or mor
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+
+# what has been done stands in faults/figures.json, and is not done again
+faults: $(READY) ## kill runs, fail their writes, soak, try bad input: the figures (an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --output faults
 
 test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS scores beside ours
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/adapters
@@ -80,7 +84,7 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (a
 	$(BIN)/python benchmarks/sts.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
-	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo build dist
+	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo faults build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
