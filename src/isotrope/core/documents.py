@@ -13,7 +13,7 @@ from typing import Any
 
 from isotrope.core.errors import InputError
 
-__all__ = ["brief", "check_file", "place", "read_json", "read_text", "read_yaml"]
+__all__ = ["brief", "check_file", "parse_yaml", "place", "read_json", "read_text", "read_yaml"]
 
 LARGEST = 1 << 28
 """Bytes of a file that is read whole: the largest tokenizers have a tenth of it."""
@@ -100,16 +100,27 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Return the settings of a file: ``key: value`` lines of YAML, by PyYAML's safe loader.
+    """Return the settings of a file: see :func:`parse_yaml`.
 
     Raises:
-        InputError: see :func:`read_text`; no YAML, no mapping with texts for keys, a key that
-            stands there twice, tags that make objects, aliases that repeat themselves.
+        InputError: see :func:`read_text` and :func:`parse_yaml`.
+    """
+    return parse_yaml(read_text(path, LARGEST_SETTINGS), Path(path))
+
+
+def parse_yaml(text: str, path: Path) -> dict[str, Any]:
+    """Return settings, ``key: value`` lines of YAML, by PyYAML's safe loader.
+
+    Args:
+        text: the YAML.
+        path: where it comes from, for messages.
+
+    Raises:
+        InputError: no YAML, no mapping with texts for keys, a key that stands there twice, tags
+            that make objects, aliases that repeat themselves.
     """
     import yaml
 
-    path = Path(path)
-    text = read_text(path, LARGEST_SETTINGS)
     loader = None
     try:
         loader = yaml.SafeLoader(text)

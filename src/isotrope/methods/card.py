@@ -1,5 +1,7 @@
 """The model card: the README.md of a saved model, with the numbers of its run."""
 
+import json
+
 from isotrope.data.tokens import StoreReport
 from isotrope.methods.settings import TrainSettings
 from isotrope.paradigm.objective import Objective
@@ -15,7 +17,7 @@ tags:
 - sentence-similarity
 - feature-extraction
 - isotrope
-base_model: {base}
+base_model: {quoted}
 ---
 
 # {title}
@@ -90,6 +92,7 @@ def model_card(
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         base=settings.encoder,
+        quoted=json.dumps(settings.encoder),  # a path may hold what YAML takes for its own
         objective=settings.objective,
         reference=objective.paper.reference,
         parameters=parameters,

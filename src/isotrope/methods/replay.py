@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import yaml
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from isotrope.core.documents import parse_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch, Chunk
@@ -83,7 +83,7 @@ def replay(
         registry.load_plugin(path)
     about, tensors = _read(Path(file))
     kind = TrainSettings if about["kind"] == "text" else ImageSettings
-    settings = kind.read(yaml.safe_load(about["config"]), source=str(file))
+    settings = kind.read(parse_yaml(about["config"], Path(file)), source=str(file))
     registry.check_plugins(settings.plugin, Path(file))
     precision = precision or settings.precision
     changes = {"devices": 1, "progress": False, "precision": "32", "device": device}
