@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS, OUTSIDE = PurePosixPath("docs"), PurePosixPath("repository")
 _LOGGER = logging.getLogger("mkdocs.plugins.site")  # whose warnings --strict counts
 _LINK = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
+_ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
+_CODE = re.compile(r"(`[^`]*`|\]\([^)]*\)|<!--.*?-->|^ {4}[^\n]*)", re.DOTALL | re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -62,7 +64,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             return link[1]  # inside docs/ mkdocs looks for itself
         return posixpath.relpath(_uri(target), posixpath.dirname(page.file.src_uri))
 
-    return _prose(markdown, lambda text: _LINK.sub(turned, text))
+    return _prose(markdown, lambda text: _as_on_github(_LINK.sub(turned, text)))
+
+
+def _as_on_github(text: str) -> str:
+    """Prose that Python-Markdown shows as GitHub does: bars in code, underscores as they are."""
+    unescaped = _ROW.sub(
+        lambda row: re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0]), text
+    )
+    pieces = _CODE.split(unescaped)
+    pieces[::2] = [re.sub(r"(?<!\\)_", r"\\_", piece) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def _named(nav: Any) -> Iterator[str]:  # noqa: ANN401 - lists and dictionaries of strings

@@ -19,7 +19,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert len(FIRST.strip().splitlines()) <= 12
     (tmp_path / "sentences.txt").write_text("\n".join(sentences(400)) + "\n", encoding="utf-8")
     shown = run(FIRST, tmp_path)
-    assert (tmp_path / "runs" / "first" / "model" / "modules.json").is_file()
+    assert (tmp_path / "runs" / "short" / "model" / "modules.json").is_file()
     assert "tensor" in shown
 
 

@@ -11,16 +11,15 @@ from tests.sts_folder import write_plain
 
 def write_placeholders(page: Path, folder: Path) -> None:
     """Write what the blocks of a page take for granted."""
-    if page.stem == "adapt":
-        return
     if page.stem == "README":
         lines = "\n".join(sentences(200)) + "\n"
         (folder / "wiki.txt").write_text(lines, encoding="utf-8")
         _tasks(folder / "DIR")
-        _pictures(folder / "photos", count=12)
         _pictures(folder / "cifar10", count=40, classes=2)
-        (folder / "query.jpg").write_bytes((folder / "photos" / "0.jpg").read_bytes())
         (folder.parent / "shared" / "data").mkdir(parents=True)
+    if page.stem in ("README", "images"):
+        _pictures(folder / "photos", count=32)
+        (folder / "query.jpg").write_bytes((folder / "photos" / "0.jpg").read_bytes())
     if page.stem == "reproduce":
         (folder / "DIR").mkdir()
 

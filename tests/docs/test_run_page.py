@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.run_page import Page, blocks, commands, quickened, same_words
+from tests.docs.run_page import Page, blocks, commands, quickened, same_words, shorten
 
 PAGE = """
 # A page
@@ -80,13 +80,23 @@ def test_what_is_wrong_with_a_page_is_noticed(
 
 def test_blocks_have_their_line_and_commands_their_comment() -> None:
     assert [block.line for block in blocks(PAGE)] == [5, 9, 15, 19, 24, 29]
-    (long,) = commands('isotrope search runs/a \\\n    text.txt "two words"  # of # yours\n')
-    assert long == (["isotrope", "search", "runs/a", "text.txt", "two words"], "# of # yours")
+    (long,) = commands('isotrope search runs/a \\\n    text.txt "two words"  # of # your\'s\n')
+    assert long == (["isotrope", "search", "runs/a", "text.txt", "two words"], "of # your's")
+
+
+def test_quick_shortens_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "long.txt").write_text("é\n" * 200, encoding="utf-8")
+    (tmp_path / "wide.tsv").write_text("a" * 99 + "\tb\n")
+    shorten()
+    assert (tmp_path / "long.txt").read_text(encoding="utf-8") == "é\n" * 160
+    assert (tmp_path / "wide.tsv").read_text() == "a" * 80 + "\tb\n"
 
 
 def test_quick_lowers_and_adds() -> None:
     train = ["isotrope", "train", "a.txt", "--max-steps", "9", "--micro-batch", "64"]
-    assert quickened(train)[3:] == ["--max-steps", "2", "--micro-batch", "8", "--batch-size", "16"]
+    quick = ["--max-steps", "2", "--micro-batch", "8", "--batch-size", "16", "--holdout", "0.4"]
+    assert quickened(train)[3:] == quick
     evaluate = ["isotrope", "evaluate", "a", "--transfer", "DIR", "--sts", "DIR"]
     assert quickened(evaluate)[2:] == ["a", "--sts", "DIR"]
     assert quickened(["isotrope", "report", "runs/a"]) == ["isotrope", "report", "runs/a"]

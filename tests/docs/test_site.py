@@ -65,6 +65,16 @@ def test_every_page_is_there(site: Path) -> None:
     assert "The three components of an objective, edited" in notebook
 
 
+def test_a_page_reads_as_on_github(site: Path) -> None:
+    train = (site / "commands" / "train.html").read_text(encoding="utf-8")
+    assert "<code>--device auto|cpu|cuda|mps</code>" in train
+    notation = (site / "notation.html").read_text(encoding="utf-8")
+    assert "|W_in| / Σ_j |W_ij|" in notation
+    assert "<strong>weight</strong> (W_ij), <strong>pull</strong> (Σ_j W_ij R_ij)" in notation
+    assert "(Σ_j W_ij R_ij) h'_i )" in notation, "an indented block is as it is"
+    assert "theta' &lt;- m theta'" in (site / "methods" / "byol.html").read_text(encoding="utf-8")
+
+
 def test_links_lead_to_files_and_anchors_of_the_site(site: Path) -> None:
     pages = {page: Links(page) for page in site.rglob("*.html")}
     wrong = []
