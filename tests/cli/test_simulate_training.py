@@ -115,7 +115,7 @@ def test_compositions_have_landscapes(run, kind: str, edited: list[str], tmp_pat
     [
         (["convergence", "--pairs", "1"], "pairs must be at least 2; found 1"),
         (["convergence", "--grid", "1"], "a grid needs 2 or more norms and angles; found 1"),
-        (["convergence", "--steps", "0"], "limit must be at least 1; found 0"),
+        (["convergence", "--steps", "0"], "--steps must be 1 or more; found 0"),
         (["convergence", "--rate", "nan"], "the learning rate must be above 0; found nan"),
         (["convergence", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
         (["convergence", "--objective", "infonec"], "did you mean 'infonce'?"),

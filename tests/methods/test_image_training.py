@@ -360,7 +360,7 @@ def test_a_run_does_not_go_on_with_other_images(
     stop_after(2, monkeypatch)
     assert fit_images(**quick).exit_code == 75
     monkeypatch.undo()
-    half = tmp_path / "run" / "checkpoints" / ".last.ckpt.killed"
+    half = tmp_path / "run" / "checkpoints" / ".last.ckpt.k1lled00"
     half.mkdir()
     write_pictures(data, seed=1)
     with pytest.raises(InputError, match="cannot resume: the data have changed"):

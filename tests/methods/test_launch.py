@@ -141,8 +141,13 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     assert not (Path(broken["output"]) / "result.json").exists()
 
     monkeypatch.setenv("OBEY", "1 2 await SIGTERM")  # in step 5, after the next checkpoint
-    threading.Thread(target=_terminate_us_after_the_next, args=(checkpoint,)).start()
-    stopped = fit(**broken, resume=True)
+    told, before = threading.Event(), signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=_terminate_us_after_the_next, args=(checkpoint, told)).start()
+    try:
+        stopped = fit(**broken, resume=True)
+    finally:
+        told.set()
+        signal.signal(signal.SIGTERM, before)
     assert stopped.exit_code == launching.REQUEUE
     assert stopped.result.metrics["steps"] == 5
     assert torch.load(checkpoint, weights_only=True)["global_step"] == 5
@@ -157,12 +162,14 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     assert again.result.metrics["steps"] == 6
 
 
-def _terminate_us_after_the_next(checkpoint: Path) -> None:
-    """As a scheduler does."""
+def _terminate_us_after_the_next(checkpoint: Path, told: threading.Event) -> None:
+    """As a scheduler does, again and again."""
     before, until = checkpoint.stat().st_mtime_ns, time.monotonic() + 120
     while checkpoint.stat().st_mtime_ns == before and time.monotonic() < until:
         time.sleep(0.02)
-    os.kill(os.getpid(), signal.SIGTERM)
+    while not told.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+        told.wait(3)
 
 
 def test_bad_input_of_a_process_is_one_line_and_leaves_nothing(

@@ -20,7 +20,7 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["Angles", "Floats", "Measure", "Progress", "means"]
 
-_MOST = 1_000_000  # negatives, or batches: more would take days
+_MOST = 10_000_000  # negatives, or batches: more would take days
 
 # similarities that one thread holds at once: the second-level cache; 1,000 x 127 fit
 _CHUNK = 2**17

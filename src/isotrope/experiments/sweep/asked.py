@@ -55,7 +55,9 @@ class Sweep:
         Raises:
             InputError: a value that the setting does not take.
         """
-        own = {**self.base, **values, "seed": seed, "progress": False}
+        varied = {name.replace("_", "-") for name in values}
+        base = {k: v for k, v in self.base.items() if k.replace("_", "-") not in varied}
+        own = {**base, **values, "seed": seed, "progress": False}
         return self.settings.read({**own, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
