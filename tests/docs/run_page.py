@@ -163,7 +163,7 @@ class Page:
         heard: list[str] = []
         comparable = True
         for words, comment in commands(block.text):
-            if words[0] == "isotrope":
+            if words[0] == "isotrope" and SKIPPED not in comment:
                 quick = quickened(words) if self.quick else words
                 comparable = comparable and quick == words
                 heard.append(_listened(lambda quick=quick: _isotrope(_globbed(quick[1:]))))
