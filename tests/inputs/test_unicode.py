@@ -130,7 +130,9 @@ def test_the_encoder_decides_what_is_the_same() -> None:
     assert np.isfinite(encoder.encode(list(ODD.values()))).all()
 
 
-@pytest.mark.parametrize("text", ["\ud800 first", "half \udc00 a pair", "a byte \udcff", "fine \ud83d"])
+@pytest.mark.parametrize(
+    "text", ["\ud800 first", "half \udc00 a pair", "byte \udcff", "fine \ud83d"]
+)
 def test_half_a_surrogate_pair_is_no_text(tmp_path: Path, text: str) -> None:
     encoder = SentenceEncoder.scratch(["plain words"], width=8, heads=1, layers=1)
     with pytest.raises(InputError, match=r"texts\[1\] cannot be written as UTF-8 .half of a surr"):
