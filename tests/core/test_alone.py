@@ -105,6 +105,9 @@ def test_a_starter_lets_one_process_in_beside_it(tmp_path: Path) -> None:
             starter.kill()
             starter.wait()
             assert not is_free(tmp_path), "the process that writes is still there"
+            both = rf"\(process {starter.pid} on .+, process {started.pid} on .+\); wait"
+            with pytest.raises(InputError, match=both), alone(tmp_path, "training in x"):
+                raise AssertionError
             assert not is_free(tmp_path, "starter")
             started.communicate()
             assert (tmp_path / LOCK).exists()

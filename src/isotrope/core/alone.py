@@ -160,7 +160,8 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             handle.seek(0)
-            raise _Busy(handle.read(300).strip() or "which does not say who it is") from None
+            who = ", ".join(handle.read(300).splitlines())
+            raise _Busy(who or "which does not say who it is") from None
         if error.errno not in _NO_LOCKS:
             raise
         if role != "started":
@@ -171,5 +172,5 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
             )
     if role != "started":
         handle.truncate(0)
-        handle.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        handle.flush()
+    handle.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+    handle.flush()
