@@ -12,8 +12,9 @@ from tests.sts_folder import write_plain
 def write_placeholders(page: Path, folder: Path) -> None:
     """Write what the blocks of a page take for granted."""
     if page.stem == "README":
-        lines = "\n".join(sentences(200)) + "\n"
-        (folder / "wiki.txt").write_text(lines, encoding="utf-8")
+        lines = "\n".join(sentences(240)) + "\n"
+        for file in ("wiki.txt", "sentences.txt"):
+            (folder / file).write_text(lines, encoding="utf-8")
         _tasks(folder / "DIR")
         _pictures(folder / "cifar10", count=40, classes=2)
         (folder.parent / "shared" / "data").mkdir(parents=True)

@@ -86,16 +86,16 @@ def test_blocks_have_their_line_and_commands_their_comment() -> None:
 
 def test_quick_shortens_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "long.txt").write_text("é\n" * 200, encoding="utf-8")
+    (tmp_path / "long.txt").write_text("é\n" * 300, encoding="utf-8")
     (tmp_path / "wide.tsv").write_text("a" * 99 + "\tb\n")
     shorten()
-    assert (tmp_path / "long.txt").read_text(encoding="utf-8") == "é\n" * 160
+    assert (tmp_path / "long.txt").read_text(encoding="utf-8") == "é\n" * 240
     assert (tmp_path / "wide.tsv").read_text() == "a" * 80 + "\tb\n"
 
 
 def test_quick_lowers_and_adds() -> None:
     train = ["isotrope", "train", "a.txt", "--max-steps", "9", "--micro-batch", "64"]
-    quick = ["--max-steps", "2", "--micro-batch", "8", "--batch-size", "16", "--holdout", "0.4"]
+    quick = ["--max-steps", "2", "--micro-batch", "8", "--batch-size", "16", "--holdout", "0.2"]
     assert quickened(train)[3:] == quick
     evaluate = ["isotrope", "evaluate", "a", "--transfer", "DIR", "--sts", "DIR"]
     assert quickened(evaluate)[2:] == ["a", "--sts", "DIR"]
