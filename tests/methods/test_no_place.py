@@ -151,6 +151,7 @@ def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2, run.stderr
     assert run.stderr.startswith(f"isotrope: error: cannot write {output}")
+    assert ": file too large; free some space or choose another place\n" in run.stderr
     assert run.stderr.count("\n") == 1
     assert read_checkpoint(output / "checkpoints" / "last.ckpt")["global_step"] == 2
     assert guarded(["train-images", *flags(given), "--resume"]) == 0

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 import lightning as L
 import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from tqdm import tqdm
 
 from isotrope.core.alone import still_there
@@ -39,6 +40,7 @@ __all__ = [
     "Origin",
     "SameData",
     "Stop",
+    "Straight",
     "Timer",
     "worker_gone",
 ]
@@ -334,6 +336,26 @@ def worker_gone(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker")
 
 
+class Straight(TorchCheckpointIO):
+    """Writes a checkpoint to its file; Lightning holds it in memory and goes through /tmp."""
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: Any,  # noqa: ANN401 - Lightning's signature
+        storage_options: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Write it."""
+        try:
+            with Path(path).open("wb") as handle:
+                torch.save(checkpoint, handle)
+        except RuntimeError as error:
+            # after a write that fails torch ends its archive nevertheless, and fails again
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
+
+
 class Checkpoints(L.Callback):
     """checkpoints/last.ckpt, written whole and sealed, the one before kept as previous.ckpt.
 
@@ -367,14 +389,9 @@ class Checkpoints(L.Callback):
             try:
                 trainer.save_checkpoint(temporary)
             except RuntimeError as error:
-                if worker_gone(error):
-                    raise
                 # after a whole file: the others, who meet us behind it, are gone
                 if not lost(error):
-                    # torch's zip writer reports a full disk as a RuntimeError of its own
-                    raise InputError(
-                        f"cannot write {newest}: {error}; free some space and --resume"
-                    ) from error
+                    raise
             seal(temporary)
             if newest.is_file() and newest.name == "last.ckpt":
                 self._keep(newest)

@@ -29,7 +29,7 @@ from isotrope.core.sealed import Damaged, verify
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
-from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop, worker_gone
+from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop, Straight, worker_gone
 from isotrope.methods.image_method import ImageMethod
 from isotrope.methods.launch import REQUEUE, launch, launched
 from isotrope.methods.loggers import check_wandb
@@ -371,7 +371,7 @@ def make_steps(
             num_nodes=world_size() // here,
             # buffers are the same everywhere: no step needs them sent around
             strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
-            plugins=[TorchElasticEnvironment()] if together else None,
+            plugins=[Straight(), *([TorchElasticEnvironment()] if together else [])],
             precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
             max_steps=steps,
             max_epochs=-1,
