@@ -58,11 +58,14 @@ test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody fo
 newcomer: $(READY) ## the docs' first pages in a clean environment, from the built wheel (minutes)
 	.ci/newcomer.sh
 
-check: $(READY) ## lint, formatting, types and the direction of imports
+# the audit asks a service; without a network it says so and does not fail
+check: $(READY) ## lint, formatting, types, direction of imports, licences, known vulnerabilities
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python requirements/licences.py
+	$(BIN)/python requirements/audit.py
 
 check-all: check ## the checks, then the tests that take longer
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
