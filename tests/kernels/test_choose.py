@@ -1,15 +1,20 @@
 """Choosing a backend, and saying why."""
 
+import importlib
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from isotrope.core.errors import NeedsEager
+from isotrope.core.errors import InputError, MissingExtra, NeedsEager
 from isotrope.core.views import Views
 from isotrope.kernels.choose import choose, pairs
 from isotrope.kernels.eager import EagerPairs
 from isotrope.objectives import InfoNCE
 
 VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
+MODULE = importlib.import_module("isotrope.kernels.choose")  # of which the package has a function
 
 
 def test_auto_gives_a_reason_with_the_size() -> None:
@@ -48,7 +53,8 @@ def test_statistics_one_by_one_come_from_one_matrix_while_there_is_room() -> Non
 def test_an_unknown_backend_names_the_nearest(function: object) -> None:
     with pytest.raises(
         ValueError,
-        match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager, rowblock",
+        match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager, rowblock, "
+        "bfloat16, triton",
     ):
         function(VIEWS, "eagre")  # type: ignore[operator]
 
@@ -62,3 +68,47 @@ def test_torch_func_goes_through_the_whole_matrix() -> None:
     torch.testing.assert_close(torch.func.grad(objective)(a, b), expected)
     with pytest.raises(NeedsEager, match="the rowblock backend; ask for 'eager'"):
         torch.func.grad(objective)(a, b, backend="rowblock")
+
+
+def somewhere(dtype: torch.dtype) -> SimpleNamespace:
+    """What is asked of embeddings on a GPU."""
+    return SimpleNamespace(is_cuda=True, dtype=dtype, device=torch.device("cuda"))
+
+
+def test_triton_is_chosen_for_what_a_gpu_multiplies_quickly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert MODULE._quick(somewhere(torch.bfloat16))
+    assert not MODULE._quick(somewhere(torch.float64))
+    assert not MODULE._quick(torch.empty(3, dtype=torch.bfloat16))  # on a CPU
+    for precision, quick in (("highest", False), ("high", True)):
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda p=precision: p)
+        assert MODULE._quick(somewhere(torch.float32)) == quick
+    monkeypatch.setattr(MODULE, "_quick", lambda _: True)
+    monkeypatch.setattr(MODULE, "_why_no_triton", lambda _: None)
+    many, few = torch.empty(1024, 1), torch.empty(1000, 1)
+    assert choose(Views(many, many)) == (
+        "triton",
+        "1024 x 1024 similarities are 4 MB: computed in tiles that stay on the GPU's cores",
+    )
+    assert choose(Views(few, few))[0] == "rowblock"
+    monkeypatch.setattr(MODULE, "_why_no_triton", InputError)
+    assert choose(Views(many, many))[0] == "rowblock"
+
+
+def test_triton_says_what_keeps_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "_installed", lambda: False)
+    with pytest.raises(MissingExtra, match=r"'triton'.* pip install 'isotrope\[triton\]'"):
+        choose(VIEWS, "triton")
+    monkeypatch.setattr(MODULE, "_installed", lambda: True)
+    tiles = SimpleNamespace(INTERPRETED=False)
+    monkeypatch.setitem(sys.modules, "isotrope.kernels.triton_tiles", tiles)
+    with pytest.raises(InputError, match=r"GPU; found embeddings on cpu: .*TRITON_INTERPRET"):
+        choose(VIEWS, "triton")
+    tiles.INTERPRETED = True
+    assert choose(VIEWS, "triton") == ("triton", "asked for")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    found = str(MODULE._why_no_triton(somewhere(torch.float32)))
+    assert found.endswith("8.0 (Ampere) or more; found 7.5: ask for backend='rowblock'")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    assert MODULE._why_no_triton(somewhere(torch.float32)) is None

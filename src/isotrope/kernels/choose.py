@@ -10,11 +10,21 @@ A similarity is rounded to eight bits, so an exponential is wrong by up to 1/(25
 at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 embeddings of 768
 numbers; the table is docs/results/bfloat16.csv). It is never chosen, only asked for, and where the
 hardest negative is asked nothing is rounded.
+
+``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton_tiles``): tiles
+of similarities that never reach the GPU's memory. bfloat16 embeddings go through its matrix units
+as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. It is
+chosen for these, from about a thousand rows on. Asked for, it takes any; on a CPU through Triton's
+interpreter, to look at it.
 """
 
-import torch
+import functools
+import importlib.util
 
-from isotrope.core.errors import NeedsEager, nearest
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import InputError, MissingExtra, NeedsEager, nearest
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
@@ -22,22 +32,20 @@ from isotrope.kernels.rowblock import RowBlockPairs
 
 __all__ = ["BACKENDS", "EAGER_BYTES", "HELD_BYTES", "SHARED_BYTES", "choose", "pairs"]
 
-BACKENDS: dict[str, type[EagerPairs]] = {
-    "eager": EagerPairs,
-    "rowblock": RowBlockPairs,
-    "bfloat16": RowBlockPairs,  # the rounding is of what is fused; single statistics stay exact
-}
+BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
 # of similarities: below the first, all are held; up to the second, by formulas that are not fused
 EAGER_BYTES, HELD_BYTES = 1 << 14, 1 << 26
 SHARED_BYTES = 1 << 17  # and up to here where both directions share the blocks (kernels.pushes)
+TILED = 1 << 20  # similarities from which starting kernels of our own is worth it
+_AMPERE = (8, 0)
 
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views and the reason in words.
 
     Raises:
-        ValueError: an unknown backend, or one that is not for these numbers.
+        ValueError: an unknown backend, or one that is not for these numbers, or not here.
         NeedsEager: another backend than that, under a transform of torch.func.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
@@ -48,6 +56,8 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
         what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
         if size < EAGER_BYTES:
             return "eager", f"{what}: all are held"
+        if n * m >= TILED and _quick(views.anchors) and not _why_no_triton(views.anchors):
+            return "triton", f"{what}: computed in tiles that stay on the GPU's cores"
         return "rowblock", f"{what}: computed in blocks of rows"
     if backend not in BACKENDS:
         raise ValueError(
@@ -61,16 +71,55 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             "the bfloat16 backend rounds to 8 bits; found float64 embeddings: give float32 ones, "
             "or ask for backend='rowblock'"
         )
+    if backend == "triton" and (why_not := _why_no_triton(views.anchors)) is not None:
+        raise why_not
     return backend, "asked for"
 
 
-def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pairs:
+def _quick(x: Tensor) -> bool:
+    """Whether Triton multiplies such numbers on a GPU's matrix units."""
+    rounded = x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    return x.is_cuda and (x.dtype == torch.bfloat16 or rounded)
+
+
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _why_no_triton(x: Tensor) -> InputError | None:
+    """What keeps Triton's kernels from these numbers."""
+    if not _installed():
+        return MissingExtra("triton", extra="triton")
+    if not x.is_cuda or torch.version.hip is not None:
+        from isotrope.kernels.triton_tiles import INTERPRETED  # triton need not be installed
+
+        if INTERPRETED and x.device.type == "cpu":
+            return None
+        return InputError(
+            f"the triton backend computes on an NVIDIA GPU; found embeddings on {x.device.type}: "
+            "move them there, ask for backend='rowblock', or, to look at the kernels on a CPU, set "
+            "TRITON_INTERPRET=1 before Python starts"
+        )
+    if (found := torch.cuda.get_device_capability(x.device)) < _AMPERE:
+        return InputError(
+            "the triton backend needs compute capability 8.0 (Ampere) or more; found "
+            f"{found[0]}.{found[1]}: ask for backend='rowblock'"
+        )
+    return None
+
+
+def pairs(
+    views: Views, backend: str = "auto", *, held: int = HELD_BYTES, raw: Views | None = None
+) -> Pairs:
     """Return the row statistics of ``views``, which are already in the objective's space.
 
     Args:
         views: in that space.
         backend: as for :func:`choose`.
         held: bytes of similarities up to which ``"auto"`` holds them all.
+        raw: the same before they were normalised, if that was in bfloat16: ``"triton"`` multiplies
+            these, and divides by their norms.
 
     Raises:
         ValueError: an unknown backend.
@@ -78,7 +127,13 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:
         name = "eager"
-    return BACKENDS[name](views)
+    if name == "eager":
+        return EagerPairs(views)
+    if name == "triton":
+        from isotrope.kernels.triton_pairs import TritonPairs  # triton need not be installed
+
+        return TritonPairs(views, raw=raw)
+    return RowBlockPairs(views)  # bfloat16 rounds what is fused; single statistics stay exact
 
 
 def _size(views: Views) -> int:

@@ -50,7 +50,7 @@ def fused(
     both_directions: bool,
     mean: bool,
     learnt: Tensor | None = None,
-    half: bool = False,
+    backend: str = "rowblock",
 ) -> Tensor:
     """Return the scalar of an objective on the sphere, its gradients already computed.
 
@@ -60,18 +60,29 @@ def fused(
         both_directions: the value is the mean of both.
         mean: the values of the rows are averaged, not summed.
         learnt: a temperature of the formula that wants a gradient.
-        half: products in bfloat16.
+        backend: ``rowblock``, ``bfloat16`` (its products rounded) or ``triton``.
 
     Raises:
         Unfused: this formula, or this input, has to take another way.
     """
-    asked = ask(formula, views.anchors.dtype)
+    asked = ask(formula, torch.promote_types(views.anchors.dtype, torch.float32))
     if not asked.against:
         raise Unfused("no row is compared with another")  # blocks would be formed for nothing
-    job = Job(views, formula, asked, mean=mean, learnt=learnt, half=half)
+    job = Job(views, formula, asked, mean=mean, learnt=learnt, half=backend == "bfloat16")
     inputs = (views.anchors, views.positives, views.negatives, learnt)
-    found: Tensor = _Ready.apply(_sweep(job, both_directions), *inputs)  # type: ignore[no-untyped-call]
+    sweep = _meet if backend == "triton" else _sweep
+    found: Tensor = _Ready.apply(sweep(job, both_directions), backend, *inputs)  # type: ignore[no-untyped-call]
     return found
+
+
+def _meet(job: Job, both_directions: bool) -> Sweep:
+    """The job on a GPU."""
+    from isotrope.kernels.triton_fused import met  # triton need not be installed
+
+    views, live = job.views, torch.is_grad_enabled()
+    inputs = (views.anchors, views.positives, views.negatives)
+    wanted = tuple(live and x is not None and x.requires_grad for x in inputs)
+    return functools.partial(met, job, sides=2 if both_directions else 1, wanted=wanted)
 
 
 def _sweep(job: Job, both_directions: bool) -> Sweep:
@@ -107,8 +118,8 @@ class _Ready(torch.autograd.Function):
     """A scalar whose gradients are computed with it."""
 
     @staticmethod
-    def forward(ctx: Any, run: Sweep, *inputs: Tensor | None) -> Tensor:  # noqa: ANN401
-        ctx.run = run
+    def forward(ctx: Any, run: Sweep, backend: str, *inputs: Tensor | None) -> Tensor:  # noqa: ANN401
+        ctx.run, ctx.backend = run, backend
         value, ctx.gradients = run()
         return value
 
@@ -116,12 +127,12 @@ class _Ready(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
             raise NeedsEager(
-                "the rowblock backend has no second derivatives; ask for backend='eager'"
+                f"the {ctx.backend} backend has no second derivatives; ask for backend='eager'"
             )
         if ctx.gradients is None:  # a second backward: the first one gave the gradients away
             _, ctx.gradients = ctx.run()
         gradients, ctx.gradients = ctx.gradients, None
         if gradient.device.type != "cpu" or float(gradient) != 1:  # elsewhere looking means waiting
             gradients = [None if g is None else g.mul_(gradient) for g in gradients]
-        wanted = ctx.needs_input_grad[1:]
-        return None, *(g if w else None for g, w in zip(gradients, wanted, strict=True))
+        wanted = ctx.needs_input_grad[2:]
+        return None, None, *(g if w else None for g, w in zip(gradients, wanted, strict=True))

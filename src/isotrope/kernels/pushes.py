@@ -25,7 +25,7 @@ from isotrope.kernels.asked import Unfused
 from isotrope.kernels.rowblock import Layout, RowBlockPairs, add_product
 from isotrope.kernels.sweeps import LEAST, TILE_BYTES, blocks
 
-__all__ = ["FLOOR", "Acting", "Exponent", "Pushing"]
+__all__ = ["FLOOR", "Acting", "Exponent", "Masses", "Pushing"]
 
 MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
 REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
@@ -101,7 +101,7 @@ class Acting:
         raise Unfused("the weights are given to a function of torch")
 
 
-class _Masses(NamedTuple):
+class Masses(NamedTuple):
     """Weights before they are divided: e^top times these sums over the negatives of each anchor."""
 
     top: Tensor
@@ -245,15 +245,15 @@ class Pushing(RowBlockPairs):
         """Whether both directions can share blocks of e^exponent."""
         return self._square and exponent.reach <= REACH
 
-    def _masses(self, by: By, exponent: Exponent) -> _Masses:
+    def _masses(self, by: By, exponent: Exponent) -> Masses:
         if self._joint(exponent):
             push = self._added("push", by, exponent)  # the sums come with it
             mass = self._added("mass", by, exponent)
-            return _Masses(torch.zeros_like(mass), mass, push)
+            return Masses(torch.zeros_like(mass), mass, push)
         key = ("one way", by, self.side, exponent)
         if key not in self.kept:
             self.kept[key] = self._one_way(by, exponent)
-        return cast("_Masses", self.kept[key])
+        return cast("Masses", self.kept[key])
 
     def _added(self, what: Literal["mass", "push"], by: By, exponent: Exponent) -> Tensor:
         """What all columns together make of each anchor."""
@@ -333,7 +333,7 @@ class Pushing(RowBlockPairs):
                 others = (view, slice(rows.stop, len(h)))
                 yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
 
-    def _one_way(self, by: By, exponent: Exponent) -> _Masses:
+    def _one_way(self, by: By, exponent: Exponent) -> Masses:
         """The anchors of this direction against all their columns, each with its own maximum."""
         against = AGAINST[by]
         columns = Layout(self.views, against).columns
@@ -346,8 +346,8 @@ class Pushing(RowBlockPairs):
             for x in columns:
                 push += tile[:, at : at + len(x)] @ x
                 at += len(x)
-            found.append(_Masses(top, tile.sum(dim=1), push))
-        return _Masses(*(torch.cat(x) for x in zip(*found, strict=True)))
+            found.append(Masses(top, tile.sum(dim=1), push))
+        return Masses(*(torch.cat(x) for x in zip(*found, strict=True)))
 
     def _compared(self, by: By) -> Views:
         """The views whose similarities count, ``anchors`` those of the rows."""

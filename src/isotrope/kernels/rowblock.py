@@ -49,6 +49,12 @@ class RowBlockPairs(EagerPairs):
     def swapped(self) -> "RowBlockPairs":
         return type(self)(self.views.swapped(), 1 - self.side, self.kept)
 
+    def pushing(self) -> "RowBlockPairs":
+        """Pairs of the same direction of which only the anchors move (``kernels.pushes``)."""
+        from isotrope.kernels.pushes import Pushing  # made of what is here
+
+        return Pushing(self.views, self.side, self.kept)
+
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         return self._reduced(_LogSumExp(), temperature, against)
 
@@ -131,7 +137,8 @@ class Layout:
     def counts(self) -> Tensor:
         """n, the number of negatives of each anchor, without forming what they are."""
         views = self.views
-        n, found = len(views.anchors), views.anchors.new_zeros(len(views.anchors))
+        n, dtype = len(views.anchors), torch.promote_types(views.anchors.dtype, torch.float32)
+        found = torch.zeros(n, dtype=dtype, device=views.anchors.device)  # bfloat16 counts to 256
         if views.in_batch:
             kin_across = kin_inside = torch.ones_like(found)  # rows of the same group, oneself too
             if views.groups is not None:

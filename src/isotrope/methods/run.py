@@ -284,7 +284,8 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:
     """Return what computes the loss of a whole batch, and why."""
-    rows = torch.empty(settings.rows, 1, device="meta")  # their number counts, nothing else
+    # their number counts, and where they are
+    rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.rows, 1)
     return choose(Views(rows, rows), settings.backend)
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 import torch
@@ -31,6 +31,8 @@ Space = Literal["sphere", "batchnorm", "raw", "logits"]
 
 # what a loss may be invariant under; paradigm.proof.variance has the definitions
 INVARIANCES = ("rotation", "permutation", "view swap", "scale")
+
+_HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -210,15 +212,18 @@ class Objective:
         with _as_given(views):
             name, _ = choose(views, backend)
             if self.space == "sphere" and name != "eager":
+                prepared = self.prepare(views)
                 with contextlib.suppress(Unfused):
                     return fused(
-                        self.prepare(views),
+                        _single(prepared, _HALF[:1] if name == "triton" else _HALF),
                         self.formula,
                         both_directions=self.two_directions,
                         mean=self.reduction == "mean",
                         learnt=self._learnt(),
-                        half=name == "bfloat16",
+                        backend=name,
                     )
+            # chosen for what was given, which is float32 from here on
+            backend = name if name == "triton" else backend
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
             return torch.stack(reduced).mean()
@@ -305,7 +310,7 @@ class Objective:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def prepare(self, views: Views) -> Views:
-        """Return raw ``views`` checked, half precision as float32.
+        """Return raw ``views`` checked.
 
         Raises:
             ValueError: negatives for an objective without any, or too few rows.
@@ -319,8 +324,7 @@ class Objective:
             raise ValueError(
                 f"{type(self).__name__} compares rows of a batch; found {len(views.anchors)} row"
             )
-        half = views.anchors.dtype in (torch.float16, torch.bfloat16)
-        return views.map(Tensor.float) if half else views
+        return views
 
     def compare(self, views: Views, backend: str = "auto") -> Pairs:
         """Return the row statistics of raw ``views`` in the objective's space.
@@ -328,12 +332,20 @@ class Objective:
         Raises:
             ValueError: as :meth:`prepare`.
         """
-        views = self.prepare(views)
+        compared = _single(self.prepare(views))
         if self.space == "sphere":
-            views = views.unit()
+            compared = compared.unit()
         elif self.space == "batchnorm":
-            views = views.map(standard)
-        return choose_pairs(views, backend)
+            compared = compared.map(standard)
+        return choose_pairs(compared, backend, raw=self._raw(views, compared))
+
+    def _raw(self, given: Views, compared: Views) -> Views | None:
+        """The views of a comparison as they were given, if in bfloat16, without history."""
+        if self.space != "sphere" or given.anchors.dtype != torch.bfloat16:
+            return None
+        raw = given.detached()
+        a, p, more = raw.anchors, raw.positives, raw.negatives
+        return replace(compared, anchors=a, positives=p, negatives=more)
 
     def _learnt(self) -> Tensor | None:
         """The temperature, where it wants a gradient."""
@@ -342,7 +354,9 @@ class Objective:
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
         # a loss is quicker in blocks long before there is no room for the matrix
-        pairs = choose_pairs(self.compare(views, backend).views, backend, held=SHARED_BYTES)
+        compared = self.compare(views, backend).views
+        raw = self._raw(views, compared)
+        pairs = choose_pairs(compared, backend, held=SHARED_BYTES, raw=raw)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 
 
@@ -352,6 +366,11 @@ def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
     if not torch.is_autocast_enabled(device):
         return contextlib.nullcontext()  # entering costs what a small product does
     return torch.autocast(device, enabled=False)
+
+
+def _single(views: Views, half: tuple[torch.dtype, ...] = _HALF) -> Views:
+    """Half precision as float32."""
+    return views.map(Tensor.float) if views.anchors.dtype in half else views
 
 
 def _constant(objective: Objective, pairs: Pairs) -> Terms:

@@ -18,7 +18,6 @@ from torch import Tensor
 from isotrope.core.terms import Terms
 from isotrope.kernels.asked import Unfused
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.pushes import Pushing
 from isotrope.kernels.rowblock import RowBlockPairs
 
 __all__ = ["Surrogate"]
@@ -62,7 +61,7 @@ def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
     if isinstance(pairs, RowBlockPairs):
         with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
-            return _of_components(objective, Pushing(pairs.views, pairs.side, pairs.kept))
+            return _of_components(objective, pairs.pushing())
     return _of_components(objective, pairs)
 
 
