@@ -17,6 +17,7 @@ from torch import nn
 
 from isotrope.core.files import replacing
 from isotrope.data.docstrings import collect
+from isotrope.data.lines import lines
 from isotrope.encoders.sentence import SentenceEncoder
 
 __all__ = ["BREAKS", "broken_model", "judged_texts", "tuning_texts"]
@@ -43,9 +44,9 @@ def judged_texts(folder: Path, shared: Path, seed: int) -> None:
 
     Even seeds take the pairs of STS-B, odd ones those of MRPC.
     """
-    with gzip.open(shared / "corpus" / "wiki_en_1m.txt.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(shared / "corpus" / "wiki_en_1m.txt.gz", "rt", encoding="utf-8") as wikipedia:
         start = 10_000 * seed
-        sentences = [line.strip() for line in islice(lines, start, start + _LINES)]
+        sentences = [line.strip() for line in islice(wikipedia, start, start + _LINES)]
     file, least = ("transfer/mrpc", 1) if seed % 2 else ("sts/stsb", 4)
     rows = _rows(shared / file / "train.tsv")
     found = [(a, b) for score, a, b in rows if float(score) >= least]
@@ -82,12 +83,12 @@ def _shuffled(rows: Sequence[Row], seed: int) -> list[Row]:
 
 
 def _rows(path: Path) -> list[list[str]]:
-    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    return [text.split("\t") for _, text in lines(path)]
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def _write(path: Path, texts: Iterable[str]) -> None:
     with replacing(path) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        temporary.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 
 def _last_norm(encoder: SentenceEncoder) -> nn.LayerNorm:

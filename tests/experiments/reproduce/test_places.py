@@ -20,7 +20,7 @@ def data(tmp_path: Path) -> Path:
     lines = [f"{number} " + "word " * (5 * number) for number in range(7)]
     with gzip.open(folder / "corpus" / "wiki_en_1m.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
-    (folder / "theirs.txt").write_text("a\nb\nc\n", encoding="utf-8")
+    (folder / "theirs.txt").write_text("a\u2028b\nb\x85\nc\n", encoding="utf-8")
     (folder / "bert").mkdir()
     return folder
 
@@ -35,7 +35,7 @@ def test_corpora_are_the_first_sentences(data: Path, tmp_path: Path) -> None:
     short = places.texts("wiki-short:3").read_text().splitlines()
     assert [line[0] for line in short] == ["0", "1", "2"]
     assert places.texts("theirs.txt") == data / "theirs.txt"
-    assert places.texts("theirs.txt:2").read_text() == "a\nb\n"
+    assert places.texts("theirs.txt:2").read_text() == "a\u2028b\nb\x85\n"
     assert len(places.texts("docs:40").read_text().splitlines()) == 40
     made = places.texts("wiki:3").stat().st_mtime_ns
     assert places.texts("wiki:3").stat().st_mtime_ns == made  # made once

@@ -105,6 +105,12 @@ def test_held_out_texts_are_those_that_follow(folder: Path) -> None:
     assert not trained & set(held)
 
 
+def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("one\ntwo\u2028half\nthree\x85\n", encoding="utf-8")
+    found = text._lines_after(Places(tmp_path, tmp_path / "made"), "own.txt", 2)
+    assert found == ["two\u2028half", "three\x85"]
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -21,6 +21,7 @@ import numpy as np
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.data.docstrings import STANDARD_LIBRARY, Documented, collect
+from isotrope.data.lines import lines
 from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
@@ -88,20 +89,20 @@ class Places:
         if not file.is_file():
             found: Iterable[str]
             if named:
-                found = self._here(kind).read_text(encoding="utf-8").splitlines()
+                found = (text for _, text in lines(self._here(kind)))
             else:
                 found = _documentation() if kind == "docs" else self._wikipedia(kind)
             with replacing(file) as temporary:
-                lines = list(islice(found, int(count)))
-                if len(lines) < int(count):
-                    raise InputError(f"{name}: there are only {len(lines):,} such sentences here")
-                temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+                first = list(islice(found, int(count)))
+                if len(first) < int(count):
+                    raise InputError(f"{name}: there are only {len(first):,} such sentences here")
+                temporary.write_text("\n".join(first) + "\n", encoding="utf-8")
         return file
 
     def _wikipedia(self, kind: str) -> Iterator[str]:
         most = _SHORT if kind == "wiki-short" else 10**9
-        with gzip.open(self._here(kind), "rt", encoding="utf-8") as lines:
-            yield from (line.strip() for line in lines if len(line.split()) <= most)
+        with gzip.open(self._here(kind), "rt", encoding="utf-8") as file:
+            yield from (line.strip() for line in file if len(line.split()) <= most)
 
     def encoder(self, name: str) -> str:
         """Return what ``isotrope.load`` opens: a folder, an installed name or an id of the hub."""

@@ -31,6 +31,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.core.views import Views
+from isotrope.data.lines import lines
 from isotrope.data.sts_sets import Subset
 from isotrope.data.transfer_sets import TASKS as TRANSFER
 from isotrope.diagnostics.angle_statistics import angle_statistics, densities
@@ -151,9 +152,8 @@ def _lines_after(places: Places, name: str, count: int) -> list[str]:
     """Texts that were not trained on: those that follow in the same corpus, or else its last."""
     kind, _, trained = name.partition(":")
     if trained.isdecimal():
-        more = places.texts(f"{kind}:{int(trained) + count}")
-        return more.read_text(encoding="utf-8").splitlines()[-count:]
-    return places.texts(name).read_text(encoding="utf-8").splitlines()[-count:]
+        name = f"{kind}:{int(trained) + count}"
+    return [text for _, text in lines(places.texts(name))][-count:]
 
 
 def _kept(run: Path, precision: str) -> Iterator[tuple[int, SentenceEncoder]]:
