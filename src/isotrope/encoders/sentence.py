@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
 from isotrope.core.fingerprint import fingerprint
+from isotrope.encoders.lora import merged, save_adapter
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.progress import bar
 from isotrope.encoders.quiet import quiet_loading
@@ -390,6 +391,8 @@ class SentenceEncoder(nn.Module):
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that plain sentence-transformers loads, whole or not at all.
 
+        Matrices of LoRA are merged into the weights; ``adapter/`` in it has them by themselves.
+
         Args:
             folder: replaced if it exists.
             card: the model card (README.md); None writes a minimal one.
@@ -401,7 +404,9 @@ class SentenceEncoder(nn.Module):
 
         with replacing(folder) as temporary, quiet_loading():
             try:
-                self.model.save_pretrained(str(temporary), create_model_card=False)
+                with merged(self):
+                    self.model.save_pretrained(str(temporary), create_model_card=False)
+                save_adapter(self, temporary / "adapter")
             except SafetensorError as error:  # how its writer reports a full disk
                 raise OSError(str(error)) from error
             for weights in temporary.rglob("*.safetensors"):

@@ -1,12 +1,13 @@
 """The model card: the README.md of a saved model, with the numbers of its run."""
 
 import json
+from typing import Any
 
 from isotrope.data.tokens import StoreReport
 from isotrope.methods.settings import TrainSettings
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["model_card"]
+__all__ = ["lora_line", "model_card"]
 
 _TEMPLATE = """\
 ---
@@ -41,6 +42,7 @@ embeddings = model.encode(["a sentence", "another one"])
 | steps | {step} of {steps}, batch {batch} |
 | learning rate | {rate:g}, linear decay |
 | max length in training | {length} tokens |
+| trained | {trained} |
 | head in training | {head} (not part of this model) |
 | prompts | {prompts} |
 | seed | {seed} |
@@ -61,6 +63,15 @@ def _prompts(settings: TrainSettings) -> str:
     )
 
 
+def lora_line(lora: dict[str, Any]) -> str:
+    """Return what ``lora_facts`` found as words."""
+    return (
+        f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
+        f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "
+        f"({lora['share']:.2%}) are trained"
+    )
+
+
 def model_card(
     settings: TrainSettings,
     objective: Objective,
@@ -70,6 +81,7 @@ def model_card(
     steps: int,
     dev: dict[int, float],
     name: str,
+    lora: dict[str, Any] | None = None,
 ) -> str:
     """Return the card of the model after ``step`` of ``steps`` updates.
 
@@ -81,6 +93,7 @@ def model_card(
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
         name: of the dev score.
+        lora: what ``lora_facts`` says of the encoder.
     """
     parameters = ", ".join(f"{k} {v}" for k, v in objective.hyperparameters().items())
     if dev:
@@ -104,6 +117,9 @@ def model_card(
         batch=settings.batch_size,
         rate=settings.learning_rate,
         length=report.max_length,
+        trained="all weights"
+        if lora is None
+        else f"{lora_line(lora)}; merged into this model, and by themselves in `adapter/`",
         head=settings.head,
         prompts=_prompts(settings),
         seed=settings.seed,

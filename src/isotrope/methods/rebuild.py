@@ -42,7 +42,13 @@ NO_HEAD = "none: the run kept no checkpoint, so the objective sees the encoder's
 # what only decided how the run was computed
 _PLAIN = {"precision": "32", "devices": 1, "progress": False}
 # a saved encoder brings its own
-_SAVED_TEXT: dict[str, Any] = {"head": "none", "pooling": None}
+_SAVED_TEXT: dict[str, Any] = {
+    "head": "none",
+    "pooling": None,
+    "lora": None,
+    "lora_alpha": None,
+    "lora_targets": [],
+}
 _SAVED_IMAGES: dict[str, Any] = {"width": None, "stem": "auto", "pixels": "imagenet", "cut": 1.0}
 
 Terms = Callable[[], list[Views]]

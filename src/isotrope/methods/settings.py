@@ -120,7 +120,9 @@ class RunSettings(BaseModel):
     progress: bool = Field(True, description="show a progress bar")
 
     # the names of subclasses' fields too
-    @field_validator("files", "columns", "plugin", mode="before", check_fields=False)
+    @field_validator(
+        "files", "columns", "plugin", "lora_targets", mode="before", check_fields=False
+    )
     @classmethod
     def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
         """One path stands for a list of one."""
@@ -158,7 +160,9 @@ class RunSettings(BaseModel):
                 raise ValueError("a name must be one line of UTF-8 text")
         return value
 
-    @field_validator("columns", "query_prompt", "passage_prompt", check_fields=False)
+    @field_validator(
+        "columns", "query_prompt", "passage_prompt", "lora_targets", check_fields=False
+    )
     @classmethod
     def _written(cls, value: Any) -> Any:  # noqa: ANN401 - a text or texts
         """Texts go into config.yaml and result.json."""
@@ -343,14 +347,28 @@ class TrainSettings(RunSettings):
     dropout: float | None = Field(
         None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
     )
+    lora: int | None = Field(
+        None,
+        ge=1,
+        description="train matrices of this rank beside the encoder's own weights, which stay as "
+        "they are (pip install 'isotrope[lora]'); the saved model has them merged",
+    )
+    lora_alpha: int | None = Field(
+        None, ge=1, description="the matrices count alpha / rank times; default: twice the rank"
+    )
+    lora_targets: list[str] = Field(
+        default_factory=list,
+        description="layers that get them: query,value or all-linear; default: peft's choice for "
+        "the architecture, all-linear where it has none",
+    )
 
-    @field_validator("columns", mode="after")
+    @field_validator("columns", "lora_targets", mode="after")
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
-        """``anchor,positive`` stands for two columns."""
+        """``anchor,positive`` stands for two names."""
         names = [name.strip() for given in value for name in given.split(",")]
         if not all(names):
-            raise ValueError("an empty name among the columns")
+            raise ValueError("an empty name among them")
         return names
 
     @property

@@ -28,10 +28,11 @@ from isotrope.data.tokens import TokenStore, build
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
+from isotrope.encoders.lora import add_lora, lora_facts
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
-from isotrope.methods.card import model_card
+from isotrope.methods.card import lora_line, model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.nonfinite import refuse_broken
 from isotrope.methods.run import (
@@ -45,7 +46,7 @@ from isotrope.methods.run import (
     run,
     try_objective,
 )
-from isotrope.methods.settings import TrainSettings
+from isotrope.methods.settings import TrainSettings, flag
 from isotrope.methods.simcse import SimCSE, Steps
 from isotrope.methods.watch import Watch, watch_file, watch_held_out
 from isotrope.paradigm import registry
@@ -167,6 +168,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
+    _add_lora(settings, encoder)
     if settings.max_length > encoder.max_length:
         raise InputError(
             f"--max-length {settings.max_length} is more than {settings.encoder} takes "
@@ -178,6 +180,27 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.micro_batch is not None:
         refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
     return encoder
+
+
+def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
+    """Freeze the encoder and give it matrices to train, if that was asked for."""
+    if settings.lora is None:
+        for name in ("lora_alpha", "lora_targets"):
+            if getattr(settings, name):
+                raise InputError(f"--{flag(name)} needs --lora RANK, the rank of the matrices")
+        return
+    if settings.encoder == "scratch":
+        raise InputError(
+            "--lora keeps the encoder's own weights, and one from scratch has none worth keeping: "
+            "name a trained --encoder, or leave --lora out"
+        )
+    add_lora(
+        encoder,
+        settings.lora,
+        alpha=settings.lora_alpha,
+        targets=settings.lora_targets,
+        seed=settings.seed,
+    )
 
 
 def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -335,7 +358,14 @@ def _run(
         refuse_broken(encoder, step)
         still_there(output)
         card = model_card(
-            settings, objective, store.report, step=step, steps=steps, dev=dev.scores, name=dev.name
+            settings,
+            objective,
+            store.report,
+            step=step,
+            steps=steps,
+            dev=dev.scores,
+            name=dev.name,
+            lora=lora_facts(encoder),
         )
         encoder.save(output / "model", card=card)
 
@@ -404,6 +434,8 @@ def _introduce(
         f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
         f"dropout {shown}; pooling {encoder.pooling}"
     )
+    if lora := lora_facts(encoder):
+        tell(lora_line(lora))
     tell("loss by the {} backend: {}".format(*backend_of(settings)))
     if report.views == "dropout" and not any(rates):
         tell("warning: without dropout the two views are the same; the positives teach nothing")
@@ -444,6 +476,7 @@ def _result(
                 "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
             },
             "cut": {"c": settings.cut, "what": settings.cut_what},
+            "lora": lora_facts(module.encoder),
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {

@@ -1,0 +1,178 @@
+"""LoRA: a transformer whose own weights stay, trained through small matrices beside them, by peft.
+
+A layer ``W x`` becomes ``W x + (alpha / rank) B A x`` (Hu et al. 2021, "LoRA: low-rank adaptation
+of large language models", section 4.1). ``B`` begins as zero, so the first step starts from the
+encoder as it came. What is saved is a plain model, with ``W + (alpha / rank) B A`` in the place of
+``W``; the matrices themselves lie beside it, as peft reads them.
+"""
+
+import copy
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.encoders.names import hub_name
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+
+    from isotrope.encoders.sentence import SentenceEncoder
+
+__all__ = ["ALL_LINEAR", "add_lora", "lora_facts", "merged", "save_adapter"]
+
+ALL_LINEAR = "all-linear"
+"""peft's word for every linear layer."""
+
+
+def add_lora(
+    encoder: "SentenceEncoder",
+    rank: int,
+    *,
+    alpha: int | None = None,
+    targets: Sequence[str] = (),
+    seed: int = 0,
+) -> None:
+    """Freeze an encoder, and put matrices that are trained beside those of its transformer.
+
+    Args:
+        encoder: changed in place.
+        rank: of ``B A``.
+        alpha: the product counts ``alpha / rank`` times; None for twice the rank.
+        targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for those
+            that peft takes for this architecture, and all linear ones where it knows none.
+        seed: of the initial ``A``.
+
+    Raises:
+        InputError: peft is not installed, or there is no such layer, or it cannot have matrices.
+    """
+    try:
+        from peft import LoraConfig, TaskType, inject_adapter_in_model
+        from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "peft", extra="lora") from error
+    transformer = _transformer(encoder)
+    chosen = list(targets) or USUAL.get(transformer.config.model_type) or [ALL_LINEAR]
+    _check_targets(transformer, chosen, encoder.name)
+    everything = ALL_LINEAR in chosen
+    config = LoraConfig(
+        task_type=TaskType.FEATURE_EXTRACTION,
+        base_model_name_or_path=hub_name(encoder.name) or encoder.name,
+        r=rank,
+        lora_alpha=2 * rank if alpha is None else alpha,
+        target_modules=ALL_LINEAR if everything else sorted(chosen),
+        # what is frozen before, as BERT's pooler, is no part of the embedding
+        exclude_modules=[
+            name
+            for name, layer in transformer.named_modules()
+            if isinstance(layer, nn.Linear)
+            and not layer.weight.requires_grad
+            and (everything or name.rpartition(".")[2] in chosen)
+        ]
+        or None,
+    )
+    encoder.requires_grad_(False)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"peft\.")
+        torch.manual_seed(seed)
+        try:
+            inject_adapter_in_model(config, transformer)
+        except ValueError as error:  # a layer of another kind, or none that is left
+            raise InputError(f"--lora of {encoder.name}: {str(error).splitlines()[0]}") from error
+
+
+def _transformer(encoder: "SentenceEncoder") -> Any:  # noqa: ANN401 - transformers' PreTrainedModel
+    return cast("Any", encoder.model[0]).model
+
+
+def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) -> None:
+    """Refuse a target that no layer has: peft passes over it where others match."""
+    linear = {
+        path.rpartition(".")[2]
+        for path, layer in transformer.named_modules()
+        if isinstance(layer, nn.Linear)
+    }
+    for target in targets:
+        if target != ALL_LINEAR and target not in linear:
+            raise InputError(
+                f"--lora-targets {target}: {name} has no linear layer of this name"
+                f"{nearest(target, linear)}; it has {', '.join(sorted(linear))}, or {ALL_LINEAR}"
+            )
+
+
+def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
+    configs = getattr(_transformer(encoder), "peft_config", {})
+    return cast("LoraConfig | None", configs.get("default"))
+
+
+def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
+    """Return rank, alpha, the layers and how much of the encoder is trained; None without LoRA.
+
+    ``trainable`` and ``parameters`` are numbers of the encoder's, without the head; ``share`` is
+    the one over the other.
+    """
+    config = _config(encoder)
+    if config is None:
+        return None
+    trainable = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
+    parameters = sum(p.numel() for p in encoder.parameters())
+    return {
+        "rank": config.r,
+        "alpha": config.lora_alpha,
+        "targets": sorted({path.rpartition(".")[2] for path, _ in _layers(_transformer(encoder))}),
+        "trainable": trainable,
+        "parameters": parameters,
+        "share": trainable / parameters,
+    }
+
+
+def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
+    from peft.tuners.lora import LoraLayer
+
+    return [(path, m) for path, m in transformer.named_modules() if isinstance(m, LoraLayer)]
+
+
+@contextmanager
+def merged(encoder: "SentenceEncoder") -> Iterator[None]:
+    """Let the encoder be a plain one, its matrices added up; afterwards it is as it was, exactly.
+
+    peft can take matrices out again, but what is added and subtracted comes back rounded.
+    """
+    if _config(encoder) is None:
+        yield
+        return
+    transformer = _transformer(encoder)
+    layers = _layers(transformer)
+    for path, layer in layers:
+        plain = copy.deepcopy(layer)
+        plain.merge()
+        transformer.set_submodule(path, plain.get_base_layer())
+    try:
+        yield
+    finally:
+        for path, layer in layers:
+            transformer.set_submodule(path, layer)
+
+
+def save_adapter(encoder: "SentenceEncoder", folder: Path) -> None:
+    """Write the matrices alone, as ``peft.PeftModel.from_pretrained`` reads them; none: nothing."""
+    config = _config(encoder)
+    if config is None:
+        return
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    # with "auto" it would ask the hub for the encoder's configuration
+    found = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
+    folder.mkdir()
+    weights = {f"base_model.model.{name}": value.contiguous() for name, value in found.items()}
+    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    saved = copy.copy(config)
+    saved.inference_mode = True
+    saved.target_modules = sorted(cast("set[str]", config.target_modules))
+    saved.save_pretrained(str(folder))
