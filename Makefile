@@ -19,8 +19,8 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs check check-all fix \
-	docs site newcomer lock bench clean
+.PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs test-triton \
+	check check-all fix docs site newcomer lock bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -55,6 +55,10 @@ test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS sc
 test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
 
+test-triton: $(VENV)/.ready-triton ## the kernels for GPUs, interpreted on a CPU (minutes)
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
+		tests/kernels/test_triton.py tests/test_gpu_benchmark.py
+
 newcomer: $(READY) ## the docs' first pages in a clean environment, from the built wheel (minutes)
 	.ci/newcomer.sh
 
@@ -85,6 +89,9 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (a
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/sts.py
+
+bench-gpu: $(VENV)/.ready-triton ## the losses on an NVIDIA GPU, beside the peers (an hour or two)
+	$(BIN)/python benchmarks/gpu.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
 	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo faults build dist
@@ -119,20 +126,29 @@ $(VENV)/.ready-docs: $(READY) requirements/docs.txt
 	@$(BIN)/python -m pip check
 	@touch $@
 
+$(VENV)/.ready-triton: $(READY) requirements/triton.txt
+	@echo "triton (0.7 GB on disk)"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/triton.txt
+	@$(BIN)/python -m pip check
+	@touch $@
+
+# what the torch of requirements/torch.txt brings along where it is one for CUDA
+TRITON := 3.7.1
+
 COMPILE = $(VENV)-lock/bin/pip-compile pyproject.toml --quiet $(UPGRADE) --generate-hashes \
 	--strip-extras --unsafe-package torch --constraint requirements/torch.txt --no-emit-options \
 	--no-header
 
-# pip-compile comments on what is left out; that is on purpose, so the comment goes. mteb.txt and
-# docs.txt hold what these need beyond lock.txt.
-lock: ## write requirements/lock.txt, mteb.txt and docs.txt anew (UPGRADE=--upgrade: newer versions)
+# pip-compile comments on what is left out; that is on purpose, so the comment goes. mteb.txt,
+# docs.txt and triton.txt hold what these need beyond lock.txt.
+lock: ## write what requirements/ pins anew, but torch (UPGRADE=--upgrade: newer versions)
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
 	$(COMPILE) --extra dev --build-deps-for editable --output-file requirements/lock.txt
-	for extra in mteb docs; do $(COMPILE) --extra $$extra \
-		--output-file requirements/$$extra.txt \
+	for extra in mteb docs triton; do $(COMPILE) --extra $$extra \
+		--output-file requirements/$$extra.txt --upgrade-package triton==$(TRITON) \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
 		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
 		|| exit 1; done
-	for lock in requirements/lock.txt requirements/mteb.txt requirements/docs.txt; do \
-		sed -i.old -e '/^# WARNING/,$$d' $$lock && rm $$lock.old; done
+	for lock in lock mteb docs triton; do \
+		sed -i.old -e '/^# WARNING/,$$d' requirements/$$lock.txt && rm requirements/$$lock.txt.old; done

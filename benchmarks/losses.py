@@ -201,20 +201,22 @@ def beside(clock: Clock, ours: Callable[[], object], plain: Callable[[], object]
 class Table:
     """The rows measured so far: those of the file and new ones, each written at once."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, key: tuple[str, ...] = KEY, columns: tuple[str, ...] = COLUMNS
+    ) -> None:
+        self.path, self.key, self.columns = path, key, columns
         self.rows: dict[tuple[str, ...], Row] = {}
         if path.exists():
             with path.open(newline="", encoding="utf-8") as handle:
                 for row in csv.DictReader(handle):
-                    self.rows[tuple(row[column] for column in KEY)] = row
+                    self.rows[tuple(row[column] for column in self.key)] = row
 
     def add(self, row: Row) -> None:
         """Put a row in the place of the one with its key."""
-        self.rows[tuple(row[column] for column in KEY)] = row
+        self.rows[tuple(row[column] for column in self.key)] = row
         written = self.path.with_suffix(".part")
         with written.open("w", newline="", encoding="utf-8") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+            writer = csv.DictWriter(handle, self.columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows[key] for key in sorted(self.rows, key=_natural))
         written.replace(self.path)

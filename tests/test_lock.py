@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = {
     name: (ROOT / "requirements" / name).read_text(encoding="utf-8")
-    for name in ("lock.txt", "mteb.txt", "docs.txt")
+    for name in ("lock.txt", "mteb.txt", "docs.txt", "triton.txt")
 }
-PINS, MTEB, DOCS = (
+PINS, MTEB, DOCS, TRITON = (
     dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", lock, flags=re.MULTILINE))
     for lock in LOCKS.values()
 )
@@ -26,7 +26,7 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     wanted += [r for extra in project["project"]["optional-dependencies"].values() for r in extra]
-    missing = {named(r) for r in wanted} - set(PINS | MTEB | DOCS) - {"isotrope", "torch", "triton"}
+    missing = {named(r) for r in wanted} - set(PINS | MTEB | DOCS | TRITON) - {"isotrope", "torch"}
     assert not missing, f"run `make lock`: {sorted(missing)}"
 
 
@@ -39,7 +39,9 @@ def test_every_pin_has_hashes(name: str, pins: dict[str, str], least: int) -> No
     assert len([b for b in blocks if "==" in b and "--hash=sha256:" in b]) == len(pins) > least
 
 
-@pytest.mark.parametrize(("name", "pins"), [("mteb", MTEB), ("mkdocs-material", DOCS)])
+@pytest.mark.parametrize(
+    ("name", "pins"), [("mteb", MTEB), ("mkdocs-material", DOCS), ("triton", TRITON)]
+)
 def test_what_only_one_thing_needs_is_installed_for_it_only(
     name: str, pins: dict[str, str]
 ) -> None:
@@ -66,3 +68,11 @@ def test_the_malicious_releases_of_lightning_are_not_locked() -> None:
 def test_what_both_need_has_one_version() -> None:
     both = set(MTEB) & set(DOCS)
     assert {name: MTEB[name] for name in both} == {name: DOCS[name] for name in both}
+
+
+def test_triton_is_the_one_that_torch_for_cuda_brings() -> None:
+    """The Makefile names it once; nothing else comes with it."""
+    (named,) = re.findall(
+        r"^TRITON := (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {"triton": named} == TRITON

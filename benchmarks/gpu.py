@@ -1,0 +1,289 @@
+"""Time and memory of the losses on an NVIDIA GPU, forward and backward, beside the peers.
+
+    make bench-gpu
+    python benchmarks/gpu.py [--only WORD] [--rows N ...] [--again] [--csv FILE]
+
+Seconds are the median of at least 5 calls after one that compiles (of one, where it takes more than
+20 s). Between the calls stand products of bfloat16 matrices of 8192 x 8192, whose median rate is
+the limit of the same run; the share is flops / rate / seconds, with the flops of
+`gpu_cases.COUNTED`: the least there can be for one direction, and what is paid without symmetry for
+2N views. Peak memory is what the call allocates beyond the embeddings, without the two gradients.
+Up to 4,096 rows the gradients are compared with those of the same formula in float64 (`error`: norm
+of the difference over the norm, the worse of the two views).
+
+Each loss and width is a process of its own: what runs out of memory, or breaks, leaves a note in
+its row. Rows in the CSV are not measured again while the versions are the same. Inf-CL is a peer
+if it is there: pip install --no-deps inf-cl==1.2.1. Without a GPU nothing is measured, and the exit
+code is 2; `--smoke` runs a few tiny rows on the CPU, under TRITON_INTERPRET=1.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import gpu_cases
+import gpu_report
+import loss_cases
+import losses
+
+HERE = Path(__file__).parent
+KEY = ("machine", "by", "loss", "how", "dtype", "n", "d")
+COLUMNS = (
+    *KEY,
+    "version",
+    "torch",
+    "cuda",
+    "triton",
+    "seconds",
+    "fastest",
+    "slowest",
+    "repeats",
+    "matmul_tflops",
+    "share",
+    "of_flops",
+    "peak_mib",
+    "gradients_mib",
+    "value",
+    "error",
+    "note",
+)
+SIDE = 8192  # of the products whose rate is the limit
+LEAST, MOST, SPENT, LONG = 5, 50, 1.0, 20.0  # repeats, seconds of them, and what is a long one
+CHECKED = 4096  # rows up to which gradients are compared with float64's
+PATIENCE = 900  # seconds for one loss of one width
+TINY = (48, 16)
+SMOKE = [("infonce", how, "bfloat16") for how in ("triton", "plain", "chunked")]
+SMOKE += [("step", "triton", "bfloat16")]
+Row = dict[str, str]
+
+
+def machine() -> str:
+    """Name the GPU, or what stands in for it."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return losses.machine()
+
+
+class Clock:
+    """Seconds of calls, and of the products beside which they are timed."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        side = SIDE if device == "cuda" else 128
+        self.square = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+        self.rates: list[float] = []
+        self.burst()  # the first one starts the library
+        self.rates.clear()
+
+    def time(self, run: Callable[[], object]) -> float:
+        """Return the seconds of one call."""
+        wait = torch.cuda.synchronize if self.device == "cuda" else lambda: None
+        wait()
+        start = time.perf_counter()
+        run()
+        wait()
+        return time.perf_counter() - start
+
+    def burst(self) -> None:
+        """Multiply, and remember the rate."""
+        taken = self.time(lambda: self.square @ self.square)
+        self.rates.append(2 * len(self.square) ** 3 / taken)
+
+
+def views(n: int, d: int, dtype: str, device: str) -> list[Tensor]:
+    """Return anchors and positives that are noisy copies of them."""
+    random = torch.Generator(device=device).manual_seed(0)
+    a, noise = (torch.randn(n, d, generator=random, device=device) for _ in range(2))
+    return [x.to(getattr(torch, dtype)).requires_grad_() for x in (a, a + noise)]
+
+
+def gradients(run: Callable[[Tensor, Tensor], Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    """Return the value and both gradients."""
+    value = run(*inputs)
+    return [value.detach(), *torch.autograd.grad(value, inputs)]
+
+
+def wrong(case: gpu_cases.Case, inputs: list[Tensor], found: list[Tensor]) -> float:
+    """Return the relative error of the worse gradient against float64."""
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    objective = loss_cases.objective(case.loss)
+    truth = gradients(lambda a, b: objective(a, b, backend="eager"), exact)
+    pairs = zip(found[1:], truth[1:], strict=True)
+    return max(float((x.double() - t).norm() / t.norm()) for x, t in pairs)
+
+
+def measure(case: gpu_cases.Case, n: int, d: int, device: str) -> dict[str, object]:
+    """Measure one row."""
+    clock, cuda = Clock(device), device == "cuda"
+    if case.loss == "step":
+        call, inputs = gpu_cases.step(case, n, device, tiny=not cuda), []
+    else:
+        inputs = views(n, d, case.dtype, device)
+        loss = gpu_cases.loss(case)
+        call = lambda: gradients(loss, inputs)[0]  # noqa: E731
+    first = clock.time(call)
+    if cuda:
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+    values, taken = [], []
+    taken.append(clock.time(lambda: values.append(call())))
+    peak = torch.cuda.max_memory_allocated() - before if cuda else 0
+    clock.burst()
+    least = LEAST if taken[0] < LONG else 1
+    while len(taken) < least or (sum(taken) < SPENT and len(taken) < MOST):
+        taken.append(clock.time(call))
+        clock.burst()
+    seconds, rate = statistics.median(taken), statistics.median(clock.rates)
+    flops = loss_cases.FLOPS[case.counted](n, d) if case.counted else None
+    returned = sum(x.numel() * x.element_size() for x in inputs)
+    found: dict[str, object] = {
+        "seconds": seconds,
+        "fastest": min(taken),
+        "slowest": max(taken),
+        "repeats": len(taken),
+        "matmul_tflops": rate / 1e12,
+        "share": flops / rate / seconds if flops else "",
+        "peak_mib": max(0.0, (peak - returned) / 2**20) if cuda else "",
+        "gradients_mib": returned / 2**20,
+        "value": float(values[0]),
+        "note": f"first call {first:.1f} s" if first > LONG else "",
+    }
+    if inputs and n <= CHECKED:
+        found["error"] = wrong(case, inputs, gradients(loss, inputs))
+    return found
+
+
+def several(place: int, d: int, sizes: list[int], device: str) -> None:
+    """Measure one case of one width; print a line for each number of rows."""
+    case = gpu_cases.every()[place]
+    torch.set_float32_matmul_precision("high")  # TensorFloat-32, as Inf-CL has it
+    for n in sizes:
+        try:
+            found = measure(case, n, d, device)
+        except torch.OutOfMemoryError:
+            found = {"note": "out of memory"}
+            torch.cuda.empty_cache()
+        print("RESULT " + json.dumps({"n": str(n)} | found), flush=True)
+
+
+def run(place: int, rows: list[Row], device: str) -> list[Row]:
+    """Measure rows of one case and width in a fresh process."""
+    d, sizes = rows[0]["d"], [row["n"] for row in rows]
+    command = [sys.executable, __file__, "--one", str(place), d, *sizes, "--device", device]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
+        )
+        said, lines = done.stdout, done.stderr.strip().splitlines()
+        ended = lines[-1][:200] if lines else f"ended with {done.returncode}"
+    except subprocess.TimeoutExpired as late:
+        said = (late.stdout or b"").decode()  # bytes, whatever text says
+        ended = f"stopped after {PATIENCE} s"
+    numbers = [json.loads(x[7:]) for x in said.splitlines() if x.startswith("RESULT ")]
+    found = {one.pop("n"): one for one in numbers}
+    return [row | _written(found.get(row["n"], {"note": ended})) for row in rows]
+
+
+def _written(numbers: dict[str, object]) -> Row:
+    return {key: f"{x:.6g}" if isinstance(x, float) else str(x) for key, x in numbers.items()}
+
+
+def wanted(given: argparse.Namespace, table: losses.Table) -> list[tuple[int, list[Row]]]:
+    """Return what has to be measured: the place of a case, and its rows of one width."""
+    found = []
+    for place, case in enumerate(gpu_cases.every()):
+        if given.only not in f"{case.by} {case.loss}, {case.how}":
+            continue
+        if not case.version:
+            print(f"{case.by} {case.loss}: not installed, left out")
+            continue
+        if given.smoke and (case.loss, case.how, case.dtype) not in SMOKE:
+            continue
+        for width in TINY[1:] if given.smoke else case.widths:
+            sizes = TINY[:1] if given.smoke else case.sizes
+            rows = [blank(case, n, width) for n in sizes if n in (given.rows or [n])]
+            rows = [row for row in rows if given.again or not known(row, table)]
+            if rows:
+                found.append((place, rows))
+    return found
+
+
+def blank(case: gpu_cases.Case, n: int, d: int) -> Row:
+    """A row without numbers."""
+    triton = ""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        triton = importlib.metadata.version("triton")
+    row = dict.fromkeys(COLUMNS, "")
+    row |= {"machine": machine(), "by": case.by, "loss": case.loss, "how": case.how}
+    row |= {"dtype": case.dtype, "n": str(n), "d": str(d), "version": case.version}
+    row |= {"torch": torch.__version__, "cuda": torch.version.cuda or "", "triton": triton}
+    return row | {"of_flops": case.counted}
+
+
+def known(row: Row, table: losses.Table) -> bool:
+    """Whether it was measured with the same versions."""
+    there = table.rows.get(tuple(row[column] for column in KEY))
+    return there is not None and all(
+        there[column] == row[column] for column in ("version", "torch", "cuda", "triton")
+    )
+
+
+def line(row: Row) -> str:
+    """Say what one row found."""
+    where = f"{row['by']} {row['loss']}, {row['how']}, {row['dtype']}, N={row['n']} D={row['d']}: "
+    if not row["seconds"]:
+        return where + row["note"]
+    share = f", {float(row['share']):.2f} of the limit" if row["share"] else ""
+    memory = f", {float(row['peak_mib']):.0f} MiB" if row["peak_mib"] else ""
+    return f"{where}{float(row['seconds']) * 1e3:.4g} ms{share}{memory}"
+
+
+def main() -> None:
+    """Measure what is missing."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="WORD", help="cases with WORD in their name")
+    parser.add_argument("--rows", type=int, nargs="+", metavar="N", help="only batches of N rows")
+    parser.add_argument("--again", action="store_true", help="measure what was measured already")
+    parser.add_argument("--csv", type=Path, default=HERE / "gpu.csv")
+    parser.add_argument("--smoke", action="store_true", help="a few tiny rows on the CPU")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda", help=argparse.SUPPRESS)
+    parser.add_argument("--one", type=int, nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        place, d, *sizes = given.one
+        several(place, d, sizes, given.device)
+        return
+    if not given.smoke and not torch.cuda.is_available():
+        print("no NVIDIA GPU that torch can use: nothing was measured", file=sys.stderr)
+        sys.exit(2)
+    table = losses.Table(given.csv, KEY, COLUMNS)
+    todo = wanted(given, table)
+    print(f"{sum(len(rows) for _, rows in todo)} rows to measure", flush=True)
+    for place, rows in todo:
+        for row in run(place, rows, "cpu" if given.smoke else "cuda"):
+            table.add(row)
+            print(line(row), flush=True)
+    print()
+    for verdict in gpu_report.verdicts(
+        [r for r in table.rows.values() if r["machine"] == machine()]
+    ):
+        print(verdict)
+
+
+if __name__ == "__main__":
+    main()
