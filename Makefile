@@ -55,11 +55,13 @@ test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS sc
 test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
 
-test-triton: $(VENV)/.ready-triton ## the kernels for GPUs, interpreted on a CPU (minutes)
+test-triton: $(VENV)/.ready-triton ## the kernels for GPUs, interpreted on a CPU and compiled (minutes)
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		tests/kernels/test_triton.py tests/test_gpu_benchmark.py
+		tests/kernels/test_triton.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
+		tests/kernels/test_triton_compiled.py tests/test_gpu_benchmark.py
 
-newcomer: $(READY) ## the docs' first pages in a clean environment, from the built wheel (minutes)
+newcomer: $(VENV)/.ready-package ## the docs' first pages in a clean environment, from the built wheel (minutes)
 	.ci/newcomer.sh
 
 # the audit asks a service; without a network it says so and does not fail
@@ -126,6 +128,12 @@ $(VENV)/.ready-docs: $(READY) requirements/docs.txt
 	@$(BIN)/python -m pip check
 	@touch $@
 
+$(VENV)/.ready-package: $(READY) requirements/package.txt
+	@echo "build and twine (20 MB)"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/package.txt
+	@$(BIN)/python -m pip check
+	@touch $@
+
 $(VENV)/.ready-triton: $(READY) requirements/triton.txt
 	@echo "triton (0.7 GB on disk)"
 	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/triton.txt
@@ -139,16 +147,17 @@ COMPILE = $(VENV)-lock/bin/pip-compile pyproject.toml --quiet $(UPGRADE) --gener
 	--strip-extras --unsafe-package torch --constraint requirements/torch.txt --no-emit-options \
 	--no-header
 
-# pip-compile comments on what is left out; that is on purpose, so the comment goes. mteb.txt,
-# docs.txt and triton.txt hold what these need beyond lock.txt.
+# pip-compile comments on what is left out; that is on purpose, so the comment goes. The other files
+# hold what their extra needs beyond lock.txt.
 lock: ## write what requirements/ pins anew, but torch (UPGRADE=--upgrade: newer versions)
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
 	$(COMPILE) --extra dev --build-deps-for editable --output-file requirements/lock.txt
-	for extra in mteb docs triton; do $(COMPILE) --extra $$extra \
-		--output-file requirements/$$extra.txt --upgrade-package triton==$(TRITON) \
+	for extra in mteb docs package triton; do $(COMPILE) --extra $$extra \
+		--output-file requirements/$$extra.txt \
+		$$([ $$extra = triton ] && echo --upgrade-package triton==$(TRITON)) \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
 		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
 		|| exit 1; done
-	for lock in lock mteb docs triton; do \
+	for lock in lock mteb docs package triton; do \
 		sed -i.old -e '/^# WARNING/,$$d' requirements/$$lock.txt && rm requirements/$$lock.txt.old; done

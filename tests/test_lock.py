@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = {
     name: (ROOT / "requirements" / name).read_text(encoding="utf-8")
-    for name in ("lock.txt", "mteb.txt", "docs.txt", "triton.txt")
+    for name in ("lock.txt", "mteb.txt", "docs.txt", "package.txt", "triton.txt")
 }
-PINS, MTEB, DOCS, TRITON = (
+PINS, MTEB, DOCS, PACKAGE, TRITON = (
     dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", lock, flags=re.MULTILINE))
     for lock in LOCKS.values()
 )
@@ -26,13 +26,13 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     wanted += [r for extra in project["project"]["optional-dependencies"].values() for r in extra]
-    missing = {named(r) for r in wanted} - set(PINS | MTEB | DOCS | TRITON) - {"isotrope", "torch"}
+    missing = {named(r) for r in wanted} - set(PINS | MTEB | DOCS | PACKAGE | TRITON) - {"isotrope", "torch"}
     assert not missing, f"run `make lock`: {sorted(missing)}"
 
 
 @pytest.mark.parametrize(
     ("name", "pins", "least"),
-    [("lock.txt", PINS, 50), ("mteb.txt", MTEB, 3), ("docs.txt", DOCS, 20)],
+    [("lock.txt", PINS, 50), ("mteb.txt", MTEB, 3), ("docs.txt", DOCS, 20), ("package.txt", PACKAGE, 5)],
 )
 def test_every_pin_has_hashes(name: str, pins: dict[str, str], least: int) -> None:
     blocks = re.split(r"^(?=[a-z0-9])", LOCKS[name], flags=re.MULTILINE)
@@ -40,7 +40,8 @@ def test_every_pin_has_hashes(name: str, pins: dict[str, str], least: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "pins"), [("mteb", MTEB), ("mkdocs-material", DOCS), ("triton", TRITON)]
+    ("name", "pins"),
+    [("mteb", MTEB), ("mkdocs-material", DOCS), ("twine", PACKAGE), ("triton", TRITON)],
 )
 def test_what_only_one_thing_needs_is_installed_for_it_only(
     name: str, pins: dict[str, str]
@@ -51,8 +52,8 @@ def test_what_only_one_thing_needs_is_installed_for_it_only(
 
 @pytest.mark.parametrize("kept_out", ["torch", "torchvision", "triton"])
 def test_what_depends_on_the_machine_stays_out(kept_out: str) -> None:
-    assert kept_out not in PINS | MTEB | DOCS
-    assert not [name for name in PINS | MTEB | DOCS if name.startswith("nvidia")]
+    assert kept_out not in PINS | MTEB | DOCS | PACKAGE
+    assert not [name for name in PINS | MTEB | DOCS | PACKAGE if name.startswith("nvidia")]
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -65,9 +66,10 @@ def test_the_malicious_releases_of_lightning_are_not_locked() -> None:
     assert PINS["pytorch-lightning"] not in {"2.6.2", "2.6.3"}
 
 
-def test_what_both_need_has_one_version() -> None:
-    both = set(MTEB) & set(DOCS)
-    assert {name: MTEB[name] for name in both} == {name: DOCS[name] for name in both}
+def test_what_several_need_has_one_version() -> None:
+    for one, other in ((MTEB, DOCS), (MTEB, PACKAGE), (DOCS, PACKAGE)):
+        both = set(one) & set(other)
+        assert {name: one[name] for name in both} == {name: other[name] for name in both}
 
 
 def test_triton_is_the_one_that_torch_for_cuda_brings() -> None:
