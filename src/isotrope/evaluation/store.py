@@ -22,7 +22,7 @@ from isotrope.core.files import replacing, writable
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 
-__all__ = ["Store", "store_folder"]
+__all__ = ["Store", "finished", "store_folder"]
 
 
 def store_folder(model: object) -> Path:
@@ -42,6 +42,32 @@ def store_folder(model: object) -> Path:
 
 
 _RUN = ("result.json", "config.yaml")
+
+
+def finished(folder: Path, model: str) -> list[Result]:
+    """Return the finished tasks of a folder that are of one model, without their items.
+
+    Args:
+        folder: of a :class:`Store`; files that cannot be read count as absent.
+        model: its fingerprint. Of a task that was scored on several data the newest counts.
+    """
+    found: dict[tuple[str, str, str], Result] = {}
+    for path in folder.glob("*.json"):
+        try:
+            result = Result.load(path)
+        except InputError:
+            continue
+        key = result.provenance.get("key")
+        if not isinstance(key, dict) or key.get("model") != model:
+            continue
+        task = (result.kind, str(key.get("task")), str(key.get("settings")))
+        if task not in found or _time(found[task]) < _time(result):
+            found[task] = result
+    return [found[task] for task in sorted(found)]
+
+
+def _time(result: Result) -> str:
+    return str(result.provenance.get("time"))
 
 
 class Store:

@@ -1,10 +1,13 @@
 """The model card: the README.md of a saved model, with the numbers of its run."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from isotrope.data.tokens import StoreReport
+from isotrope.encoders.names import hub_name
 from isotrope.methods.settings import TrainSettings
+from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["lora_line", "model_card"]
@@ -18,8 +21,7 @@ tags:
 - sentence-similarity
 - feature-extraction
 - isotrope
-base_model: {quoted}
----
+{base_model}---
 
 # {title}
 
@@ -50,6 +52,12 @@ embeddings = model.encode(["a sentence", "another one"])
 ## Evaluation
 
 {evaluation}
+
+## Citation
+
+```bibtex
+{citation}
+```
 """
 
 
@@ -61,6 +69,14 @@ def _prompts(settings: TrainSettings) -> str:
         f"queries `{settings.query_prompt}`, passages `{settings.passage_prompt}`: use "
         "`encode_query` and `encode_document`"
     )
+
+
+def _base_model(encoder: str) -> str:
+    """The line of the metadata: a name of the hub's, or where the folder lies on this machine."""
+    if encoder == "scratch":
+        return ""
+    # a path may hold what YAML takes for its own
+    return f"base_model: {json.dumps(hub_name(encoder) or str(Path(encoder).absolute()))}\n"
 
 
 def lora_line(lora: dict[str, Any]) -> str:
@@ -105,7 +121,7 @@ def model_card(
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         base=settings.encoder,
-        quoted=json.dumps(settings.encoder),  # a path may hold what YAML takes for its own
+        base_model=_base_model(settings.encoder),
         objective=settings.objective,
         reference=objective.paper.reference,
         parameters=parameters,
@@ -124,4 +140,5 @@ def model_card(
         prompts=_prompts(settings),
         seed=settings.seed,
         evaluation=evaluation,
+        citation=bibtex(objective.paper),
     )

@@ -2,6 +2,8 @@
 
 from isotrope.core.result import Result
 from isotrope.methods.image_settings import ImageSettings
+from isotrope.paradigm.citation import bibtex
+from isotrope.paradigm.registry import find
 
 __all__ = ["image_card"]
 
@@ -41,6 +43,12 @@ features = encoder.encode(["a.jpg", "b.png"])
 ## Evaluation
 
 {evaluation}
+
+## Citation
+
+```bibtex
+{citation}
+```
 """
 
 
@@ -74,6 +82,7 @@ def image_card(settings: ImageSettings, result: Result) -> str:
         cut="none" if settings.cut == 1 else f"{settings.cut_what} divided by {settings.cut:g}",
         seed=settings.seed,
         evaluation=table if rows else "There were no labels to test with.",
+        citation=bibtex(find(details["objective"]["name"]).paper),
     )
 
 

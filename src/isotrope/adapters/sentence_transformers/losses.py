@@ -27,6 +27,7 @@ from isotrope.core.gather import gathered
 from isotrope.core.hyper import hypers
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
+from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.shares import shared_loss
 
@@ -122,7 +123,7 @@ class ObjectiveLoss(nn.Module):
     @property
     def citation(self) -> str:
         """BibTeX of the objective's source."""
-        return _citation(self.objective)
+        return f"\n{bibtex(self.objective.paper)}\n"
 
 
 class CachedObjectiveLoss(CachedLossMixin, nn.Module):
@@ -221,16 +222,3 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
     """Return what to embed: a single column twice."""
     columns = [dict(column) for column in sentence_features]
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
-
-
-def _citation(objective: Objective) -> str:
-    paper = objective.paper
-    authors, _, year = paper.reference.rpartition(", ")
-    first = authors.split(" ")[0].lower()
-    return (
-        f"\n@misc{{{first}{year},\n"
-        f"    title={{{paper.title}}},\n"
-        f"    author={{{authors.replace('et al.', 'and others')}}},\n"
-        f"    year={{{year}}}\n"
-        "}\n"
-    )

@@ -1,0 +1,41 @@
+"""What to cite: the source of an objective as BibTeX."""
+
+import re
+
+from isotrope.paradigm.objective import Paper
+
+__all__ = ["bibtex"]
+
+
+def bibtex(paper: Paper) -> str:
+    """Return an entry for each title of a source; references beyond the titles become a note.
+
+    >>> print(bibtex(Paper("A Loss", "Doe et al., 2020; for sentences: Roe, 2021", "eq. 1")))
+    @misc{doe2020,
+        title={A Loss},
+        author={Doe and others},
+        year={2020},
+        note={for sentences: Roe, 2021}
+    }
+    """
+    titles, references = paper.title.split("; "), paper.reference.split("; ")
+    further = references[len(titles) :]
+    entries = [_entry(*one) for one in zip(titles, references, strict=False)]
+    entries[0] |= {"note": "; ".join(further)} if further else {}
+    return "\n\n".join(map(_written, entries))
+
+
+def _entry(title: str, reference: str) -> dict[str, str]:
+    """Take ``Wang and Isola, 2020`` apart; what is no such reference stands there as it is."""
+    found = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
+    authors, year = (found[1], found[2]) if found else (reference, "")
+    first = re.split(r" et al\.| and ", authors)[0]
+    key = re.sub(r"[^a-z]", "", first.lower()) + year
+    fields = {"title": title, "author": authors.replace("et al.", "and others"), "year": year}
+    return {"": key or "unknown"} | {name: text for name, text in fields.items() if text}
+
+
+def _written(entry: dict[str, str]) -> str:
+    key, *fields = entry.items()
+    lines = ",\n".join(f"    {name}={{{text}}}" for name, text in fields)
+    return f"@misc{{{key[1]},\n{lines}\n}}"
