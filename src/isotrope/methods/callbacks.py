@@ -516,16 +516,13 @@ class Stop(L.Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Put our handlers in place of Python's (signals reach the main thread only)."""
+        # Lightning's own would end the run without a word or an exit code, and under Slurm requeue
+        trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
         for number in (signal.SIGINT, signal.SIGTERM):
             try:
                 self._before[number] = signal.signal(number, self._asked)
             except ValueError:  # not the main thread: whoever runs us handles signals
                 return
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Once more: Lightning has set its own in between."""
-        for number in self._before:
-            signal.signal(number, self._asked)
 
     def on_train_batch_end(
         self,

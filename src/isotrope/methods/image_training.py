@@ -55,6 +55,7 @@ from isotrope.methods.run import (
     nothing,
     put_away,
     run,
+    stopped,
     try_objective,
 )
 from isotrope.paradigm import registry
@@ -484,10 +485,7 @@ def summary(outcome: Outcome) -> str:
     result, output = outcome.result, outcome.output
     metrics = result.metrics
     if outcome.exit_code:
-        return (
-            f"stopped at step {metrics['steps']}; a checkpoint is in {output}/checkpoints: "
-            "run the same command with --resume to go on"
-        )
+        return stopped(outcome)
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
     data = result.details["data"]

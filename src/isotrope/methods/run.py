@@ -49,6 +49,7 @@ __all__ = [
     "put_away",
     "read_checkpoint",
     "run",
+    "stopped",
     "try_objective",
 ]
 
@@ -80,6 +81,17 @@ class Outcome:
 def nothing(output: Path) -> Result:
     """Return the result of a run of which this process knows no numbers."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
+
+
+def stopped(outcome: Outcome) -> str:
+    """Return what the command line prints of a run that was asked to stop."""
+    if not (outcome.output / "checkpoints" / "last.ckpt").is_file():
+        return "stopped before the first checkpoint: run the same command with --resume to start"
+    steps = outcome.result.metrics["steps"]
+    return (
+        f"stopped{f' at step {steps}' if steps else ''}; a checkpoint is in "
+        f"{outcome.output}/checkpoints: run the same command with --resume to go on"
+    )
 
 
 def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
@@ -123,15 +135,16 @@ def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: boo
     """Train in this process, which may be one of several; the first checks and writes."""
     role: Role = "started" if launched() else "only"
     first = rank() == 0
-    with _taken(output, settings, resume=resume, role=role) if first else nullcontext() as finished:
-        if agreed(finished is not None):
-            return finished or Outcome(nothing(output), output, first=False)
-        with _terminable():
-            try:
+    taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
+    with _terminable():
+        try:
+            with taken as finished:
+                if agreed(finished is not None):
+                    return finished or Outcome(nothing(output), output, first=False)
                 return work(settings)
-            except _Terminated:
-                # no step has been made yet: the same command starts again
-                return Outcome(nothing(output), output, exit_code=REQUEUE)
+        except _Terminated:
+            # before the first step, or after the last: the same command goes on
+            return Outcome(nothing(output), output, exit_code=REQUEUE)
 
 
 @contextmanager
@@ -183,12 +196,12 @@ def _check_devices(settings: RunSettings) -> str:
 
 
 class _Terminated(BaseException):
-    """SIGTERM before the first step."""
+    """SIGTERM before the first step, or after the last."""
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM raise while the data is read; later the Stop callback handles it."""
+    """Let SIGTERM raise; during the steps the Stop callback handles it."""
 
     def asked(number: int, frame: FrameType | None) -> None:
         raise _Terminated

@@ -44,6 +44,7 @@ from isotrope.methods.run import (
     nothing,
     put_away,
     run,
+    stopped,
     try_objective,
 )
 from isotrope.methods.settings import TrainSettings, flag
@@ -517,10 +518,7 @@ def summary(outcome: Outcome) -> str:
     """Return what the command line prints at the end."""
     result, output = outcome.result, outcome.output
     if outcome.exit_code:
-        return (
-            f"stopped at step {result.metrics['steps']}; a checkpoint is in {output}/checkpoints: "
-            "run the same command with --resume to go on"
-        )
+        return stopped(outcome)
     metrics = result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (
