@@ -21,8 +21,8 @@ GUIDE = ROOT / "docs" / "guide"
 PAGES = [*sorted(GUIDE.glob("*.md")), ROOT / "docs" / "index.md", ROOT / "README.md"]
 RUNNER = Path(__file__).with_name("run_page.py")
 
-# at most 20 seconds of a processor; the others train more
-QUICK = ("compare", "lightning", "pytorch", "large-batches", "reproduce")
+# seconds of a processor; the others train
+QUICK = ("compare", "pytorch")
 
 
 def run(page: Path, folder: Path) -> str:

@@ -19,6 +19,7 @@ def test_the_same_texts_and_seed_give_the_same_encoder(tiny):
     assert other.tokenizer.get_vocab() == tiny.tokenizer.get_vocab()
 
 
+@pytest.mark.slow
 def test_another_process_learns_the_same_vocabulary(tiny):
     code = (
         f"from isotrope.encoders.sentence import SentenceEncoder as S;"

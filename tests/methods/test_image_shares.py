@@ -16,6 +16,7 @@ CASES = [
     ImageCase("byol", caching=2, batch_norm=False),
 ]
 NONE = torch.zeros(0)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,13 @@ def flags(settings: dict) -> list[str]:
     return given
 
 
-@pytest.mark.parametrize("method", METHODS)
+AT_ONCE = ("simclr", "mocov3", "byol")  # the others are as different, and take as long
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m if m in AT_ONCE else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
+)
 def test_every_method_trains_resumes_and_is_evaluated(
     method: str,
     quick: dict,
