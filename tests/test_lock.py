@@ -26,13 +26,22 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     wanted += [r for extra in project["project"]["optional-dependencies"].values() for r in extra]
-    missing = {named(r) for r in wanted} - set(PINS | MTEB | DOCS | PACKAGE | TRITON) - {"isotrope", "torch"}
+    missing = (
+        {named(r) for r in wanted}
+        - set(PINS | MTEB | DOCS | PACKAGE | TRITON)
+        - {"isotrope", "torch"}
+    )
     assert not missing, f"run `make lock`: {sorted(missing)}"
 
 
 @pytest.mark.parametrize(
     ("name", "pins", "least"),
-    [("lock.txt", PINS, 50), ("mteb.txt", MTEB, 3), ("docs.txt", DOCS, 20), ("package.txt", PACKAGE, 5)],
+    [
+        ("lock.txt", PINS, 50),
+        ("mteb.txt", MTEB, 3),
+        ("docs.txt", DOCS, 20),
+        ("package.txt", PACKAGE, 5),
+    ],
 )
 def test_every_pin_has_hashes(name: str, pins: dict[str, str], least: int) -> None:
     blocks = re.split(r"^(?=[a-z0-9])", LOCKS[name], flags=re.MULTILINE)

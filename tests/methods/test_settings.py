@@ -69,7 +69,10 @@ def test_dev_auto_holds_some_text_out() -> None:
         ({**LEAST, "epochs": float("inf")}, "--epochs: .* finite number"),
         ({**LEAST, "columns": 5}, "--columns: .* valid list; found 5"),
         ({**LEAST, "objective_settings": 5, "objective.temperature": 1}, "--objective-settings"),
-        ({**LEAST, "objective_settings": {"weight": [1]}}, "--objective.weight: .* valid number; found .1."),
+        (
+            {**LEAST, "objective_settings": {"weight": [1]}},
+            "--objective.weight: .* valid number; found .1.",
+        ),
         ({**LEAST, "output": "a\0b"}, "--output: .* one line of UTF-8 text"),
         ({**LEAST, "dev": "bad\udcff.tsv"}, "--dev: .* one line of UTF-8 text"),
         ({**LEAST, "files": [""]}, "--files: .* one line of UTF-8 text"),
