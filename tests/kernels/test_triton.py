@@ -27,9 +27,9 @@ if not (INTERPRETED or GPU):
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
-from isotrope.kernels import triton_fused, triton_meetings
+from isotrope.kernels import triton_fused, triton_passes
 from isotrope.kernels.choose import pairs
-from isotrope.kernels.triton_meetings import Rows
+from isotrope.kernels.triton_meetings import Factors, Found, Rows
 from isotrope.objectives import MPT, InfoNCE, MIOv3, MixCSE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -44,7 +44,7 @@ from tests.kernels.test_rowblock import (
 from tests.paradigm.batches import batch
 
 DEVICE = "cuda" if GPU else "cpu"
-TILING = triton_meetings.tiling
+TILING = triton_passes.tiling
 pytestmark = [
     # NumPy's, where a GPU gives infinity without a word
     pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter"),
@@ -63,13 +63,13 @@ EXACT = [InfoNCE(), NTXent(), MPT(), MIOv3(), MixCSE(), *map(registry.build, COU
 def cut(monkeypatch: pytest.MonkeyPatch, rows: int, columns: int) -> None:
     """Choose other tiles, and panels of two of them."""
 
-    def chosen(of: Rows, *, careful: bool) -> triton_meetings.Tiling:
+    def chosen(of: Rows, *, careful: bool) -> triton_passes.Tiling:
         found, width = TILING(of, careful=careful), of.width
         depth = min(64, width)
         return replace(found, rows=rows, columns=columns, slice=depth, depth=depth)
 
-    monkeypatch.setattr(triton_meetings, "tiling", chosen)
-    monkeypatch.setattr(triton_meetings, "PANEL", 2 * rows)
+    monkeypatch.setattr(triton_passes, "tiling", chosen)
+    monkeypatch.setattr(triton_passes, "PANEL", 2 * rows)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "atomic":
         if GPU:
             pytest.skip("no atomic sums of float64")
-        monkeypatch.setattr(triton_meetings, "_in_order", lambda _: False)
+        monkeypatch.setattr(triton_passes, "_in_order", lambda _: False)
     return request.param
 
 
@@ -155,20 +155,20 @@ def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int, s
 
 def _heavier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Factors a hundred thousandth too large."""
-    plain = triton_meetings.Found.factors
+    plain = Found.factors
 
-    def factors(*given: Any, **named: Any) -> triton_meetings.Factors:
+    def factors(*given: Any, **named: Any) -> Factors:
         right = plain(*given, **named)
         return right._replace(factor=right.factor * (1 + 1e-5))
 
-    monkeypatch.setattr(triton_meetings.Found, "factors", factors)
+    monkeypatch.setattr(Found, "factors", factors)
 
 
 def _next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each row the wrong column is left out."""
-    plain = triton_meetings._given
+    plain = triton_passes._given
     monkeypatch.setattr(
-        triton_meetings, "_given", lambda *x: (found := plain(*x)) | {"offset": found["offset"] + 1}
+        triton_passes, "_given", lambda *x: (found := plain(*x)) | {"offset": found["offset"] + 1}
     )
 
 

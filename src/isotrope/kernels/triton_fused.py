@@ -26,18 +26,10 @@ from isotrope.core.terms import Against
 from isotrope.kernels.asked import Key, Kind, Known
 from isotrope.kernels.mixtures import Mixing, Mixture
 from isotrope.kernels.sweeps import LN2, UNSHIFTED, Gradients, Job, blocks
-from isotrope.kernels.triton_meetings import (
-    EXP,
-    NONE,
-    NOWHERE,
-    PASSED,
-    SOFTPLUS,
-    Factors,
-    Found,
-    Rows,
-    spread,
-)
+from isotrope.kernels.triton_meetings import NOWHERE, PASSED, Factors, Found, Rows
 from isotrope.kernels.triton_parts import Part, Parts
+from isotrope.kernels.triton_passes import spread
+from isotrope.kernels.triton_tiles import EXP, NONE, SOFTPLUS
 
 __all__ = ["met"]
 
@@ -74,7 +66,7 @@ class _Fused:
         by: for each side and question, the derivative by the answer.
         by_positive: the derivative by ``positive``.
         learnt: the derivative by the temperature; None where it is not wanted.
-        sums: of anchors, positives and further negatives, see ``triton_meetings.spread``.
+        sums: of anchors, positives and further negatives, see ``triton_passes.spread``.
     """
 
     def __init__(self, job: Job, sides: int) -> None:

@@ -20,21 +20,10 @@ from isotrope.core.views import Views
 from isotrope.kernels.pushes import Exponent, Masses, Pushing
 from isotrope.kernels.rowblock import Layout, RowBlockPairs
 from isotrope.kernels.sweeps import LN2
-from isotrope.kernels.triton_meetings import (
-    EXP,
-    NONE,
-    NOWHERE,
-    POWER,
-    SOFTPLUS,
-    Factors,
-    Found,
-    Meeting,
-    Rows,
-    finite,
-    reduced,
-    spread,
-)
+from isotrope.kernels.triton_meetings import NOWHERE, Factors, Found, Meeting, Rows, finite
 from isotrope.kernels.triton_parts import Part, Parts
+from isotrope.kernels.triton_passes import reduced, spread
+from isotrope.kernels.triton_tiles import EXP, NONE, POWER, SOFTPLUS
 
 __all__ = ["TritonPairs", "TritonPushing"]
 

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.triton_meetings import NONE, Found, Meeting, Rows, reduced
+from isotrope.kernels.triton_meetings import Found, Meeting, Rows
+from isotrope.kernels.triton_passes import reduced
+from isotrope.kernels.triton_tiles import NONE
 
 __all__ = ["Met", "Part", "Parts"]
 
@@ -112,7 +114,7 @@ class Parts:
         top: bool = False,
         place: bool = False,
     ) -> dict[int, Found]:
-        """What the anchors of each side, or of one, found in a part (``triton_meetings``)."""
+        """What the anchors of each side, or of one, found in a part (``triton_passes``)."""
         found: dict[int, list[Found]] = {}
         for meeting, rows, columns in self.meetings(part, side):
             own, theirs = reduced(
