@@ -7,7 +7,8 @@ What a file holds follows from its name and first record:
   text; with ``columns`` the first line is a header;
 - ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
-- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order.
+- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order;
+- a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above.
 
 Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
 directions, joiners and emoji are left to the tokenizer. White space at the ends goes; a text of
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, shown, visible
+from isotrope.data.saved_dataset import arrow_rows, is_saved, shards
 from isotrope.data.tables import (
     cell_text,
     csv_rows,
@@ -132,7 +134,12 @@ def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int,
         names[:] = (named(columns) if columns else _usual)(path, found)
         return names
 
-    rows = {".csv": csv_rows, ".jsonl": json_rows, ".parquet": parquet_rows}[suffix]
+    rows = {
+        ".csv": csv_rows,
+        ".jsonl": json_rows,
+        ".parquet": parquet_rows,
+        ".arrow": arrow_rows,
+    }[suffix]
     return (
         (line, tuple(cell_text(cell, path, line, names[i]) for i, cell in enumerate(cells)))
         for line, cells in rows(path, choose)
@@ -188,7 +195,7 @@ def _format(path: Path) -> str:
     """Return the suffix that says how to read ``path``, without ``.gz``."""
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     suffix = plain.suffix.lower()
-    if suffix not in SUFFIXES:
+    if suffix not in SUFFIXES and path.suffix != ".arrow":
         raise InputError(
             f"{place(path)}: unknown kind of file {suffix!r}{nearest(suffix, SUFFIXES)}; "
             f"known are {', '.join(SUFFIXES)}, and each of them with .gz"
@@ -199,8 +206,9 @@ def _format(path: Path) -> str:
 def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
     """Return the files that ``paths`` stand for; a folder gives its readable files, sorted.
 
-    Folders are searched to any depth, through symbolic links but into each folder once. Hidden
-    files, files of other kinds and empty files in a folder are passed over.
+    Of a saved dataset these are its tables. Other folders are searched to any depth, through
+    symbolic links but into each folder once. Hidden files, files of other kinds and empty files in
+    a folder are passed over.
 
     Raises:
         InputError: a named file that is not there or of unknown kind, or a folder without any
@@ -209,7 +217,7 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
     files: list[Path] = []
     for path in map(Path, paths):
         if is_folder(path):
-            files += _folder_files(path)
+            files += shards(path) if is_saved(path) else _folder_files(path)
         else:
             check_file(path)
             _format(path)
