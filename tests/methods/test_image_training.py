@@ -164,6 +164,7 @@ def test_a_pretrained_encoder_is_not_cut(quick: dict, tmp_path: Path) -> None:
         fit_images(**{**second, "width": 4, "output": str(tmp_path / "third")})
 
 
+@pytest.mark.slow
 def test_two_processes_see_what_one_sees(quick: dict, tmp_path: Path) -> None:
     """Batch normalisation included: its statistics are those of the rows of both."""
     quick |= {"log_every": 1}

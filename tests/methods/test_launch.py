@@ -112,6 +112,7 @@ def test_two_processes_leave_one_run_folder(two: Path) -> None:
     assert (two / "model" / "README.md").is_file()
 
 
+@pytest.mark.slow
 def test_two_processes_see_what_one_sees(shared: dict, two: Path, tmp_path: Path) -> None:
     """Without dropout every number of every step is that of one process, in float32."""
     one = rows(fit(**{**shared, "output": str(tmp_path / "one"), "devices": 1}).output)
@@ -125,6 +126,7 @@ def assert_same_numbers(found: list[dict[str, str]], expected: list[dict[str, st
             assert float(row[name]) == pytest.approx(float(other[name]), rel=1e-4), name
 
 
+@pytest.mark.slow
 def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     shared: dict, two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +174,7 @@ def _terminate_us_after_the_next(checkpoint: Path, told: threading.Event) -> Non
         told.wait(3)
 
 
+@pytest.mark.slow
 def test_bad_input_of_a_process_is_one_line_and_leaves_nothing(
     shared: dict, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +192,7 @@ def arguments(shared: dict, **changed: object) -> list[str]:
     return ["train", shared["files"][0], *flags]
 
 
+@pytest.mark.slow
 def test_torchrun_and_micro_batches(shared: dict, two: Path, tmp_path: Path) -> None:
     changed = {"output": tmp_path / "run", "devices": 1, "micro_batch": 4}
     runner = ["torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "isotrope"]

@@ -129,7 +129,10 @@ sys.exit(guarded(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("size", [0, 5_000, 200_000])
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param(0, marks=pytest.mark.slow), 5_000, pytest.param(200_000, marks=pytest.mark.slow)],
+)
 def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
     """The system itself cuts the file short, in Python's writes and in torch's own."""
     output = tmp_path / "run"
