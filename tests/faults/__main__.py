@@ -20,10 +20,12 @@ from typing import Any
 
 from tests.faults.folders import contend
 from tests.faults.kills import kill_points
+from tests.faults.scheduler import requeue
 from tests.faults.soak import soak
 from tests.faults.trials import (
     CONFIGURATIONS,
     ROOT,
+    TOGETHER,
     Server,
     Whole,
     command,
@@ -31,12 +33,13 @@ from tests.faults.trials import (
     make_whole,
     write_corpus,
 )
-from tests.faults.workers import kill_worker
+from tests.faults.workers import RANK, WORKER, kill_child
 from tests.faults.writes import Failed, faults_of, full_disk, interrupt
 
 _WRITES = ("text, dev score", "text, all kept", "mocov2")
 _SHARES = (0.02, 0.2, 0.4, 0.6)  # of the room that a run needs
 _CONTENDED = ("text", "byol")
+_STOPPED = ("text, dev score", "byol")
 _WORKER = "simclr, a worker"
 _SOAK = {"batch-size": 4, "log-every": 5, "eval-every": 200, "checkpoint-every": 200}
 
@@ -124,11 +127,27 @@ def _folders(bench: Bench, name: str, count: int) -> Figures:
     return {"contended": count}
 
 
+def _stops(bench: Bench, name: str, count: int) -> Figures:
+    folder = bench.work / "stops" / name
+    whole, server = bench.whole(name), bench.server(2)
+    runs = [requeue(server, whole, bench.corpus, folder / str(n)) for n in range(count)]
+    return {"runs": count, "stopped": sum(runs)}
+
+
 def _workers(bench: Bench, count: int) -> Figures:
     for number in range(count):
         folder = bench.work / "workers" / str(number)
-        kill_worker(bench.server(2), bench.whole(_WORKER), bench.corpus, folder)
+        whole = bench.whole(_WORKER)
+        kill_child(bench.server(2), whole, bench.corpus, folder, number=0, said=WORKER)
     return {"killed": count}
+
+
+def _ranks(bench: Bench) -> Figures:
+    for number in range(2):
+        folder = bench.work / "ranks" / str(number)
+        whole = bench.whole(TOGETHER)
+        kill_child(bench.server(2), whole, bench.corpus, folder, number=number, said=RANK)
+    return {"killed": 2}
 
 
 def _soak(bench: Bench, steps: int) -> Figures:
@@ -174,8 +193,14 @@ def _table(figures: dict[str, Figures]) -> str:
     lines += [f"| together: {total} failed writes | | | |", ""]
     folders = sum(found["contended"] for found in of("folders").values())
     lines.append(f"- folders that two runs wanted at once: {folders}, one of the two refused each")
-    if "workers" in figures:
-        lines.append(f"- data-loader workers killed: {figures['workers']['killed']}")
+    stops = of("stops").values()
+    lines.append(
+        f"- runs ended by SIGTERM: {sum(found['stopped'] for found in stops)} times, resumed with "
+        f"the same end: {sum(found['runs'] for found in stops)}"
+    )
+    for name, what in (("workers", "data-loader workers"), ("ranks", "ranks")):
+        if name in figures:
+            lines.append(f"- {what} killed: {figures[name]['killed']}, all resumed")
     if "soak" in figures:
         found = figures["soak"]
         lines.append(
@@ -214,7 +239,9 @@ def main() -> int:
         **{f"kills: {n}": partial(_kills, bench, n, given.kills) for n in CONFIGURATIONS},
         **{f"writes: {n}": partial(_writes, bench, n) for n in _WRITES},
         **{f"folders: {n}": partial(_folders, bench, n, given.folders) for n in _CONTENDED},
+        **{f"stops: {n}": partial(_stops, bench, n, 8) for n in _STOPPED},
         "workers": partial(_workers, bench, 3),
+        "ranks": partial(_ranks, bench),
         "soak": partial(_soak, bench, given.steps),
         "inputs": _inputs,
     }

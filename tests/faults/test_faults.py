@@ -10,9 +10,10 @@ from tests.faults import kills, trials
 from tests.faults.folders import contend
 from tests.faults.inject import Fault
 from tests.faults.kills import kill_points
+from tests.faults.scheduler import requeue
 from tests.faults.soak import soak
 from tests.faults.trials import CONFIGURATIONS, Server, Whole, command, differences, state
-from tests.faults.workers import kill_worker
+from tests.faults.workers import WORKER, kill_child
 from tests.faults.writes import faults_of, full_disk, interrupt
 
 Wholes = Callable[[str], Whole]
@@ -90,7 +91,16 @@ def test_one_of_two_runs_on_a_folder_is_refused(
 def test_a_worker_that_dies_is_one_line(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path
 ) -> None:
-    kill_worker(server, whole("simclr, a worker"), corpus, tmp_path / "x")
+    of = whole("simclr, a worker")
+    kill_child(server, of, corpus, tmp_path / "x", number=0, said=WORKER)
+
+
+@pytest.mark.slow
+def test_runs_that_a_scheduler_ends_end_in_the_same_state(
+    server: Server, whole: Wholes, corpus: Path, tmp_path: Path
+) -> None:
+    of = whole("text, dev score")
+    assert sum(requeue(server, of, corpus, tmp_path / str(n)) for n in range(3)) >= 1
 
 
 @pytest.mark.slow

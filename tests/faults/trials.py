@@ -22,11 +22,13 @@ from tests.methods.conftest import sentences
 __all__ = [
     "CONFIGURATIONS",
     "ROOT",
+    "TOGETHER",
     "Reply",
     "Server",
     "Whole",
     "command",
     "differences",
+    "ends",
     "environment",
     "leftovers",
     "make_whole",
@@ -209,6 +211,8 @@ CONFIGURATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "simsiam": ("digits", {**_IMAGES, **_SIMSIAM, "checkpoint-every": 1}),
     "simclr, a worker": ("digits", {**_IMAGES, "method": "simclr", "workers": 1, "max-steps": 12}),
 }
+TOGETHER = "text, two processes"
+_APART = {TOGETHER: ("corpus.txt", {**_TEXT, "devices": 2, "device": "cpu", "max-steps": 40})}
 
 
 def write_corpus(folder: Path) -> None:
@@ -223,7 +227,7 @@ def write_corpus(folder: Path) -> None:
 
 def command(name: str, corpus: Path, output: Path, **changed: object) -> list[str]:
     """Return the command line of a configuration."""
-    data, settings = CONFIGURATIONS[name]
+    data, settings = {**CONFIGURATIONS, **_APART}[name]
     verb, data = ("train-images", data) if data == "digits" else ("train", str(corpus / data))
     given = {**settings, **changed, "output": output, "no-progress": ""}
     return [verb, data, *(f"--{k}={v}" if v != "" else f"--{k}" for k, v in given.items())]
@@ -250,6 +254,11 @@ def state(output: Path) -> dict[str, Any]:
         for part in ("global_step", "state_dict", "optimizer_states", "lr_schedulers"):
             found[f"{path.name}: {part}"] = _digest(saved[part])
     return found
+
+
+def ends(output: Path) -> dict[str, Any]:
+    """Return :func:`state` without checkpoints: of a run that saved one more when it was ended."""
+    return {name: value for name, value in state(output).items() if ".ckpt: " not in name}
 
 
 def _digest(value: object) -> object:
@@ -323,6 +332,11 @@ class Whole:
     calls: list[Call]
     seconds: float
     sizes: list[int] = field(default_factory=list)
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """What :func:`ends` returns of it."""
+        return {name: value for name, value in self.state.items() if ".ckpt: " not in name}
 
 
 def make_whole(server: Server, name: str, corpus: Path, folder: Path) -> Whole:

@@ -1,4 +1,4 @@
-"""A process of the data loader that is killed in the middle of a run."""
+"""A process that a run has started, of its data loader or a rank, is killed in its middle."""
 
 import os
 import shutil
@@ -6,22 +6,28 @@ import signal
 import time
 from pathlib import Path
 
-from tests.faults.trials import Server, Whole, command, differences, leftovers, state, torn
+from tests.faults.trials import Server, Whole, command, differences, ends, leftovers, torn
 
-__all__ = ["kill_worker"]
+__all__ = ["RANK", "WORKER", "kill_child"]
 
 LOST = 75
+WORKER = "a process that reads data has gone (DataLoader worker"
+RANK = " of 2 was killed (SIGKILL, often for want of memory)"
 
 
-def kill_worker(server: Server, whole: Whole, corpus: Path, folder: Path) -> None:
-    """Kill the worker of a run after its first checkpoint, and resume.
+def kill_child(
+    server: Server, whole: Whole, corpus: Path, folder: Path, *, number: int, said: str
+) -> None:
+    """Kill a child of a run after its first checkpoint, and resume.
 
     Args:
         server: that starts the run.
-        whole: the uninterrupted run of a configuration with a worker; it must have steps enough
-            that the worker is still needed after the first checkpoint.
+        whole: the uninterrupted run of a configuration with children; it must have steps enough
+            that the child is still needed after the first checkpoint.
         corpus: folder of the text.
         folder: to run in; removed if all is well.
+        number: of the child, from 0.
+        said: a part of the line that the run ends with.
 
     Raises:
         AssertionError: the run does not end as it should, or does not go on.
@@ -29,19 +35,20 @@ def kill_worker(server: Server, whole: Whole, corpus: Path, folder: Path) -> Non
     output = folder / "run"
     arguments = command(whole.name, corpus, output)
     process = server.begin(arguments, folder)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not (output / "checkpoints" / "last.ckpt").exists() and time.monotonic() < until:
         time.sleep(0.002)
-    for worker in (Path("/proc") / f"{process}/task/{process}/children").read_text().split():
-        os.kill(int(worker), signal.SIGKILL)
+    children = (Path("/proc") / f"{process}/task/{process}/children").read_text().split()
+    os.kill(int(children[number]), signal.SIGKILL)
     reply = server.end()
-    assert reply.code == LOST, f"{reply.code}: {reply.output}"
-    assert reply.output.count("\n") == 1, reply.output
-    assert "a process that reads data has gone (DataLoader worker" in reply.output, reply.output
-    assert "with --resume to go on from the last checkpoint" in reply.output, reply.output
+    told = f"{reply.code}: {reply.output}"
+    assert reply.code == LOST, told
+    assert reply.output.count("\n") == 1, told
+    assert said in reply.output, told
+    assert "with --resume to go on from the last checkpoint" in reply.output, told
     assert not torn(output), torn(output)
     again = server.run([*arguments[:2], "--resume", *arguments[2:]], folder)
     assert again.code == 0, again.output
-    wrong = differences(state(output), whole.state) + leftovers(output)
+    wrong = differences(ends(output), whole.ends) + leftovers(output)
     assert not wrong, "\n".join(wrong)
     shutil.rmtree(folder)
