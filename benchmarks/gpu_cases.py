@@ -96,7 +96,8 @@ def loss(case: Case) -> Loss:
         return functools.partial(_inf_cl, symmetric=case.loss != "infonce")
     if case.how == "chunked":
         return CHUNKED[case.loss]
-    return torch.compile(PLAIN[case.loss]) if case.how == "compiled" else PLAIN[case.loss]
+    plain = PLAIN[case.loss]
+    return torch.compile(plain, dynamic=False) if case.how == "compiled" else plain
 
 
 def _one_way(x: Tensor, y: Tensor, own: Tensor, temperature: float) -> Tensor:

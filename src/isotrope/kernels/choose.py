@@ -13,9 +13,9 @@ hardest negative is asked nothing is rounded.
 
 ``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton_tiles``): tiles
 of similarities that never reach the GPU's memory. bfloat16 embeddings go through its matrix units
-as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. It is
-chosen for these, from about a thousand rows on. Asked for, it takes any; on a CPU through Triton's
-interpreter, to look at it.
+as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. On a
+CPU they run through Triton's interpreter, to look at them. They have not been run on a GPU yet: so
+they are never chosen either, only asked for.
 """
 
 import functools
@@ -37,7 +37,6 @@ BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 # of similarities: below the first, all are held; up to the second, by formulas that are not fused
 EAGER_BYTES, HELD_BYTES = 1 << 14, 1 << 26
 SHARED_BYTES = 1 << 17  # and up to here where both directions share the blocks (kernels.pushes)
-TILED = 1 << 20  # similarities from which starting kernels of our own is worth it
 _AMPERE = (8, 0)
 
 
@@ -56,8 +55,6 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
         what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
         if size < EAGER_BYTES:
             return "eager", f"{what}: all are held"
-        if n * m >= TILED and _quick(views.anchors) and not _why_no_triton(views.anchors):
-            return "triton", f"{what}: computed in tiles that stay on the GPU's cores"
         return "rowblock", f"{what}: computed in blocks of rows"
     if backend not in BACKENDS:
         raise ValueError(
@@ -74,12 +71,6 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     if backend == "triton" and (why_not := _why_no_triton(views.anchors)) is not None:
         raise why_not
     return backend, "asked for"
-
-
-def _quick(x: Tensor) -> bool:
-    """Whether Triton multiplies such numbers on a GPU's matrix units."""
-    rounded = x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
-    return x.is_cuda and (x.dtype == torch.bfloat16 or rounded)
 
 
 @functools.cache

@@ -222,8 +222,6 @@ class Objective:
                         learnt=self._learnt(),
                         backend=name,
                     )
-            # chosen for what was given, which is float32 from here on
-            backend = name if name == "triton" else backend
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
             return torch.stack(reduced).mean()
