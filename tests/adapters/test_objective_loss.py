@@ -73,7 +73,9 @@ def test_it_is_their_loss_where_theirs_is_infonce() -> None:
     assert torch.allclose(ours[1], theirs[1], rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+@pytest.mark.parametrize(
+    "kind", [ObjectiveLoss, pytest.param(CachedObjectiveLoss, marks=pytest.mark.slow)]
+)
 def test_training_resumes_exactly(kind: Any, tmp_path: Path) -> None:
     """By their trainer, dropout on; and the embeddings spread."""
     data = columns("text", count=64)
@@ -100,15 +102,65 @@ def test_modified_objectives_and_the_anatomy(tmp_path: Path) -> None:
     theirs.train()
     assert [row["step"] for row in anatomy.rows if row["norm"]] == [0, 1]
     assert all(0 <= row["dissipation"] <= 1 for row in anatomy.rows if row["norm"])
+    about = loss.get_config_dict()
+    assert about["dissipation"] == "margin:0.3:dot"
+    assert "temperature=0.1" in about["parent"]
 
 
-def test_matryoshka_wraps_both(tmp_path: Path) -> None:
-    for kind in (ObjectiveLoss, CachedObjectiveLoss):
-        model = scratch()
-        nested = losses.MatryoshkaLoss(model, kind(model, "miov3"), [32, 16])
-        theirs = trainer(model, nested, columns("a", "p"), tmp_path, max_steps=2)
-        theirs.train()
-        assert all(torch.isfinite(p).all() for p in model.parameters())
+@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+def test_matryoshka_adds_up_the_losses_of_prefixes(kind: Any, tmp_path: Path) -> None:
+    """Value and gradient of their wrapper are the objective's on each prefix, added up."""
+    model = quiet(scratch())
+    given = features(model, texts(8, 0), texts(8, 1))
+    objective = registry.build("miov3")
+    h = [model(dict(one))["sentence_embedding"] for one in given]
+    expected = sum(objective.loss(Views(*(x[:, :d] for x in h))) for d in (128, 32, 16))
+    model.zero_grad()
+    expected.backward()
+    own = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    nested = losses.MatryoshkaLoss(model, kind(model, objective), [128, 32, 16])
+    value, found = gradient(nested, given)
+    assert value == pytest.approx(float(expected.detach()), rel=1e-9)
+    assert torch.allclose(found, own, rtol=1e-6, atol=1e-9 * float(own.abs().max()))
+    trainer(model, nested, columns("a", "p"), tmp_path, max_steps=1).train()
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("wrapper", [losses.AdaptiveLayerLoss, losses.Matryoshka2dLoss])
+def test_wrappers_that_look_into_the_layers(wrapper: Any, tmp_path: Path) -> None:
+    model = scratch()
+    more = {"matryoshka_dims": [64, 32]} if wrapper is losses.Matryoshka2dLoss else {}
+    wrapped = wrapper(model, ObjectiveLoss(model, "infonce"), **more)
+    trainer(model, wrapped, columns("a", "p"), tmp_path, max_steps=1).train()
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+def test_an_epoch_may_leave_one_row_over(kind: Any, tmp_path: Path) -> None:
+    model = scratch()
+    data = columns("a", "p", count=9)
+    trainer(model, kind(model, "infonce"), data, tmp_path, max_steps=2).train()
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    one = features(model, texts(1, 0), texts(1, 1))
+    value, found = gradient(kind(model, "barlowtwins"), one)
+    assert value == 0
+    assert not found.any()
+    hard = features(model, texts(1, 0), texts(1, 1), texts(1, 2))
+    assert gradient(kind(model, "infonce"), hard)[0] > 0, "a hard negative is one to compare with"
+
+
+@pytest.mark.slow
+def test_their_adapters_and_several_data_sets(tmp_path: Path) -> None:
+    """LoRA by their ``add_adapter``: the weights of the model stay."""
+    peft = pytest.importorskip("peft")
+    model = scratch()
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"]))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    loss = {"a": ObjectiveLoss(model, "met"), "b": CachedObjectiveLoss(model, "dcl")}
+    data = {"a": columns("a", "p"), "b": columns("text")}
+    trainer(model, loss, data, tmp_path, max_steps=4).train()  # type: ignore[arg-type]
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]) != ("lora_" in name), name
 
 
 def test_the_model_card_names_objective_and_source(tmp_path: Path) -> None:
@@ -161,6 +213,7 @@ def _rank(rank: int, port: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_loss_of_one(tmp_path: Path) -> None:
     """Their gradients, which their trainer averages, are those of the whole batch."""
     with socket.socket() as free:

