@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.evaluation.embed import Encoder, Truncated, embed, encoder_name
 
 from .conftest import Table
 
@@ -69,3 +69,23 @@ def test_an_encoder_that_returns_something_else(shape):
 
     with pytest.raises(InputError, match=r"wrong\.encode must return one vector for each of 2"):
         embed(Wrong(), ["a", "b"])
+
+
+def test_truncated_embeddings_are_those_of_sentence_transformers(tiny, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["the river", "a boat", "the river"]
+    tiny.save(tmp_path / "model")
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu", truncate_dim=5)
+    ours = Truncated(tiny, 5)
+    np.testing.assert_allclose(embed(ours, texts), theirs.encode(texts), atol=1e-6)
+    assert encoder_name(ours) == f"{tiny.name}, 5 dimensions"
+    assert ours.fingerprint() not in (tiny.fingerprint(), Truncated(tiny, 6).fingerprint())
+    assert Truncated(Table({"a": [1, 0]}), 1).fingerprint() is None
+
+
+def test_what_cannot_be_truncated():
+    with pytest.raises(InputError, match="cut to 1 coordinate or more; found 0"):
+        Truncated(Table({"a": [1, 0]}), 0)
+    with pytest.raises(InputError, match="has 2 dimensions, which cannot be cut to 3"):
+        Truncated(Table({"a": [1, 0]}), 3).encode(["a"])

@@ -155,6 +155,8 @@ class TestLabelledPictures:
 
 class TestWhatIsAsked:
     def test_text_of_an_encoder_of_pictures(self, run, tmp_path):
+        with pytest.raises(InputError, match="embeddings of pictures are not cut"):
+            isotrope.evaluate(run, truncate_dim=4)
         with pytest.raises(InputError, match="run takes pictures, and sts, corpus are of text"):
             isotrope.evaluate(run, sts=tmp_path, corpus=tmp_path)
         with pytest.raises(InputError, match="resnet9 takes pictures, and sts"):

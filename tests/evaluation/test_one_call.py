@@ -116,6 +116,21 @@ def test_a_run_keeps_its_own_evaluations(tiny, pairs, tmp_path, cache):
     assert list(cache.iterdir()) == []
 
 
+def test_a_truncated_encoder_is_scored_and_kept_by_itself(tiny, pairs, tmp_path, cache):
+    from sentence_transformers import SentenceTransformer
+
+    tiny.save(tmp_path / "model")
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu", truncate_dim=3)
+    cut = isotrope.evaluate(tmp_path / "model", retrieval=pairs, truncate_dim=3, device="cpu")
+    assert cut.metrics == isotrope.evaluate(theirs, retrieval=pairs).metrics
+    assert cut.name == f"{tmp_path / 'model'}, 3 dimensions"
+    whole = isotrope.evaluate(tmp_path / "model", retrieval=pairs, device="cpu")
+    assert whole.provenance["reused"] == []
+    assert whole.details["model"] != cut.details["model"]
+    again = isotrope.evaluate(tmp_path / "model", retrieval=pairs, truncate_dim=3, device="cpu")
+    assert again.provenance["reused"] == ["retrieval"]
+
+
 def test_any_encoder(pairs):
     rng = np.random.default_rng(0)
     names = [f"{kind} {i}" for kind in ("query", "answer") for i in range(12)]

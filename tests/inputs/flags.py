@@ -29,6 +29,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose", "TEXT"],
     "spectrum": ["spectrum", "IMAGE_RUN"],
     "report": ["report", "RUN"],
+    "push": ["push", "RUN", "user/name"],
 }
 
 

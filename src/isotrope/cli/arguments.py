@@ -42,6 +42,16 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
             )
             continue
         many = typing.get_origin(kind) is list
+        if many and typing.get_args(kind) == (int,):
+            parser.add_argument(
+                option,
+                default=argparse.SUPPRESS,
+                metavar="N",
+                nargs="+",
+                action="extend",
+                help=help_text,
+            )
+            continue
         parser.add_argument(
             option,
             default=argparse.SUPPRESS,

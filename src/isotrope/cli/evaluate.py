@@ -140,6 +140,9 @@ def _parser() -> Parser:
     )
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
     parser.add_argument(
+        "--truncate-dim", metavar="N", type=int, help="score the first N coordinates alone (text)"
+    )
+    parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
     )
     parser.add_argument("--results", metavar="DIR", type=Path, help="where finished tasks are kept")
@@ -164,6 +167,7 @@ def _evaluated(model: str, given: argparse.Namespace) -> "Result":
         corpus=given.corpus,
         mode=given.mode,
         pooling=given.pooling,
+        truncate_dim=given.truncate_dim,
         device=given.device,
         results="auto" if given.results is None else given.results,
         again=given.again,

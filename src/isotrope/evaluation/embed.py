@@ -8,7 +8,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 
-__all__ = ["Encoder", "Remembering", "embed", "encoder_name"]
+__all__ = ["Encoder", "Remembering", "Truncated", "embed", "encoder_name"]
 
 
 @runtime_checkable
@@ -93,6 +93,48 @@ class Remembering:
         if new:
             self._known.update(zip(new, embed(self._encoder, new, **self._options), strict=True))
         return np.stack([self._known[text] for text in texts])
+
+
+class Truncated:
+    """The first coordinates of an encoder's embeddings: ``truncate_dim`` of sentence-transformers.
+
+    Args:
+        encoder: the encoder that embeds.
+        dimension: how many coordinates are left; they are not normalised again.
+
+    Attributes:
+        name: of the encoder, and the dimension.
+
+    Raises:
+        InputError: fewer than one coordinate.
+    """
+
+    def __init__(self, encoder: Encoder, dimension: int) -> None:
+        if dimension < 1:
+            raise InputError(f"embeddings are cut to 1 coordinate or more; found {dimension}")
+        self.name = f"{encoder_name(encoder)}, {dimension} dimensions"
+        self._encoder, self._dimension = encoder, dimension
+
+    def encode(
+        self, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
+    ) -> np.ndarray:
+        """Return the embeddings of ``texts`` (n x dimension, float32).
+
+        Raises:
+            InputError: the encoder has fewer coordinates.
+        """
+        found = embed(self._encoder, texts, batch_size=batch_size, progress=progress)
+        if found.shape[1] < self._dimension:
+            raise InputError(
+                f"{encoder_name(self._encoder)} has {found.shape[1]} dimensions, which cannot be "
+                f"cut to {self._dimension}"
+            )
+        return np.ascontiguousarray(found[:, : self._dimension])
+
+    def fingerprint(self) -> str | None:
+        """Return what identifies the embeddings; None if the encoder has nothing of the kind."""
+        whole = getattr(self._encoder, "fingerprint", None)
+        return f"{whole()}, {self._dimension} dimensions" if callable(whole) else None
 
 
 def encoder_name(encoder: Encoder) -> str:

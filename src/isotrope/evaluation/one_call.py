@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
@@ -38,6 +38,7 @@ def evaluate(
     corpus: str | Path | None = None,
     mode: Literal["full", "prototyping"] = "full",
     pooling: str | None = None,
+    truncate_dim: int | None = None,
     device: str = "auto",
     batch_size: int = 128,
     results: str | Path | None = "auto",
@@ -66,6 +67,7 @@ def evaluate(
         corpus: file or folder of texts or pairs, to measure how the embeddings lie.
         mode: of the transfer tasks: ``full`` is what papers print.
         pooling: None keeps the model's own; only for a name or folder.
+        truncate_dim: of text: score the first so many coordinates alone.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
         batch_size: texts or pictures a batch.
         results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
@@ -89,6 +91,8 @@ def evaluate(
     of_text = [name for name, path in texts.items() if path is not None]
     if takes_images(model, ask_hub=labels is not None and not of_text):
         _check_pictures(model, of_text, knn=knn, linear=linear)
+        if truncate_dim is not None:
+            raise InputError("embeddings of pictures are not cut: leave the dimension out")
         encoder = _encoder(model, pooling, device)
         tasks = _of_pictures(model, encoder, labels, labels_test, asked)
     else:
@@ -97,6 +101,8 @@ def evaluate(
         encoder = _encoder(model, pooling, device)
         if takes_images(encoder):
             _check_pictures(model, of_text, knn=knn, linear=linear)
+        if truncate_dim is not None:
+            encoder = Truncated(encoder, truncate_dim)
     print_of = getattr(encoder, "fingerprint", None)
     identity = print_of() if callable(print_of) else None
     store = None

@@ -167,6 +167,11 @@ def measure(
 
 def _hessian(found: Rebuilt, asked: Asked, terms: Sequence[Callable[[], list[Views]]]) -> Hessian:
     if asked.by == "embeddings":
+        if "matryoshka" in found.about:
+            raise InputError(
+                "--by embeddings needs one loss of each embedding, and a run with --matryoshka has "
+                "several; take --by parameters"
+            )
         with torch.no_grad():
             views = terms[0]()
         return embedding_hessian(found.objective, views, keep_graph=asked.keep_graph)

@@ -1,6 +1,7 @@
 """The model card: the README.md of a saved model, with the numbers of its run."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ embeddings = model.encode(["a sentence", "another one"])
 | learning rate | {rate:g}, linear decay |
 | max length in training | {length} tokens |
 | trained | {trained} |
+| Matryoshka | {matryoshka} |
 | head in training | {head} (not part of this model) |
 | prompts | {prompts} |
 | seed | {seed} |
@@ -98,6 +100,7 @@ def model_card(
     dev: dict[int, float],
     name: str,
     lora: dict[str, Any] | None = None,
+    prefixes: Sequence[int] = (),
 ) -> str:
     """Return the card of the model after ``step`` of ``steps`` updates.
 
@@ -110,6 +113,7 @@ def model_card(
         dev: the dev scores so far, by step.
         name: of the dev score.
         lora: what ``lora_facts`` says of the encoder.
+        prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """
     parameters = ", ".join(f"{k} {v}" for k, v in objective.hyperparameters().items())
     if dev:
@@ -136,6 +140,10 @@ def model_card(
         trained="all weights"
         if lora is None
         else f"{lora_line(lora)}; merged into this model, and by themselves in `adapter/`",
+        matryoshka=f"first {', '.join(map(str, prefixes))} coordinates trained too: load with "
+        f"`truncate_dim={prefixes[-1]}`"
+        if prefixes
+        else "no",
         head=settings.head,
         prompts=_prompts(settings),
         seed=settings.seed,

@@ -30,7 +30,7 @@ from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.optimisers import weight_decay_at
 from isotrope.methods.run import checkpoint, read_checkpoint
 from isotrope.methods.settings import RunSettings, TrainSettings, read_yaml
-from isotrope.methods.simcse import SimCSE, step_seed
+from isotrope.methods.simcse import SimCSE, nested, step_seed
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -302,6 +302,7 @@ def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
             "method": "simcse",
             "objective": settings.objective,
             "encoder": settings.encoder,
+            **({"matryoshka": list(module.prefixes)} if module.prefixes else {}),
             "steps": steps,
             "batch_size": settings.batch_size,
             "optimizer": "adamw",
@@ -313,4 +314,4 @@ def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
 
 def _text_terms(module: SimCSE, batch: Batch, seed: int) -> list[Views]:
     torch.manual_seed(seed)
-    return [module.views(batch)]
+    return nested(module.views(batch), module.prefixes)

@@ -28,7 +28,7 @@ from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.nonfinite import described, unfinite
 from isotrope.methods.rebuild import image_terms
 from isotrope.methods.settings import RunSettings, TrainSettings
-from isotrope.methods.simcse import SimCSE, step_seed
+from isotrope.methods.simcse import SimCSE, nested, step_seed
 from isotrope.paradigm import registry
 
 __all__ = ["Replayed", "main", "replay"]
@@ -148,9 +148,10 @@ def _built(
     _fill(module, weights, device)
     batches = [_text_batch(part) for part in parts]
     seeds = [step_seed(settings.seed, step, process) for process in range(len(parts))]
-    return module, lambda: [
-        _joined([_views(module, b, s) for b, s in zip(batches, seeds, strict=True)])
-    ]
+    return module, lambda: nested(
+        _joined([_views(module, b, s) for b, s in zip(batches, seeds, strict=True)]),
+        module.prefixes,
+    )
 
 
 def _fill(module: nn.Module, weights: dict[str, Tensor], device: torch.device) -> None:

@@ -302,7 +302,8 @@ class TrainSettings(RunSettings):
     files: list[str] = Field(
         min_length=1,
         description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
-        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), or folders of these",
+        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, or Hugging Face "
+        "dataset folders (save_to_disk)",
     )
     encoder: str = Field(
         "all-MiniLM-L6-v2",
@@ -347,6 +348,11 @@ class TrainSettings(RunSettings):
     dropout: float | None = Field(
         None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
     )
+    matryoshka: list[int] = Field(
+        default_factory=list,
+        description="train the first coordinates, so many as each number says, to be embeddings "
+        "of their own: the loss is the mean over them and the whole; needs --head none",
+    )
     lora: int | None = Field(
         None,
         ge=1,
@@ -361,6 +367,13 @@ class TrainSettings(RunSettings):
         description="layers that get them: query,value or all-linear; default: peft's choice for "
         "the architecture, all-linear where it has none",
     )
+
+    @field_validator("matryoshka")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(d < 1 for d in value):
+            raise ValueError("numbers of coordinates are 1 or more")
+        return value
 
     @field_validator("columns", "lora_targets", mode="after")
     @classmethod

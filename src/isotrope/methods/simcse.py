@@ -9,7 +9,7 @@ and resuming in the middle of an epoch repeats the very same masks.
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lightning as L
@@ -29,13 +29,25 @@ from isotrope.methods.nonfinite import Guard
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.shares import shared_loss
 
-__all__ = ["SimCSE", "Steps", "step_seed"]
+__all__ = ["SimCSE", "Steps", "nested", "step_seed"]
 
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
     """Return the random seed of one step in one process, a function of these three alone."""
     mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
     return (mixed + 1) % 2**63
+
+
+def nested(views: Views, prefixes: Sequence[int]) -> list[Views]:
+    """Return the views, and their first coordinates alone, so many as each prefix says.
+
+    Source: Kusupati et al. 2022, "Matryoshka representation learning", section 3.
+    """
+    return [views, *(_first(views, d) for d in prefixes)]
+
+
+def _first(views: Views, d: int) -> Views:
+    return views.map(lambda x: x[:, :d])
 
 
 class Steps(IterableDataset[Batch]):
@@ -65,6 +77,8 @@ class SimCSE(L.LightningModule):
         log_every: steps between looks at the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
         backend: what computes the loss, see ``isotrope.kernels.choose``.
+        prefixes: the loss is the mean of the objective's on whole embeddings and on their first
+            coordinates, so many as each of these says.
     """
 
     def __init__(
@@ -81,6 +95,7 @@ class SimCSE(L.LightningModule):
         caching: bool = False,
         scaled: bool = False,
         backend: str = "auto",
+        prefixes: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.scaled = scaled
@@ -89,6 +104,7 @@ class SimCSE(L.LightningModule):
         self.head = head if head is not None else nn.Identity()
         self.objective = objective
         self.backend = backend
+        self.prefixes = tuple(prefixes)
         self.steps = steps
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -134,7 +150,11 @@ class SimCSE(L.LightningModule):
         torch.manual_seed(step_seed(self.seed, step, rank()))
         whole = gathered(self.views(batch))
         with _full_precision(whole.views.anchors.device.type):
-            loss = shared_loss(self.objective, whole, backend=self.backend)
+            losses = [
+                shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
+                for part in nested(whole.views, self.prefixes)
+            ]
+            loss = torch.stack(losses).mean()
             if not self.guard.forward_is_finite(self, step, loss, [whole.views]):
                 return self.guard.no_loss(self)
             if step % self.log_every == 0 or step == self.steps - 1:

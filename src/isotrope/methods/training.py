@@ -60,6 +60,7 @@ __all__ = [
     "encoder_of",
     "fit",
     "module_of",
+    "prefixes_of",
     "steps_of",
     "store_of",
     "summary",
@@ -170,6 +171,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
     _add_lora(settings, encoder)
+    prefixes_of(settings, encoder)
     if settings.max_length > encoder.max_length:
         raise InputError(
             f"--max-length {settings.max_length} is more than {settings.encoder} takes "
@@ -181,6 +183,34 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.micro_batch is not None:
         refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
     return encoder
+
+
+def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
+    """Return the prefixes of embeddings that are trained too, the longest first.
+
+    Raises:
+        InputError: a prefix that is none, or a head, which would mix the coordinates.
+    """
+    if not settings.matryoshka:
+        return []
+    longest = max(settings.matryoshka)
+    if longest > encoder.dimension:
+        raise InputError(
+            f"--matryoshka {longest} is more than the {encoder.dimension} coordinates of "
+            f"{settings.encoder}"
+        )
+    found = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
+    if not found:
+        raise InputError(
+            f"--matryoshka {longest} is the whole embedding, which is trained anyway; give fewer "
+            "coordinates, e.g. 256 128 64"
+        )
+    if settings.head != "none":
+        raise InputError(
+            "--matryoshka needs --head none: a head mixes all coordinates, and the first ones of "
+            "what it gives are not the first ones of the saved model's embeddings"
+        )
+    return found
 
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
@@ -289,6 +319,7 @@ def module_of(
         log_every=settings.log_every,
         scaled=settings.precision == "16",
         backend=settings.backend,
+        prefixes=prefixes_of(settings, encoder),
     )
     cut_initialize(module.head, settings.cut, what=settings.cut_what)
     return module
@@ -367,6 +398,7 @@ def _run(
             dev=dev.scores,
             name=dev.name,
             lora=lora_facts(encoder),
+            prefixes=module.prefixes,
         )
         encoder.save(output / "model", card=card)
 
@@ -478,6 +510,7 @@ def _result(
             },
             "cut": {"c": settings.cut, "what": settings.cut_what},
             "lora": lora_facts(module.encoder),
+            "matryoshka": list(module.prefixes),
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
