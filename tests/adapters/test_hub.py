@@ -21,7 +21,7 @@ from isotrope.core.result import Result
 from isotrope.data.sts_sets import TASKS
 from isotrope.evaluation.store import Store
 from tests.adapters.hub_server import TOKEN, Hub, running
-from tests.methods.conftest import QUICK, sentences
+from tests.methods.conftest import IMAGES, QUICK, sentences
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,19 @@ def test_scores_of_other_weights_stay_away(run: Path, tmp_path: Path) -> None:
     assert "Scored by" in hub.prepare(run, "user/name").card
     assert "Scored by" not in hub.prepare(other, "user/name").card
     assert "Scored by" not in hub.prepare(run / "model", "user/name").card
+
+
+def test_an_encoder_of_images_has_a_card_too(tmp_path: Path) -> None:
+    settings = {**IMAGES, "max_steps": 1, "output": str(tmp_path / "run"), "device": "cpu"}
+    run = isotrope.fit_images(settings.pop("data"), **settings).output
+    found = isotrope.evaluate(run, knn=True, linear=False, device="cpu").metrics["knn_top1"]
+    upload = hub.prepare(run, "user/name")
+    about = ModelCard(upload.card).data.to_dict()
+    assert about["pipeline_tag"] == "image-feature-extraction"
+    assert "model_name" not in about
+    assert f"| knn | knn_top1 | {found:g} |" in upload.card
+    assert "@misc{chen2020" in upload.card
+    assert 'isotrope.load("user/name")' in upload.card
 
 
 @pytest.mark.parametrize(

@@ -239,12 +239,10 @@ def _add_scores(card: ModelCard, results: Sequence[Result], repo: str) -> None:
         f"| {_protocol(kind, more)} | {name} | {value:g} |" for kind, name, value, more in rows
     ]
     table = "\n".join(["| protocol | task | value |", "|---|---|---|", *lines])
-    said = f"Scored by `isotrope evaluate`, on data of its user's:\n\n{table}\n"
+    said = f"Scored by `isotrope evaluate`, on its user's own copies of the data:\n\n{table}\n"
     before, heading, after = card.text.partition("\n## Citation")
     card.text = f"{before.rstrip()}\n\n{said}{heading}{after}"
-    about: Any = card.data
-    about.model_name = repo.rpartition("/")[2]
-    about.eval_results = [
+    found = [
         EvalResult(
             task_type="semantic-similarity",
             task_name="Semantic Textual Similarity",
@@ -256,7 +254,10 @@ def _add_scores(card: ModelCard, results: Sequence[Result], repo: str) -> None:
         )
         for kind, name, value, more in rows
         if kind == "sts" and not more
-    ] or None
+    ]
+    if found:
+        about: Any = card.data
+        about.model_name, about.eval_results = repo.rpartition("/")[2], found
 
 
 def _protocol(kind: str, settings: dict[str, Any]) -> str:
