@@ -158,6 +158,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_no_network_from_training_to_report(corpus: Path, tmp_path: Path) -> None:
     """Text and pictures (also those of a dataset folder), with every library free to call home."""
     import datasets

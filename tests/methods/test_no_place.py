@@ -85,7 +85,14 @@ def test_a_folder_that_another_run_has_taken(
     assert len(before) == 4
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize(
+    "error",
+    [
+        errno.ENOSPC,
+        errno.EROFS,
+        *(pytest.param(e, marks=pytest.mark.slow) for e in (errno.EIO, errno.EDQUOT)),
+    ],
+)
 def test_a_checkpoint_that_cannot_be_written(
     kind: str,
     settings: dict[str, Any],
@@ -129,10 +136,8 @@ sys.exit(guarded(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(
-    "size",
-    [pytest.param(0, marks=pytest.mark.slow), 5_000, pytest.param(200_000, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 5_000, 200_000])
 def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
     """The system itself cuts the file short, in Python's writes and in torch's own."""
     output = tmp_path / "run"

@@ -158,7 +158,10 @@ def test_a_step_that_is_left_out_leaves_no_trace(
     assert json.loads((output / "result.json").read_text())["metrics"]["skipped"] == 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [m if m in ("mocov2", "byol") else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
+)
 def test_every_method_leaves_a_step_out(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from tests.report.folders import (
     write_spectrum,
 )
 
+pytestmark = pytest.mark.slow
+
 RUN = "window.hacked = 1"
 PAYLOADS = (
     f"<script>{RUN}</script>",
