@@ -22,6 +22,8 @@ from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
 from tests.adapters.trainers import columns, scratch, texts, trainer
 
+BOTH = [ObjectiveLoss, pytest.param(CachedObjectiveLoss, marks=pytest.mark.slow)]
+
 
 def features(model: SentenceTransformer, *parts: list[str]) -> list[dict[str, Tensor]]:
     return [model.preprocess(part) for part in parts]
@@ -43,7 +45,7 @@ def gradient(loss: torch.nn.Module, given: list[dict[str, Tensor]]) -> tuple[flo
 @pytest.mark.parametrize("name", registry.names())
 def test_every_objective_in_one_piece_and_in_several(name: str) -> None:
     """Value and gradient are the objective's own, whole and cached."""
-    model = quiet(scratch())
+    model = quiet(scratch(width=16, layers=1))
     objective = registry.build(name)
     if objective.space == "logits":
         pytest.skip("of logits, not of embeddings")
@@ -73,9 +75,7 @@ def test_it_is_their_loss_where_theirs_is_infonce() -> None:
     assert torch.allclose(ours[1], theirs[1], rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "kind", [ObjectiveLoss, pytest.param(CachedObjectiveLoss, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", BOTH)
 def test_training_resumes_exactly(kind: Any, tmp_path: Path) -> None:
     """By their trainer, dropout on; and the embeddings spread."""
     data = columns("text", count=64)
@@ -107,7 +107,7 @@ def test_modified_objectives_and_the_anatomy(tmp_path: Path) -> None:
     assert "temperature=0.1" in about["parent"]
 
 
-@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+@pytest.mark.parametrize("kind", BOTH)
 def test_matryoshka_adds_up_the_losses_of_prefixes(kind: Any, tmp_path: Path) -> None:
     """Value and gradient of their wrapper are the objective's on each prefix, added up."""
     model = quiet(scratch())
@@ -126,7 +126,10 @@ def test_matryoshka_adds_up_the_losses_of_prefixes(kind: Any, tmp_path: Path) ->
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
-@pytest.mark.parametrize("wrapper", [losses.AdaptiveLayerLoss, losses.Matryoshka2dLoss])
+@pytest.mark.parametrize(
+    "wrapper",
+    [losses.AdaptiveLayerLoss, pytest.param(losses.Matryoshka2dLoss, marks=pytest.mark.slow)],
+)
 def test_wrappers_that_look_into_the_layers(wrapper: Any, tmp_path: Path) -> None:
     model = scratch()
     more = {"matryoshka_dims": [64, 32]} if wrapper is losses.Matryoshka2dLoss else {}
@@ -135,7 +138,7 @@ def test_wrappers_that_look_into_the_layers(wrapper: Any, tmp_path: Path) -> Non
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+@pytest.mark.parametrize("kind", BOTH)
 def test_an_epoch_may_leave_one_row_over(kind: Any, tmp_path: Path) -> None:
     model = scratch()
     data = columns("a", "p", count=9)

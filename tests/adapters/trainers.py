@@ -25,9 +25,9 @@ def columns(*names: str, count: int = 32) -> Dataset:
     return Dataset.from_dict({name: texts(count, seed) for seed, name in enumerate(names)})
 
 
-def scratch(seed: int = 0) -> SentenceTransformer:
+def scratch(seed: int = 0, **sizes: int) -> SentenceTransformer:
     torch.manual_seed(seed)
-    return SentenceEncoder.scratch(WORDS, max_length=16).model
+    return SentenceEncoder.scratch(WORDS, max_length=16, **sizes).model
 
 
 def trainer(
