@@ -155,8 +155,7 @@ def _soak(bench: Bench, steps: int) -> Figures:
     arguments = command("text, dev score", bench.corpus, output, **_SOAK, **{"max-steps": steps})
     found = soak(arguments, output, steps=steps)
     figures = {**dataclasses.asdict(found), "growth": found.growth}
-    assert found.growth < 0.02, figures
-    assert found.files[1] <= found.files[0], figures
+    assert found.flat, figures
     return figures
 
 
@@ -194,9 +193,9 @@ def _table(figures: dict[str, Figures]) -> str:
     folders = sum(found["contended"] for found in of("folders").values())
     lines.append(f"- folders that two runs wanted at once: {folders}, one of the two refused each")
     stops = of("stops").values()
+    runs, ended = (sum(found[key] for found in stops) for key in ("runs", "stopped"))
     lines.append(
-        f"- runs ended by SIGTERM: {sum(found['stopped'] for found in stops)} times, resumed with "
-        f"the same end: {sum(found['runs'] for found in stops)}"
+        f"- runs ended by SIGTERM: {runs}, together {ended} times, all resumed to the same end"
     )
     for name, what in (("workers", "data-loader workers"), ("ranks", "ranks")):
         if name in figures:

@@ -47,6 +47,11 @@ class Soaked:
         """Share by which memory has grown since warm-up."""
         return self.late / self.early - 1
 
+    @property
+    def flat(self) -> bool:
+        """Whether neither memory nor files have grown: a few are open where one is written."""
+        return self.growth < 0.02 and self.files[1] <= self.files[0] + 5
+
 
 def soak(
     arguments: list[str], output: Path, *, steps: int, warm: float = 0.1, patience: float = 0.2
