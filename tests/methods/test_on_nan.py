@@ -160,7 +160,7 @@ def test_a_step_that_is_left_out_leaves_no_trace(
 
 @pytest.mark.parametrize(
     "method",
-    [m if m in ("mocov2", "byol") else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
+    [m if m == "mocov2" else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
 )
 def test_every_method_leaves_a_step_out(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +179,7 @@ def test_every_method_leaves_a_step_out(
     assert all(torch.isfinite(x).all() for x in states[2].values())
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_steps_out_goes_on_exactly(
     kind: str, settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_run_that_leaves_steps_out_goes_on_exactly(
     assert same(last[0]["optimizer_states"], last[1]["optimizer_states"])
 
 
+@pytest.mark.slow
 def test_what_stopped_a_run_may_be_left_out_when_it_goes_on(
     kind: str, settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +218,7 @@ def test_what_stopped_a_run_may_be_left_out_when_it_goes_on(
     assert (outcome.exit_code, outcome.result.metrics["skipped"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_ten_steps_in_a_row_end_the_run(
     kind: str,
     settings: dict[str, Any],
