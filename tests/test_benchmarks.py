@@ -42,6 +42,7 @@ def losses(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_tiny_sizes(tmp_path: Path) -> None:
     """A few rows of 32 x 16: numbers in every column, a picture, a line for every target."""
     table = tmp_path / "losses.csv"
