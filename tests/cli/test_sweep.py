@@ -36,6 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_text_from_the_command_to_the_best(run, texts: Path) -> None:
     command = ("sweep", "train", texts, "--dev", "auto", *QUICK, *VARIED, "--output", "out")
+    command += ("--seeds", 42)
     found = run(*command)
     assert found.code == 0, found.err
     assert "objective.temperature" in found.out
@@ -65,6 +66,7 @@ def test_images_from_the_command_to_the_best(run) -> None:
     small = ("--encoder", "resnet9", "--width", 2, "--limit", 64, "--batch-size", 32)
     steps = ("--max-steps", 2, "--method.hidden", 8, "--method.dimension", 4, "--knn-images", 50)
     command = ("sweep", "train-images", "digits", *small, *steps, "--vary", "cut=1,3")
+    command += ("--seeds", 0)
     found = run(*command, "--output", "out", "--keep", "best")
     assert found.code == 0, found.err
     assert "knn_final" in found.out
@@ -109,7 +111,7 @@ def test_a_dry_run_says_what_would_be_trained(run, monkeypatch: pytest.MonkeyPat
     ]
     found = run(*command, "--vary", "learning-rate=1e-5..1e-4", "--sampler", "optuna", "--jobs", 3)
     assert found.out.splitlines() == [
-        "stage 1: 20 trials, 20 runs, 3 at a time",
+        "stage 1: 20 trials, 60 runs, 3 at a time",
         "  learning-rate 1e-05 .. 0.0001",
     ]
     assert made == []
@@ -122,7 +124,8 @@ def test_ranges_are_drawn_from_unless_it_is_said_otherwise(
     made = pretend(monkeypatch)
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out")
     assert run(*command, "--vary", "learning-rate=1e-5..1e-4", "--trials", 3).code == 0
-    assert len(made) == 3
+    assert len(made) == 9
+    assert "seeds 0, 1, 2" in Path("out/sweep.md").read_text()
     assert "settings: drawn" in Path("out/sweep.md").read_text()
 
 

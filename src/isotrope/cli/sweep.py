@@ -22,7 +22,7 @@ VERBS = {"train": "files", "train-images": "data"}
 EPILOG = """\
 examples:
   isotrope sweep train wiki.txt --dev stsb/dev.tsv --vary objective.temperature=0.03,0.05,0.1 \\
-      --seeds 0 1 2 --output sweeps/temperature
+      --output sweeps/temperature
   isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 \\
       --vary objective=infonce,met,mpt --sampler random --trials 20 --output sweeps/a
   isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 --sampler optuna \\
@@ -48,8 +48,9 @@ them, and is what ranges get; optuna chooses each trial by the scores so far (pi
 'isotrope[sweep]'). --then begins a stage: what was best before is fixed, and the next is varied.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
-images; --metric takes another number of a run's result.json. With --seeds a score is the mean, and
-the table has the standard deviation: differences that are not larger may be luck.
+images; --metric takes another number of a run's result.json. Every setting is trained with three
+seeds (--seeds 0 takes a third of the time): a score is their mean, and the table has the standard
+deviation. Differences that are not larger may be luck.
 
 Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUTPUT/runs/*`). The
 same command goes on where it was stopped, and trains nothing twice; values, seeds and trials can be
@@ -126,7 +127,7 @@ def _parser(verb: str) -> Parser:
     add("--output", type=Path, metavar="DIR", help="of the sweep: its runs, table and picture")
     add("--sampler", metavar="grid|random|optuna", help="[grid; random if there are ranges]")
     add("--trials", type=int, metavar="N", help="settings that random and optuna try [20]")
-    add("--seeds", type=int, nargs="+", metavar="N", help="train every setting with each [42]")
+    add("--seeds", type=int, nargs="+", metavar="N", help="train every setting with each [0 1 2]")
     add("--metric", metavar="NAME", help="what to compare by [dev_best; of images knn_final]")
     add("--goal", choices=("max", "min"), help="[max; of loss and seconds min]")
     add("--jobs", type=int, metavar="N", help="runs at a time [one for each GPU, or 1]")
@@ -212,7 +213,7 @@ def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep
         )
     if sampler == "grid" and given.trials is not None:
         raise InputError("--trials: a grid has as many as it has; choose --sampler random")
-    seeds = given.seeds or [cls.model_fields["seed"].default]
+    seeds = given.seeds or [0, 1, 2]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds: one stands there twice; found {' '.join(map(str, seeds))}")
     trials = 20 if given.trials is None else given.trials
