@@ -1,7 +1,7 @@
-"""Write what is generated: docs/objectives/, methods/, commands/, diagnosis.md, README's table.
+"""Write what is generated: docs/objectives/, methods/, commands/, diagnoses/, README's table.
 
 Run by `make docs`; tests/report/test_pages.py, test_method_pages.py, tests/cli/test_pages.py,
-tests/docs/test_choose.py and tests/diagnostics/test_thresholds.py fail where what is committed is
+tests/docs/test_choose.py and tests/diagnostics/test_pages.py fail where what is committed is
 out of date.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.cli.pages import write_command_pages
-from isotrope.diagnostics.thresholds import page
+from isotrope.diagnostics.pages import write_diagnosis_pages
 from isotrope.experiments.paper_numbers import printed
 from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
@@ -167,8 +167,7 @@ def main() -> None:
     write_pages(ours(), ROOT / "docs" / "objectives")
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
     write_command_pages(ROOT / "docs" / "commands")
-    thresholds = page(RESULTS / "zoo.csv")
-    (ROOT / "docs" / "diagnosis.md").write_text(thresholds, encoding="utf-8")
+    write_diagnosis_pages(ROOT / "docs", RESULTS / "zoo.csv")
     (GUIDE / "measured.svg").write_bytes(picture())
     for file, change in ((ROOT / "README.md", readme), (GUIDE / "choose.md", choose)):
         file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -4,15 +4,12 @@ docs/diagnosis.md is written from this table by `make docs`. What no paper gives
 tuning parts of the zoo (isotrope.experiments.zoo) and judged on its last part.
 """
 
-import csv
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Evidence
+from isotrope.diagnostics.findings import Evidence
 
-__all__ = ["THRESHOLDS", "ZOO", "Threshold", "compared", "page"]
+__all__ = ["THRESHOLDS", "ZOO", "Threshold", "compared"]
 
 ZOO = "set on the tuning parts of the zoo, judged on the last (docs/results/zoo.csv)"
 
@@ -244,83 +241,3 @@ def compared(name: str, number: float) -> Evidence:
     """Return the evidence that a number gives against the threshold of that name."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side)
-
-
-_PAGE = """# Diagnosis
-
-Written by `make docs` from `isotrope.diagnostics.thresholds`.
-
-`isotrope diagnose RUN_OR_MODEL` says what is wrong with a run or a model, the root cause first,
-with its numbers and one change in the words of the command line; `isotrope diagnose --help` has the
-options. In a training loop of one's own `isotrope.Anatomy` measures the same numbers, and its
-`diagnose()` says the same.
-
-## Verdicts
-
-In the order in which they are told. What a finding explains is not told besides it: in a batch that
-has become a point no negative is harder than another.
-
-| verdict | what it means |
-|---|---|
-{verdicts}
-
-## Thresholds
-
-A run's numbers are those of its log: "the end" is the median of the last third of the logged steps.
-Of a model they are those of 256 inputs. A number that was not measured decides nothing.
-
-| threshold | value | unit | sick | what it decides | source |
-|---|---|---|---|---|---|
-{thresholds}
-
-## The zoo
-
-Small real trainings, broken on purpose in twelve ways, and healthy ones (`make zoo`;
-docs/results/zoo.csv). An animal is right if the planted cause is named first, with the change that
-undoes it, or if nothing is found in a healthy one; one whose dev score fell was not healthy, and is
-not counted. Thresholds were set on the part `tuning`, then judged on `first`. Of the 14 animals of
-`first` that had been trained by then, three came out wrong: `learning-rate`, and two healthy ones
-called dissipated-early, because all-MiniLM-L6-v2 has nothing to learn from STS-B's paraphrases
-(another encoder has taken its place there). Two thresholds were changed for it, so that `first` no
-longer judges; the part `judged`, with other encoders, corpora and seeds, does.
-
-{zoo}
-"""
-
-
-def page(zoo: Path) -> str:
-    """Return docs/diagnosis.md.
-
-    Args:
-        zoo: the table of isotrope.experiments.zoo, as CSV.
-    """
-    with zoo.open(newline="", encoding="utf-8") as handle:
-        animals = list(csv.DictReader(handle))
-    return _PAGE.format(
-        verdicts="\n".join(f"| `{word}` | {meaning} |" for word, meaning in VERDICTS.items()),
-        thresholds="\n".join(
-            f"| `{name}` | {t.value:g} | {t.unit} | {t.side} | {t.decides} | {t.source} |"
-            for name, t in THRESHOLDS.items()
-        ),
-        zoo="\n".join(_zoo(animals)),
-    )
-
-
-def _zoo(animals: Sequence[Mapping[str, str]]) -> list[str]:
-    """How many of each part are right, and which are not."""
-    lines = ["| part | broken, cause named first | healthy, nothing found | not right |"]
-    lines += ["|---|---|---|---|"]
-    for half in dict.fromkeys(row["half"] for row in animals):
-        run = [row for row in animals if row["half"] == half and row["verdict"] != "not run"]
-        cells = []
-        for sound in (False, True):
-            kind = [row["right"] for row in run if (row["planted"] == HEALTHY) == sound]
-            kind = [mark for mark in kind if mark != "fell"]
-            cells.append(f"{kind.count('right')} of {len(kind)}")
-        wrong = [
-            f"{row['animal']} (seed {row['seed']}: {row['verdict']})"
-            for row in run
-            if row["right"] == "wrong"
-        ]
-        lines.append(f"| {half} | {' | '.join(cells)} | {', '.join(wrong) or '-'} |")
-    return lines
