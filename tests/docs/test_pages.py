@@ -23,6 +23,8 @@ RUNNER = Path(__file__).with_name("run_page.py")
 
 # seconds of a processor; the others train
 QUICK = ("compare", "pytorch")
+# they run in a clean environment instead: .ci/newcomer.sh
+NEWCOMER = ("start", "objective", "sentence-transformers")
 
 
 def run(page: Path, folder: Path) -> str:
@@ -60,6 +62,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
         for page in PAGES
+        if page.stem not in NEWCOMER
     ],
 )
 def test_a_page_runs(page: Path, texts: Path, tmp_path: Path) -> None:
@@ -80,6 +83,12 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     assert {block.language for block in found} <= known
     if page.name != "README.md":
         assert all(block.language for block in found)
+
+
+def test_the_newcomer_reads_the_other_pages() -> None:
+    script = (ROOT / ".ci" / "newcomer.sh").read_text(encoding="utf-8")
+    assert f"for page in {' '.join(NEWCOMER)}; do" in script
+    assert "make newcomer" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
 def test_no_page_names_this_machine() -> None:
