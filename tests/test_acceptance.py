@@ -31,7 +31,7 @@ def test_wikipedia_raises_sts_b(shared_data: Path, tmp_path: Path) -> None:
         objective="infonce",
         dev=str(shared_data / "sts" / "stsb" / "dev.tsv"),
         batch_size=128,
-        max_steps=50,
+        max_steps=25,
         eval_every=25,
     )
     metrics = outcome.result.metrics
