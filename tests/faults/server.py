@@ -16,13 +16,13 @@ import sys
 import tempfile
 import time
 import traceback
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.faults.inject import Calls, Fault
 
 __all__ = ["main"]
 
+_PATIENCE = 600.0  # seconds; a trial that hangs has failed
 _IMPORTED = (
     "isotrope.cli.train",
     "isotrope.cli.train_images",
@@ -44,6 +44,12 @@ def main() -> None:
     sys.dont_write_bytecode = True  # else some trials write more files than others
     for name in _IMPORTED:
         importlib.import_module(name)
+    # short: workers of loaders meet at sockets in it, whose paths go to 107 bytes
+    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+        _answer(place, answers)
+
+
+def _answer(place: str, answers: IO[str]) -> None:
     for line in sys.stdin:
         order = json.loads(line)
         said, told = os.pipe(), os.pipe()
@@ -51,6 +57,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             answers.close()
+            tempfile.tempdir = place
             os._exit(_trial(order, said[1], told[1]))
         os.close(said[1])
         os.close(told[1])
@@ -67,7 +74,8 @@ def _await(child: int, pipes: list[int], kill: float | None, began: float) -> di
     while not ended:
         ended, status, usage = os.wait4(child, os.WNOHANG)
         _read(reading, found, 0 if ended else 0.002 if kill is not None else 0.02)
-        if not ended and kill is not None and time.monotonic() - began >= kill:
+        late = _PATIENCE if kill is None else kill
+        if not ended and time.monotonic() - began >= late:
             os.kill(child, signal.SIGKILL)
             kill = None
     for pipe in pipes:
@@ -108,8 +116,6 @@ def _trial(order: dict[str, Any], said: int, told: int) -> int:
         os.dup2(number, end)
     sys.stdout, sys.stderr = (os.fdopen(end, "w", buffering=1, closefd=False) for end in (1, 2))
     os.chdir(order["folder"])
-    Path("tmp").mkdir(exist_ok=True)
-    tempfile.tempdir = str(Path("tmp").resolve())
     # where generators happen to stand must not matter
     random.seed(order["seed"])
     np.random.seed(order["seed"])  # noqa: NPY002 - torch's loaders and others read this one
