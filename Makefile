@@ -50,7 +50,7 @@ faults: $(READY) ## kill runs, fail their writes, soak, try bad input: the figur
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --output faults
 
 test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS scores beside ours
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/adapters
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/adapters/test_mteb.py
 
 test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
