@@ -40,9 +40,9 @@ assert not any(map(find_spec, ("lightning", "transformers", "scipy", "pydantic",
 assert find_spec("isotrope").origin.startswith(sys.prefix)
 anchors, positives = torch.randn(2, 8, 16, requires_grad=True)
 loss = isotrope.objectives.InfoNCE()(anchors, positives)
-loss.backward()
 anatomy = isotrope.Anatomy(every=1, temperature=0.05)
 anatomy.observe(anchors, positives, loss)
+loss.backward()
 print(f"InfoNCE {float(loss.detach()):.3f}; {anatomy.diagnose(batch_size=8)}")
 END
 
