@@ -116,27 +116,10 @@ $(READY): requirements/torch.txt requirements/lock.txt pyproject.toml
 	@$(BIN)/python -m pip check
 	@touch $@
 
-$(VENV)/.ready-mteb: $(READY) requirements/mteb.txt
-	@echo "mteb (62 MB)"
-	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/mteb.txt
-	@$(BIN)/python -m pip check
-	@touch $@
-
-$(VENV)/.ready-docs: $(READY) requirements/docs.txt
-	@echo "mkdocs and Jupyter's client (40 MB)"
-	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/docs.txt
-	@$(BIN)/python -m pip check
-	@touch $@
-
-$(VENV)/.ready-package: $(READY) requirements/package.txt
-	@echo "build and twine (20 MB)"
-	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/package.txt
-	@$(BIN)/python -m pip check
-	@touch $@
-
-$(VENV)/.ready-triton: $(READY) requirements/triton.txt
-	@echo "triton (0.7 GB on disk)"
-	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements/triton.txt
+# what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB, triton 0.7 GB on disk
+$(VENV)/.ready-%: requirements/%.txt $(READY)
+	@echo "what requirements/$*.txt pins"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r $<
 	@$(BIN)/python -m pip check
 	@touch $@
 

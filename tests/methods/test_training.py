@@ -17,6 +17,7 @@ from isotrope.methods.callbacks import COLUMNS
 from isotrope.methods.training import fit
 from isotrope.paradigm import registry
 from tests.methods.conftest import sentences
+from tests.methods.interrupted import power_cut
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -91,21 +92,12 @@ def test_one_seed_gives_the_same_weights_and_another_does_not(quick: dict, tmp_p
     assert any(not torch.equal(first[k], other[k]) for k in first)
 
 
-def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path, monkeypatch) -> None:
+def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     """Weights bit for bit, and the same metrics; the interruption falls between checkpoints."""
     whole = fit(**quick, dev="auto").output
     broken = {**quick, "output": str(tmp_path / "broken"), "dev": "auto"}
-    step = simcse.SimCSE.training_step
-
-    def dies(self, batch, batch_idx):
-        if self.global_step == 5:
-            raise RuntimeError("the power is gone")
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(simcse.SimCSE, "training_step", dies)
-    with pytest.raises(RuntimeError, match="power"):
+    with power_cut(5):
         fit(**broken)
-    monkeypatch.undo()
     torch.rand(3)  # whatever else happened to the global generator
     resumed = fit(**broken, resume=True).output
     first, second = weights(whole), weights(resumed)
@@ -120,17 +112,8 @@ def test_a_run_of_an_older_version_goes_on_with_empty_cells(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A column that metrics.csv did not have then is empty before the step of resuming."""
-    step = simcse.SimCSE.training_step
-
-    def dies(self, batch, batch_idx):
-        if self.global_step == 5:
-            raise RuntimeError("the power is gone")
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(simcse.SimCSE, "training_step", dies)
-    with pytest.raises(RuntimeError, match="power"):
+    with power_cut(5):
         fit(**quick)
-    monkeypatch.undo()
     folder = Path(quick["output"])
     older = [column for column in COLUMNS if column not in ("std", "effective_rank")]
     kept = rows(folder)
