@@ -49,7 +49,7 @@ _TEXT: dict[Scale, dict[str, Any]] = {
         "precision": "bf16",
         "measured_in": "bf16",
         "max_steps": 150,
-        "keep_every": 30,
+        "keep_every": 50,
     },
     "paper": {
         "texts": "wiki1m_for_simcse.txt",

@@ -103,7 +103,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
     asked = cell.settings
     settings = _settings(cell, places, folder / "run", str(places.texts(asked["texts"])))
     outcome = trained(train, settings)
-    scored = asked.get("scored", "sts")
+    scored, precision = asked.get("scored", "sts"), asked.get("measured_in", "32")
     dev = places.sts_dev(scored)
     count, size = asked.get("held", _HELD)
     seen = functools.partial(
@@ -114,10 +114,11 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
         max_length=settings.max_length,
         seed=cell.seed,
     )
-    looks = [
-        {"step": step, **_looked(seen(encoder), asked.get("looks", ()))}
-        for step, encoder in _kept(folder / "run", asked.get("measured_in", "32"))
-    ]
+    looks: list[Row] = []
+    for step, encoder in _kept(folder / "run", precision):
+        newest = Remembering(encoder)  # what was looked at is not embedded to be scored again
+        look = seen(encoder, newest)
+        looks.append({"step": step, **_looked(look, asked.get("looks", ()))})
     metrics = _metrics(looks)
     details: dict[str, Any] = {"looks": looks}
     if asked.get("scores"):
@@ -126,7 +127,11 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
         for end in asked.get("ends", ("last",)):
             if steps[end] is None:
                 continue  # no dev score was a number
-            found = _scores(folder / "run", int(steps[end]), asked, places)
+            known = newest
+            if (step := int(steps[end])) != last:
+                file = folder / "run" / "checkpoints" / f"step-{step}.ckpt"
+                known = Remembering(_encoder(folder / "run", file, precision))
+            found = _scores(known, asked, places)
             metrics |= {f"{task} {end}": value for task, value in found.items()}
     return Result(
         kind="text",
@@ -174,10 +179,8 @@ def _encoder(run: Path, file: Path, precision: str) -> SentenceEncoder:
     return encoder.eval()
 
 
-def _scores(run: Path, step: int, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
-    """Score the encoder of a step on what was asked."""
-    file = run / "checkpoints" / f"step-{step}.ckpt"
-    encoder = _encoder(run, file, asked.get("measured_in", "32"))
+def _scores(encoder: Remembering, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
+    """Score an encoder on what was asked."""
     scored, wanted = asked.get("scored", "sts"), asked["scores"]
     found: dict[str, float] = {}
     if "sts" in wanted:
@@ -229,6 +232,7 @@ class _Seen:
     """An encoder, with the batches that several looks share; made when the first asks."""
 
     encoder: SentenceEncoder
+    known: Remembering
     dev: Subset
     held: Sequence[str]
     size: int
@@ -251,7 +255,7 @@ class _Seen:
         """Pairs of the dev set that are scored above 4, without dropout."""
         rows = [i for i, score in enumerate(self.dev.scores) if score > 4][:_DEV]
         sides = [[side[i] for i in rows] for side in (self.dev.first, self.dev.second)]
-        first, second = (torch.from_numpy(self.encoder.encode(side)) for side in sides)
+        first, second = (torch.from_numpy(self.known.encode(side)) for side in sides)
         return Views(first, second)
 
 
@@ -259,7 +263,7 @@ def _dev(seen: _Seen) -> Row:
     """The score, and where paper 001, figure 1a plots it: alignment of all pairs scored above 4,
     uniformity of all sentences.
     """
-    known, dev = Remembering(seen.encoder), seen.dev
+    known, dev = seen.known, seen.dev
     score = sts_dev(known, dev)
     close = [i for i, gold in enumerate(dev.scores) if gold > 4]
     every = list(dict.fromkeys([*dev.first, *dev.second]))
