@@ -4,43 +4,52 @@ import csv
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "image_cells.py"
+ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
-def test_cells_are_run_once_and_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    spec = importlib.util.spec_from_file_location("image_cells", SCRIPT)
+@pytest.fixture
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "image_cells", ROOT / "benchmarks" / "image_cells.py"
+    )
     assert spec is not None
     assert spec.loader is not None
-    cells = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cells)
-    monkeypatch.setattr(cells, "RESULTS", tmp_path / "cells.csv")
-    small = ["--limit", "128", "--encoder", "resnet9", "--width", "4", "--batch-size", "64"]
-    small += ["--log-every", "1", "--no-progress"]
-    monkeypatch.setattr(cells, "COMMON", small)
-    own = ["--epochs", "2", "--knn-every", "1"]
-    monkeypatch.setattr(cells, "CELLS", {k: [*own, *v] for k, v in cells.METHODS.items()})
-    monkeypatch.setattr(cells, "SEEDS", (0, 1))
-    asked = ["image_cells.py", "digits", "--only", "SimCLR, c = 3", "--jobs", "1"]
-    monkeypatch.setattr(sys, "argv", asked)
-    cells.main()
-    first = capsys.readouterr().out
-    with (tmp_path / "cells.csv").open(newline="") as handle:
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_the_file_is_what_the_cells_have(script: ModuleType) -> None:
+    with (ROOT / "docs" / "results" / "image-cells.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in "01" for e in "012"]
+    assert rows == script.rows(script.Store(script.OUTPUT / "cells"))
+    methods = {row["cell"] for row in rows if row["epoch"] == "8"}
+    assert f"| {sorted(methods)[0]} | 3 | " in script.report(rows)
+
+
+def test_cells_are_run_once_and_reported(
+    script: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    monkeypatch.setattr(script, "OUTPUT", tmp_path / "reproduce")
+    monkeypatch.setattr(script, "SCALE", "smoke")
+    asked = ["image_cells.py", str(tmp_path), "--only", "SimCLR, c = 3", "--jobs", "1"]
+    monkeypatch.setattr(sys, "argv", asked)
+    script.main()
+    first = capsys.readouterr().out
+    with (tmp_path / "image-cells.csv").open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["seed"], row["epoch"]) for row in rows] == [("0", e) for e in "012"]
     assert all(float(row["norm"]) > 0 and 0 < float(row["knn"]) <= 100 for row in rows)
-    assert [bool(row["linear"]) for row in rows] == [False, False, True] * 2
-    assert "SimCLR, c = 3, seed 1: kNN" in first
-    assert "| SimCLR, c = 3 | 2 | " in first
-
-    def twice(*_: object) -> None:
-        raise AssertionError("it has been run")
-
-    monkeypatch.setattr(cells, "train", twice)
-    cells.main()
-    assert capsys.readouterr().out in first
+    assert [bool(row["linear"]) for row in rows] == [False, False, True]
+    table = first[first.index("| cell |") :]
+    assert "| SimCLR, c = 3 | 1 | " in table
+    script.main()
+    assert capsys.readouterr().out == table, "nothing is run again"

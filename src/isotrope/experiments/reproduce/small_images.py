@@ -14,29 +14,17 @@ in 8 epochs is trained for 16, too.
 ``paper`` is paper 004's configuration with the difference that the name says, and nothing of what
 short trainings need; the tables of paper 003 have a configuration of their own there. ``smoke`` has
 the same differences in two epochs on digits.
-
-benchmarks/image_cells.py measured these trainings before there were cells. What it wrote becomes
-results of cells by
-
-    python -m isotrope.experiments.reproduce.small_images CSV STORE
 """
 
-import argparse
-import csv
-import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.result import Result
 from isotrope.experiments.reproduce.artifact import Scale
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.recipes import image_cells
-from isotrope.experiments.reproduce.store import Store
 
-__all__ = ["NAMES", "measured", "small_images", "take_over"]
+__all__ = ["NAMES", "small_images"]
 
 _FAST: Mapping[str, Any] = {"method.predictor_rate": 10}
 _BYOL: Mapping[str, Any] = {**_FAST, "method.last_norm": "true"}
@@ -140,107 +128,3 @@ def small_images(
     if scale == "cpu":
         more |= _EPOCHS.get(group, {})
     return image_cells(scale, seeds=seeds, **{**what, **more, **other})
-
-
-Row = Mapping[str, str]
-
-
-def measured(file: Path) -> dict[Cell, Result]:
-    """Return what benchmarks/image_cells.py wrote, as results of cells.
-
-    Raises:
-        InputError: a file that cannot be read, a name that is no training's, rows that are missing.
-    """
-    try:
-        with Path(file).open(newline="", encoding="utf-8") as handle:
-            rows = list(csv.DictReader(handle))
-        groups = {
-            key: list(own) for key, own in groupby(rows, key=lambda row: (row["cell"], row["seed"]))
-        }
-        found = {}
-        for (name, seed), own in groups.items():
-            (cell,) = small_images("cpu", name, (int(seed),))
-            found[cell] = _result(cell, own)
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file} is not what benchmarks/image_cells.py writes: {error}") from error
-    return found
-
-
-def _result(cell: Cell, rows: Sequence[Row]) -> Result:
-    from isotrope.experiments.works.images import MEANS  # imports all that trains
-
-    asked = cell.settings
-    per_epoch = asked["limit"] // asked["batch_size"]
-    epochs = [int(row["epoch"]) for row in rows]
-    if epochs != list(range(0, asked["epochs"] + 1, asked["knn_every"])):
-        raise ValueError(f"{cell.shown} has rows of the epochs {epochs}")
-    looks = [
-        {
-            "step": int(row["epoch"]) * per_epoch,
-            "epoch": float(row["epoch"]),
-            "knn": float(row["knn"]),
-            **{name: float(row[name]) for name in MEANS if row.get(name)},
-        }
-        for row in rows
-    ]
-    last, end = rows[-1], looks[-1]
-    versions = dict(one.split(" ", 1) for one in last["versions"].split(", "))
-    seconds = float(last["cpu_seconds"])
-    return Result(
-        kind="images",
-        name=asked["method"],
-        metrics={
-            **{name: end.get(name) for name in ("knn", "norm", "norm_backbone")},
-            "linear": float(last["linear"]),
-            "steps": end["step"],
-        },
-        details={
-            "looks": looks,
-            "plan": {"steps": end["step"], "steps_per_epoch": per_epoch},
-        },
-        provenance={
-            "versions": versions,
-            "machine": "a machine that was not recorded",
-            "seed": cell.seed,
-            "seconds": seconds,
-            "cpu_seconds": seconds,
-            "threads": 1,
-            "note": "measured by benchmarks/image_cells.py; seconds are processor time",
-        },
-    )
-
-
-def take_over(file: Path, store: Store) -> tuple[int, int]:
-    """Keep what a file has and the store lacks; return how many results that were, of how many.
-
-    Raises:
-        InputError: a file or a store that cannot be used.
-    """
-    every = measured(file)
-    new = {cell: result for cell, result in every.items() if store.find(cell) is None}
-    with store.writing():
-        for cell, result in new.items():
-            store.keep(cell, result)
-    return len(new), len(every)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Take over a file."""
-    parser = argparse.ArgumentParser(
-        prog="python -m isotrope.experiments.reproduce.small_images",
-        description="Make results of cells from what benchmarks/image_cells.py measured.",
-    )
-    parser.add_argument("csv", type=Path, metavar="CSV", help="docs/results/image-cells.csv")
-    parser.add_argument("store", type=Path, metavar="STORE", help="OUTPUT/cells of reproduce")
-    given = parser.parse_args(arguments)
-    try:
-        new, every = take_over(given.csv, Store(given.store))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"{new} of {every} results are new in {given.store}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
