@@ -4,6 +4,7 @@ import csv
 import json
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,21 @@ def test_a_folder_of_pictures_with_broken_ones(
     assert "images/s" in printed
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["details"]["data"]["images"], result["details"]["data"]["test"]) == (18, 6)
+
+
+def test_workers_whose_sockets_have_no_room_are_refused(
+    quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """They would wait for ever."""
+    deep = tmp_path / ("d" * 76)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert guarded(["train-images", *flags({**quick, "workers": 1})]) == 2
+    error = capsys.readouterr().err
+    assert f"{deep} has" in error
+    assert "set TMPDIR to a shorter one, or use --workers 0" in error
+    assert not (tmp_path / "run").exists()
+    assert guarded(["train-images", *flags({**quick, "workers": 0, "max_steps": 1})]) == 0
 
 
 def test_pictures_that_all_break_when_decoded_are_one_line(

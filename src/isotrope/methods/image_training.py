@@ -6,7 +6,9 @@ the way, and choosing a step by them would be choosing by the test part.
 
 import functools
 import math
+import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -63,6 +65,9 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "labelled", "prepare", "summary", "train"]
 
+_SOCKETS = (
+    75  # bytes: with /pymp-XXXXXXXX/listener-XXXXXXXX after it, 107 are all that a socket has
+)
 SMALL = 96  # pixels of a side up to which images are taken as they are
 IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
@@ -165,6 +170,8 @@ def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepare
     if encoder is None:
         encoder = _encoder(settings, images.side)
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
+    if _workers(settings, images):
+        _short_enough(tempfile.gettempdir())
     batches = ImageBatches(images.train, settings.batch_size, settings.seed)
     if batches.size < world_size():
         raise InputError(
@@ -373,19 +380,32 @@ def _probe(
 
 def _loader(settings: ImageSettings, prepared: Prepared, start: int) -> DataLoader[ImageBatch]:
     """Return what gives the batches of the steps that are left, decoded by workers if need be."""
-    workers = settings.workers
-    if workers is None:
-        workers = 0 if prepared.images.in_memory else min(8, cores())
     batches = prepared.batches
     dataset = ImageSteps(batches, start, prepared.steps, rows_of(batches.size))
     return DataLoader(
         dataset,
         batch_size=None,
-        num_workers=workers,
+        num_workers=_workers(settings, prepared.images),
         pin_memory=find_device(settings.device).type == "cuda",
         # Ctrl-C is ours to handle: the workers go on until the present step is done
         worker_init_fn=_deaf,
     )
+
+
+def _workers(settings: ImageSettings, images: ImageSet) -> int:
+    if settings.workers is None:
+        return 0 if images.in_memory else min(8, cores())
+    return settings.workers
+
+
+def _short_enough(folder: str) -> None:
+    """Refuse a folder in which workers cannot have their sockets: they would wait for ever."""
+    if os.name == "posix" and len(os.fsencode(folder)) > _SOCKETS:
+        raise InputError(
+            f"the folder for temporary files is too deep for the sockets of workers: {folder} has "
+            f"{len(os.fsencode(folder))} bytes, at most {_SOCKETS} leave room; set TMPDIR to a "
+            "shorter one, or use --workers 0"
+        )
 
 
 def _deaf(worker: int) -> None:
