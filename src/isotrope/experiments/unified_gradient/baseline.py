@@ -32,7 +32,7 @@ VALUES: dict[Scale, dict[str, tuple[float, ...]]] = {
 
 _SHORT: dict[Scale, Mapping[str, Any]] = {
     "smoke": {},
-    "cpu": {"max_steps": 100, "keep_every": 25},
+    "cpu": {"max_steps": 60, "keep_every": 30, "looks": ["dev", "closeness"]},
     "paper": {},
 }
 _HELD: dict[Scale, Mapping[str, Any]] = {
@@ -66,20 +66,22 @@ def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list
     return _cells(scale, {**BASELINE, name: value}, **_SHORT[scale], **more)
 
 
-def notes(scale: Scale, *, steps: str = "250", held: bool = True) -> list[str]:
+def notes(scale: Scale, *, short: bool = False, held: bool = True) -> list[str]:
     """Return what a reader must know of these trainings.
 
     Args:
         scale: of them.
-        steps: how many at ``cpu`` scale.
+        short: whether the trainings are those with one value changed.
         held: whether held-out text was looked at.
     """
     found = []
     if scale == "cpu":
+        own = (varied(scale, "ratio", 1.0) if short else baseline(scale))[0].settings
         found.append(
             "smaller than the paper's: a masked language model as anisotropic as raw BERT instead "
-            f"of BERT-base, {steps} steps of 64 short sentences at 3e-5 instead of one pass over a "
-            "million in batches of 128 at 1e-5, and no head"
+            f"of BERT-base, {own['max_steps']} steps of {own['batch_size']} short sentences at "
+            f"{own['learning_rate']:g} instead of one pass over a million in batches of 128 at "
+            "1e-5, and no head"
         )
     found.append(
         "the form of the released code, with which the paper's curves were measured: both "

@@ -57,7 +57,7 @@ def show(scale: Scale, found: Found) -> Shown:
         verdicts=_verdicts(best),
         pictures={"figure6": partial(_drawn, best, None if first is None else first.mean)},
         notes=[
-            *notes(scale, steps="100", held=False),
+            *notes(scale, short=True, held=False),
             *diverged(found, cells(scale)),
             f"{RULE}; {TREND}",
             "the paper's metric, and that of the verdicts, is the dev score of the best kept step "

@@ -50,7 +50,7 @@ def show(scale: Scale, found: Found) -> Shown:
         ],
         pictures={"figure8c": partial(_drawn, found, own)},
         notes=[
-            *notes(scale, steps="100"),
+            *notes(scale, short=True),
             *diverged(found, cells(scale)),
             f"{RULE}; {TREND}",
             "the ratios are ours, the text does not name the paper's",

@@ -37,8 +37,8 @@ _VALUES: dict[Scale, dict[str, tuple[float, ...]]] = {
         "ratio": (1.0, 1.75),
     },
     "cpu": {
-        "batch_size": (64, 128),
-        "learning_rate": (1e-5, 3e-5),
+        "batch_size": (32, 64),
+        "learning_rate": (2e-5, 5e-5),
         "margin": (0.3, 0.37),
         "temperature": (0.01, 0.05),
         "ratio": (1.0, 1.75),
@@ -50,7 +50,7 @@ _VALUES: dict[Scale, dict[str, tuple[float, ...]]] = {
 }
 _SHORT: dict[Scale, Mapping[str, Any]] = {
     "smoke": {},
-    "cpu": {"max_steps": 100, "keep_every": 50},
+    "cpu": {"max_steps": 60, "keep_every": 30},
     "paper": {},
 }
 

@@ -51,6 +51,8 @@ TRANSFER: dict[Scale, tuple[str, ...]] = {
 """The transfer tasks that every loss is scored on after training."""
 
 _RELEASED = {"variant": "released"}
+_PROBED = ("infonce", "mpt", "met", "mat", "dcl", "dclplus", "alignuniform")
+"""Losses of paper 001 (``align_uniform``), which shares these trainings and looks at more of them."""
 _KEPT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
 
 
@@ -85,6 +87,7 @@ class Loss:
         tuned = self.tuned[backbone]
         settings = {**tuned.values, **self.more}
         own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate)
+        own["looks"] = ["dev", *(["probes"] if self.objective in _PROBED else [])]
         if step is None:
             return text_cells(scale, self.objective, settings, **own, **_scores(scale))
         return text_cells(scale, self.objective, {**settings, "step": step}, **own, scores=["sts"])
