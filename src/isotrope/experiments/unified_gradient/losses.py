@@ -52,7 +52,7 @@ TRANSFER: dict[Scale, tuple[str, ...]] = {
 
 _RELEASED = {"variant": "released"}
 _PROBED = ("infonce", "mpt", "met", "mat", "dcl", "dclplus", "alignuniform")
-"""Losses of paper 001 (``align_uniform``), which shares these trainings and looks at more of them."""
+"""Losses of paper 001 (``align_uniform``), which shares these trainings and looks at more."""
 _KEPT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
 
 
