@@ -10,6 +10,7 @@ import pytest
 from isotrope.core.result import Result
 from isotrope.experiments.reproduce.artifact import SCALES, Artifact, Found
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.looks import trend
 from isotrope.experiments.reproduce.places import Places
 from isotrope.experiments.reproduce.present import as_csv, as_text
 from isotrope.experiments.reproduce.runner import lacking
@@ -23,7 +24,6 @@ from isotrope.experiments.unified_gradient import (
     figure9,
 )
 from isotrope.experiments.unified_gradient.baseline import VALUES, baseline, undissipated, varied
-from isotrope.experiments.unified_gradient.looks import trend
 from tests.experiments.unified_gradient.made_up import each, holds, look, shown, trained
 
 TRAINED = {
@@ -266,5 +266,5 @@ def test_titles_and_costs() -> None:
     different = {s: {c for a in TRAINED.values() for c in a.cells(s)} for s in SCALES}
     assert len(different["smoke"]) == 5
     assert len(different["cpu"]) == 3 * (2 + 11)
-    short = [c for c in different["cpu"] if c.settings["max_steps"] == 100]
+    short = [c for c in different["cpu"] if c.settings["max_steps"] == 60]
     assert len(short) == 3 * 11

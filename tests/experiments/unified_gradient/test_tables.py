@@ -12,6 +12,17 @@ import torch
 from isotrope.core.result import Result
 from isotrope.experiments.reproduce.artifact import SCALES, Artifact, Found, Spread
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.over_seeds import (
+    above,
+    all_of,
+    below,
+    course,
+    extreme,
+    minus,
+    negated,
+    signed,
+    spread,
+)
 from isotrope.experiments.reproduce.places import Places
 from isotrope.experiments.reproduce.present import as_csv, as_text
 from isotrope.experiments.reproduce.runner import lacking
@@ -35,17 +46,6 @@ from isotrope.experiments.unified_gradient.losses import (
     ORIGINAL,
     ROBERTA,
     untrained,
-)
-from isotrope.experiments.unified_gradient.over_seeds import (
-    above,
-    all_of,
-    below,
-    course,
-    extreme,
-    minus,
-    negated,
-    signed,
-    spread,
 )
 from isotrope.experiments.unified_gradient.written import proved
 from isotrope.experiments.unified_gradient.written_after import AFTER, MISPRINT

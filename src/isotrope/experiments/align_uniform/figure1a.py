@@ -18,7 +18,7 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.over_seeds import RULE, above, all_of, shown, spread
+from isotrope.experiments.reproduce.over_seeds import RULE, above, all_of, shown, spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture

@@ -24,8 +24,8 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.looks import after
-from isotrope.experiments.unified_gradient.over_seeds import (
+from isotrope.experiments.reproduce.looks import after
+from isotrope.experiments.reproduce.over_seeds import (
     RULE,
     BySeed,
     above,

@@ -16,11 +16,11 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.looks import after, before, curve, shown, steps
-from isotrope.experiments.unified_gradient.over_seeds import above, all_of, minus
+from isotrope.experiments.reproduce.looks import after, before, curve, shown, steps
+from isotrope.experiments.reproduce.over_seeds import above, all_of, minus
 
 if TYPE_CHECKING:
-    from isotrope.experiments.unified_gradient.looks import Row
+    from isotrope.experiments.reproduce.looks import Row
     from isotrope.report.surfaces import Picture
 
 

@@ -16,8 +16,8 @@ from isotrope.experiments.align_uniform.losses import PAPER, end
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Found, Scale, Shown, Spread, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.looks import Row, curve, steps
-from isotrope.experiments.unified_gradient.over_seeds import above, all_of, spread
+from isotrope.experiments.reproduce.looks import Row, curve, steps
+from isotrope.experiments.reproduce.over_seeds import above, all_of, spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture

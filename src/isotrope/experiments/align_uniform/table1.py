@@ -26,8 +26,7 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.reproduce.recipes import SEEDS
-from isotrope.experiments.unified_gradient.over_seeds import (
+from isotrope.experiments.reproduce.over_seeds import (
     RULE,
     BySeed,
     above,
@@ -39,6 +38,7 @@ from isotrope.experiments.unified_gradient.over_seeds import (
     shown,
     spread,
 )
+from isotrope.experiments.reproduce.recipes import SEEDS
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from isotrope.experiments.reproduce.artifact import Spread
+from isotrope.experiments.reproduce.over_seeds import course
 from isotrope.experiments.unified_gradient.losses import EVERY, Loss
 from isotrope.experiments.unified_gradient.measured import Measured
-from isotrope.experiments.unified_gradient.over_seeds import course
 from isotrope.report.charts import Chart, Series
 
 __all__ = ["courses", "gains", "series"]

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.losses import BACKBONES, MODIFIED, ORIGINAL
-from isotrope.experiments.unified_gradient.measured import Measured, measured, notes
-from isotrope.experiments.unified_gradient.over_seeds import (
+from isotrope.experiments.reproduce.over_seeds import (
     above,
     all_of,
     minus,
@@ -16,6 +14,8 @@ from isotrope.experiments.unified_gradient.over_seeds import (
     signed,
     spread,
 )
+from isotrope.experiments.unified_gradient.losses import BACKBONES, MODIFIED, ORIGINAL
+from isotrope.experiments.unified_gradient.measured import Measured, measured, notes
 from isotrope.experiments.unified_gradient.simulated import PAPER
 
 if TYPE_CHECKING:

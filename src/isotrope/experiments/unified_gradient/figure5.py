@@ -7,8 +7,7 @@ import numpy as np
 
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.baseline import baseline, notes, undissipated
-from isotrope.experiments.unified_gradient.looks import (
+from isotrope.experiments.reproduce.looks import (
     Read,
     Row,
     after,
@@ -17,7 +16,8 @@ from isotrope.experiments.unified_gradient.looks import (
     shown,
     signed,
 )
-from isotrope.experiments.unified_gradient.over_seeds import RULE, above, below, minus
+from isotrope.experiments.reproduce.over_seeds import RULE, above, below, minus
+from isotrope.experiments.unified_gradient.baseline import baseline, notes, undissipated
 from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.surfaces import Picture
 

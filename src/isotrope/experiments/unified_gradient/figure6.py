@@ -7,9 +7,9 @@ from functools import partial
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.looks import TREND, curve, diverged, shown, signed, trend
+from isotrope.experiments.reproduce.over_seeds import RULE, above, by_seed, minus, spread
 from isotrope.experiments.unified_gradient.baseline import BASELINE, VALUES, notes, varied
-from isotrope.experiments.unified_gradient.looks import TREND, curve, diverged, shown, signed, trend
-from isotrope.experiments.unified_gradient.over_seeds import RULE, above, by_seed, minus, spread
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 

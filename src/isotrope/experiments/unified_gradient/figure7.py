@@ -7,8 +7,7 @@ from functools import partial
 from isotrope.diagnostics.hardest_negative import TEMPERATURES
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
-from isotrope.experiments.unified_gradient.baseline import baseline, notes
-from isotrope.experiments.unified_gradient.looks import (
+from isotrope.experiments.reproduce.looks import (
     Read,
     after,
     before,
@@ -17,7 +16,8 @@ from isotrope.experiments.unified_gradient.looks import (
     shown,
     signed,
 )
-from isotrope.experiments.unified_gradient.over_seeds import RULE, above, minus, spread
+from isotrope.experiments.reproduce.over_seeds import RULE, above, minus, spread
+from isotrope.experiments.unified_gradient.baseline import baseline, notes
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 

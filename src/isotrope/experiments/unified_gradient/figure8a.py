@@ -6,8 +6,7 @@ from functools import partial
 from isotrope.diagnostics.lemma_share import STEPS
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.baseline import baseline, notes
-from isotrope.experiments.unified_gradient.looks import (
+from isotrope.experiments.reproduce.looks import (
     Read,
     after,
     before,
@@ -16,7 +15,8 @@ from isotrope.experiments.unified_gradient.looks import (
     shown,
     steps,
 )
-from isotrope.experiments.unified_gradient.over_seeds import RULE, above, all_of, minus, spread
+from isotrope.experiments.reproduce.over_seeds import RULE, above, all_of, minus, spread
+from isotrope.experiments.unified_gradient.baseline import baseline, notes
 from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.surfaces import Picture
 

@@ -14,8 +14,7 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.baseline import baseline, notes
-from isotrope.experiments.unified_gradient.looks import (
+from isotrope.experiments.reproduce.looks import (
     Read,
     after,
     before,
@@ -24,7 +23,8 @@ from isotrope.experiments.unified_gradient.looks import (
     everywhere,
     steps,
 )
-from isotrope.experiments.unified_gradient.over_seeds import spread
+from isotrope.experiments.reproduce.over_seeds import spread
+from isotrope.experiments.unified_gradient.baseline import baseline, notes
 from isotrope.paradigm import registry
 from isotrope.paradigm.portrait import summary
 from isotrope.report.charts import Chart, charts

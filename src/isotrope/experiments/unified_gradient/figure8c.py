@@ -5,8 +5,7 @@ from functools import partial
 
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.baseline import VALUES, notes, varied
-from isotrope.experiments.unified_gradient.looks import (
+from isotrope.experiments.reproduce.looks import (
     TREND,
     Row,
     after,
@@ -17,7 +16,8 @@ from isotrope.experiments.unified_gradient.looks import (
     steps,
     trend,
 )
-from isotrope.experiments.unified_gradient.over_seeds import RULE
+from isotrope.experiments.reproduce.over_seeds import RULE
+from isotrope.experiments.unified_gradient.baseline import VALUES, notes, varied
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 

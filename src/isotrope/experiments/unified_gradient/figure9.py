@@ -14,8 +14,8 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.looks import Read, curve, diverged, everywhere, steps
 from isotrope.experiments.unified_gradient.baseline import baseline, notes
-from isotrope.experiments.unified_gradient.looks import Read, curve, diverged, everywhere, steps
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 

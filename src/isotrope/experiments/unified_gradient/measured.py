@@ -6,16 +6,7 @@ from dataclasses import dataclass
 
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Found, Scale, Spread, Table
-from isotrope.experiments.unified_gradient.losses import (
-    BACKBONES,
-    BERT,
-    EFFECTIVE,
-    EVERY,
-    TITLES,
-    Loss,
-    untrained,
-)
-from isotrope.experiments.unified_gradient.over_seeds import (
+from isotrope.experiments.reproduce.over_seeds import (
     RULE,
     BySeed,
     above,
@@ -26,6 +17,15 @@ from isotrope.experiments.unified_gradient.over_seeds import (
     shown,
     signed,
     spread,
+)
+from isotrope.experiments.unified_gradient.losses import (
+    BACKBONES,
+    BERT,
+    EFFECTIVE,
+    EVERY,
+    TITLES,
+    Loss,
+    untrained,
 )
 from isotrope.experiments.unified_gradient.simulated import PAPER
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from isotrope.data.sts_sets import TASKS
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Verdict
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.over_seeds import above, all_of, below, negated, signed
 from isotrope.experiments.unified_gradient.losses import (
     BACKBONES,
     EFFECTIVE,
@@ -24,7 +25,6 @@ from isotrope.experiments.unified_gradient.measured import (
     notes,
     tasks,
 )
-from isotrope.experiments.unified_gradient.over_seeds import above, all_of, below, negated, signed
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture

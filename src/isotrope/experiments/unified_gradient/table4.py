@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.data.transfer_sets import TASKS
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Verdict
+from isotrope.experiments.reproduce.over_seeds import below, negated, signed
 from isotrope.experiments.unified_gradient.losses import MODIFIED, ORIGINAL, TRANSFER
 from isotrope.experiments.unified_gradient.measured import (
     AVERAGE,
@@ -15,7 +16,6 @@ from isotrope.experiments.unified_gradient.measured import (
     notes,
     tasks,
 )
-from isotrope.experiments.unified_gradient.over_seeds import below, negated, signed
 from isotrope.experiments.unified_gradient.table3 import cells
 
 if TYPE_CHECKING:

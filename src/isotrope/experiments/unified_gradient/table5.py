@@ -16,10 +16,7 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.figure1 import PAIRS
-from isotrope.experiments.unified_gradient.losses import BERT, Loss
-from isotrope.experiments.unified_gradient.measured import Measured, notes
-from isotrope.experiments.unified_gradient.over_seeds import (
+from isotrope.experiments.reproduce.over_seeds import (
     BySeed,
     above,
     all_of,
@@ -28,6 +25,9 @@ from isotrope.experiments.unified_gradient.over_seeds import (
     signed,
     spread,
 )
+from isotrope.experiments.unified_gradient.figure1 import PAIRS
+from isotrope.experiments.unified_gradient.losses import BERT, Loss
+from isotrope.experiments.unified_gradient.measured import Measured, notes
 from isotrope.experiments.unified_gradient.simulated import PAPER
 
 if TYPE_CHECKING:

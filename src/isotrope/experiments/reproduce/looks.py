@@ -7,7 +7,7 @@ from typing import Any
 
 from isotrope.experiments.reproduce.artifact import Found, Spread
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.unified_gradient.over_seeds import BySeed, above, minus, spread
+from isotrope.experiments.reproduce.over_seeds import BySeed, above, minus, spread
 from isotrope.report.charts import Series
 
 __all__ = [
