@@ -240,3 +240,22 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(InputError, match=r"a.txt: cannot be read \(Permission denied\)"):
         texts_of([tmp_path / "a.txt"])
+
+
+@pytest.mark.parametrize("folder", ["", "data", "train"])
+def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, folder: str) -> None:
+    names = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
+    others = ["test-00000-of-00001.parquet", "validation-00000-of-00001.parquet"]
+    place = tmp_path / "latest" / ("data" if folder == "train" else folder)  # no word of a split
+    if folder == "train":  # a folder for each
+        names, others = ["train/0.parquet"], ["test/0.parquet", "dev/0.parquet"]
+    for name in [*names, *others]:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        write(place / name, TEXTS, ["text"])
+    (place / "README.txt").write_text("about the test set")
+    root = tmp_path / "latest"
+    assert corpus_files([root]) == sorted([place / "README.txt", *(place / n for n in names)])
+    assert corpus_files([place / others[0]]) == [place / others[0]], "named by itself"
+    for name in names:
+        (place / name).unlink()
+    assert len(corpus_files([root])) == 1 + len(others), "no file says that it is to train on"

@@ -7,7 +7,8 @@ What a file holds follows from its name and first record:
   text; with ``columns`` the first line is a header;
 - ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
-- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order;
+- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order, but of
+  parquet files whose names say that some are to train on, not those to test on;
 - a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above.
 
 Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
@@ -25,6 +26,7 @@ from typing import NamedTuple
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, shown, visible
 from isotrope.data.saved_dataset import arrow_rows, is_saved, shards
+from isotrope.data.splits import TRAIN, named_split
 from isotrope.data.tables import (
     cell_text,
     csv_rows,
@@ -245,7 +247,16 @@ def _folder_files(folder: Path) -> list[Path]:
             f"{place(folder)}: no file with text in this folder; known kinds are "
             f"{', '.join(SUFFIXES)}, and each of them with .gz"
         )
-    return sorted(files, key=lambda path: path.parts)
+    return sorted(_to_train_on(files, folder), key=lambda path: path.parts)
+
+
+def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Leave out the other splits of a dataset in parquet, as a copy of one on the hub has them."""
+    tables = {path for path in files if path.name.lower().endswith((".parquet", ".parquet.gz"))}
+    splits = {path: named_split(path, folder) for path in tables}
+    if TRAIN not in splits.values():
+        return list(files)
+    return [path for path in files if splits.get(path) in (None, TRAIN)]
 
 
 def _unreadable(error: OSError) -> None:

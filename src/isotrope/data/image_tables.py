@@ -7,7 +7,6 @@ class labels (or ``label``, ``labels``). Parquet files are told apart by their n
 
 import glob
 import io
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,17 +20,11 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.image_folder import measured
 from isotrope.data.image_records import Found, FoundPart
 from isotrope.data.lines import place, shown
+from isotrope.data.splits import TRAIN, named_split
 
 __all__ = ["TableFiles", "is_table", "load_table"]
 
 _SAVED = ("dataset_dict.json", "dataset_info.json")
-_TRAIN = "train"
-# what the files of a split are called, as datasets has it
-_WORDS = {
-    "train": ("train", "training"),
-    "test": ("test", "testing", "eval", "evaluation"),
-    "validation": ("validation", "valid", "dev", "val"),
-}
 _TEST = ("test", "validation", "valid", "val")
 _IMAGE = ("image", "img", "images")
 _LABEL = ("label", "labels", "fine_label")
@@ -84,9 +77,8 @@ def _by_split(folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in _parquet(folder):
         check_file(path)
-        words = re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower())
-        named = (split for split, names in _WORDS.items() if set(words) & set(names))
-        found.setdefault(next(named, _TRAIN), []).append(glob.escape(str(path.resolve())))
+        split = named_split(path, folder) or TRAIN
+        found.setdefault(split, []).append(glob.escape(str(path.resolve())))
     return found
 
 
@@ -140,10 +132,10 @@ def load_table(folder: Path) -> Found:
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
         if bars:
             datasets.enable_progress_bars()
-    splits: Mapping[str, Any] = found if isinstance(found, Mapping) else {_TRAIN: found}
-    if len(splits) > 1 and _TRAIN not in splits:
+    splits: Mapping[str, Any] = found if isinstance(found, Mapping) else {TRAIN: found}
+    if len(splits) > 1 and TRAIN not in splits:
         raise InputError(f"{place(folder)}: no split called 'train'; found {', '.join(splits)}")
-    train_rows = splits.get(_TRAIN) or next(iter(splits.values()))
+    train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     train, names, skipped = _part(train_rows, folder)
     test_name = next((name for name in _TEST if name in splits), None)
     if test_name is None or len(splits) == 1:

@@ -1,0 +1,25 @@
+"""Which split of a dataset a file is of, by the words in its name: the hub's convention."""
+
+import re
+from pathlib import Path
+
+__all__ = ["TRAIN", "named_split"]
+
+TRAIN = "train"
+# as datasets has it
+_WORDS = {
+    TRAIN: ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+}
+
+
+def named_split(path: Path, folder: Path) -> str | None:
+    """Return ``train``, ``test`` or ``validation``; None if no word says it.
+
+    Args:
+        path: of a file below the folder, in folders or with a name of several words.
+        folder: whose own name says nothing.
+    """
+    words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
+    return next((split for split, names in _WORDS.items() if words & set(names)), None)
