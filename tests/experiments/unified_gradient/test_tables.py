@@ -227,7 +227,8 @@ def test_each_loss_has_its_own_rate_at_paper_scale(base: str, rates: list, sizes
 def test_below_paper_scale_all_losses_are_trained_alike() -> None:
     for scale in ("smoke", "cpu"):
         every = [loss.cells(scale)[0].settings for loss in EVERY]
-        alike = [{k: v for k, v in own.items() if "objective" not in k} for own in every]
+        kept = [{k: v for k, v in own.items() if "objective" not in k} for own in every]
+        alike = [{k: v for k, v in own.items() if k != "looks"} for own in kept]  # not trained
         assert all(own == alike[0] for own in alike)
         assert not any(loss.cells(scale, ROBERTA) for loss in EVERY)
         assert untrained(scale, ROBERTA) == []
@@ -418,7 +419,7 @@ def test_grid_says_whether_the_best_is_where_it_should_be() -> None:
     first, second = stages("cpu", BERT)
     best = dict(zip((*first.names, *second.names), (*first.chosen, *second.chosen), strict=True))
     assert holds(table6.ARTIFACT, each(cells, _at(best))) == [True, True, True]
-    rate, ratio = {**best, "learning_rate": 1e-5}, {**best, "ratio": 1.0}
+    rate, ratio = {**best, "learning_rate": 2e-5}, {**best, "ratio": 1.0}
     assert holds(table6.ARTIFACT, each(cells, _at(rate))) == [True, False, True]
     assert holds(table6.ARTIFACT, each(cells, _at(ratio))) == [True, True, False]
     missing = [cell for cell in cells if cell not in set(first.cells.values())]

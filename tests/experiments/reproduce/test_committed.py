@@ -1,0 +1,40 @@
+"""The tables of `make reproduce` in docs/results are those of the cells beside them."""
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.experiments.reproduce.artifact import Artifact, Found, artifacts
+from isotrope.experiments.reproduce.present import as_csv, told
+from isotrope.experiments.reproduce.store import Store
+
+FOLDER = Path(__file__).parents[3] / "docs" / "results" / "reproduce"
+WRITTEN = [one for one in artifacts() if (FOLDER / one.paper / f"{one.name}.csv").is_file()]
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    return Store(FOLDER / "cells")
+
+
+@pytest.mark.parametrize(
+    "artifact",
+    [one for one in WRITTEN if one.cells("cpu")],
+    ids=lambda one: f"{one.paper} {one.name}",
+)
+def test_tables_and_verdicts_are_what_the_cells_say(artifact: Artifact, store: Store) -> None:
+    cells = {cell: store.find(cell) for cell in artifact.cells("cpu")}
+    every = Found({cell: result for cell, result in cells.items() if result is not None})
+    numbers = {c: r for c, r in every.results.items() if "diverged" not in r.details}
+    shown = told(artifact.show("cpu", Found(numbers)), "cpu", every)
+    file = FOLDER / artifact.paper / f"{artifact.name}.csv"
+    assert as_csv(shown) == file.read_text(encoding="utf-8"), "make reproduce"
+
+
+def test_pages_and_pictures_stand_beside_them() -> None:
+    for one in WRITTEN:
+        page = (FOLDER / one.paper / f"{one.name}.md").read_text(encoding="utf-8")
+        assert f"isotrope reproduce {one.paper} {one.name} --scale cpu" in page
+        for line in page.splitlines():
+            if line.startswith("!["):
+                assert (FOLDER / one.paper / line.partition("](")[2].rstrip(")")).is_file()
