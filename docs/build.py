@@ -6,6 +6,7 @@ out of date.
 """
 
 import csv
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,7 +47,17 @@ def readme(text: str) -> str:
     for name, (dissipation, weight, ratio, paper, *_) in rows(ours()).items():
         link = f"[`{name}`](docs/objectives/{name}.md)"
         lines.append([link, dissipation, weight, ratio, paper])
-    return filled(text, "objectives", grid(header, lines))
+    text = filled(text, "objectives", grid(header, lines))
+    return filled(text, "table 3", grid(*measured("unified-gradient/table3.csv")))
+
+
+def measured(name: str) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the first table of a page of `make reproduce`."""
+    with (RESULTS / "reproduce" / name).open(newline="", encoding="utf-8") as handle:
+        (_, *header), first, *rest = csv.reader(handle)
+    title = first[0]
+    rows = itertools.takewhile(lambda row: row[0] == title, [first, *rest])
+    return header, [row[1:] for row in rows]
 
 
 def filled(text: str, name: str, table: str) -> str:
