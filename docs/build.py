@@ -1,4 +1,4 @@
-"""Write what is generated: docs/objectives/, methods/, commands/, diagnoses/, README's table.
+"""Write what is generated: docs/objectives/, methods/, commands/, diagnoses/, README's tables.
 
 Run by `make docs`; tests/report/test_pages.py, test_method_pages.py, tests/cli/test_pages.py,
 tests/docs/test_choose.py and tests/diagnostics/test_pages.py fail where what is committed is

@@ -65,9 +65,7 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "labelled", "prepare", "summary", "train"]
 
-_SOCKETS = (
-    75  # bytes: with /pymp-XXXXXXXX/listener-XXXXXXXX after it, 107 are all that a socket has
-)
+_SOCKETS = 75  # bytes; with /pymp-XXXXXXXX/listener-XXXXXXXX they are the 107 of a socket
 SMALL = 96  # pixels of a side up to which images are taken as they are
 IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 

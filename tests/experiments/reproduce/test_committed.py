@@ -1,5 +1,6 @@
 """The tables of `make reproduce` in docs/results are those of the cells beside them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,8 @@ def test_pages_and_pictures_stand_beside_them() -> None:
         for line in page.splitlines():
             if line.startswith("!["):
                 assert (FOLDER / one.paper / line.partition("](")[2].rstrip(")")).is_file()
+
+
+def test_cells_say_nothing_of_where_they_were_measured() -> None:
+    for file in (FOLDER / "cells").iterdir():
+        assert not re.search(r'["=]/\w', file.read_text(encoding="utf-8")), file.name

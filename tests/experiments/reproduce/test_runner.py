@@ -8,7 +8,7 @@ from isotrope.core.errors import InputError
 from isotrope.experiments.durations import lasting
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.places import Places
-from isotrope.experiments.reproduce.runner import lacking, run
+from isotrope.experiments.reproduce.runner import _placeless, lacking, run
 from isotrope.experiments.reproduce.store import Store
 from tests.experiments.reproduce.toy import asked_for, cell
 
@@ -134,3 +134,9 @@ def test_every_name_is_resolved(toys: Path) -> None:
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
     assert lasting(seconds) == said
+
+
+def test_a_command_is_kept_without_places() -> None:
+    given = ["mio", "--data", "/some/where/data", "--output=/else/where", "--jobs", "2", "a/b"]
+    told = ["mio", "--data", "data", "--output=where", "--jobs", "2", "a/b"]
+    assert list(map(_placeless, given)) == told

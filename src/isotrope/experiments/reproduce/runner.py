@@ -158,13 +158,19 @@ def _measured(cell: Cell, places: Places, runs: Path) -> Result:
         details = {"diverged": str(error)}
         result = Result(cell.work, cell.title, metrics, details, provenance(seed=cell.seed))
     took = {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],  # not where this machine has it
+        "command": ["isotrope", *map(_placeless, sys.argv[1:])],
         "seconds": round(time.monotonic() - start, 1),
         "cpu_seconds": round(time.process_time() - used, 1),
         "threads": torch.get_num_threads(),
         "machine": _machine(),
     }
     return replace(result, provenance={**result.provenance, **took}, items={})
+
+
+def _placeless(argument: str) -> str:
+    """An argument of the command without where this machine has its data: results are shared."""
+    flag, equals, value = argument.rpartition("=")
+    return flag + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 @functools.cache
