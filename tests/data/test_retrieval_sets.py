@@ -43,6 +43,16 @@ def test_a_folder(folder: Path) -> None:
     assert found.left_out == 1
 
 
+def test_a_document_with_the_id_of_a_query_is_that_query(folder: Path) -> None:
+    rows = [{"_id": name, "text": f"argument {name}"} for name in ("a", "b", "c")]
+    jsonl(folder / "corpus.jsonl", *rows)
+    jsonl(folder / "queries.jsonl", *reversed(rows), {"_id": "d", "text": "no document"})
+    (folder / "qrels" / "test.tsv").write_text("a\tb\t1\nc\tc\t1\nd\ta\t1\n")
+    found = load_retrieval(folder)
+    assert found.queries == ["argument c", "argument a", "no document"]
+    assert found.itself == {1: 0}  # c is judged an answer to itself
+
+
 def test_qrels_tsv_must_cover_all_queries(folder: Path) -> None:
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t1\n")
     assert load_retrieval(folder).relevant == [{0: 1.0}, {1: 1.0}]

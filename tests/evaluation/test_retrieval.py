@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
@@ -43,7 +45,12 @@ class TestMetrics:
         assert (result.kind, result.name) == ("retrieval", "table")
         assert result.details == {
             "retrieval": result.metrics,
-            "retrieval_set": {"queries": 2, "corpus": 6, "search": "exact"},
+            "retrieval_set": {
+                "queries": 2,
+                "corpus": 6,
+                "search": "exact",
+                "itself_not_ranked": 0,
+            },
         }
         assert {name: values.tolist() for name, values in result.items.items()} == {
             "mrr@10": [1 / 2, 1 / 6],
@@ -52,6 +59,28 @@ class TestMetrics:
             "recall@4": [1, 0],
             "ndcg@10": pytest.approx([dcg / ideal, 1 / np.log2(7)]),
         }
+
+    @pytest.mark.parametrize("depth", [5, 10])
+    def test_a_document_that_is_the_query_is_not_ranked(self, depth):
+        data, table = task()
+        itself = {i: (i * 7) % 50 for i in range(0, 30, 2) if (i * 7) % 50 not in data.relevant[i]}
+        for i, place in itself.items():  # it would come first
+            table.vectors[data.corpus[place]] = table.vectors[data.queries[i]]
+        without = replace(data, itself=itself)
+        found = retrieval(table, without, ks=(depth,), depths=(depth,)).items
+        assert any(
+            (found[name] > values).any()
+            for name, values in retrieval(table, data, ks=(depth,), depths=(depth,)).items.items()
+        )
+        for i, query in enumerate(data.queries):
+            kept = [j for j in range(50) if j != itself.get(i)]
+            alone = RetrievalSet(
+                [query],
+                [data.corpus[j] for j in kept],
+                [{kept.index(j): gain for j, gain in data.relevant[i].items()}],
+            )
+            one = retrieval(table, alone, ks=(depth,), depths=(depth,)).metrics
+            assert {name: values[i] for name, values in found.items()} == pytest.approx(one)
 
     def test_against_brute_force_and_sklearn(self):
         data, table = task()

@@ -2,13 +2,15 @@
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). In a file of pairs each anchor is a
-query, each positive its document, and every further text a document that is relevant to nothing.
+allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
+that query, as in ArguAna: it is no answer to itself, unless it is judged one. In a file of pairs
+each anchor is a query, each positive its document, and every further text a document that is
+relevant to nothing.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from isotrope.core.errors import InputError
@@ -29,12 +31,14 @@ class RetrievalSet:
         relevant: for each query its relevant documents: place in ``corpus`` to score above 0; at
             least one for each query.
         left_out: queries without a relevant document in this split, not among ``queries``.
+        itself: query to the place in ``corpus`` that is not to be found by it, as it is the query.
     """
 
     queries: list[str]
     corpus: list[str]
     relevant: list[dict[int, float]]
     left_out: int = 0
+    itself: dict[int, int] = field(default_factory=dict)
 
 
 def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
@@ -114,8 +118,14 @@ def _load_folder(folder: Path, split: str) -> RetrievalSet:
             f"{place(qrels_path)}: query {lacking!r} has no relevant document; "
             "judge one with a score above 0 or remove the query"
         )
+    names = list(query_ids)
+    same = {i: corpus_ids[names[j]] for i, j in enumerate(kept) if names[j] in corpus_ids}
     return RetrievalSet(
-        [queries[i] for i in kept], corpus, [relevant[i] for i in kept], len(queries) - len(kept)
+        [queries[j] for j in kept],
+        corpus,
+        [relevant[j] for j in kept],
+        len(queries) - len(kept),
+        {i: document for i, document in same.items() if document not in relevant[kept[i]]},
     )
 
 

@@ -1,6 +1,6 @@
 """Retrieval: find the relevant texts of a corpus by cosine, and count at which places they come."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -28,7 +28,8 @@ def retrieval(
     For each query the corpus is ranked by cosine. ``mrr@k`` is the mean of 1/place of the first
     relevant text, 0 beyond place k; ``recall@k`` the mean share of the relevant texts within
     the first k; ``ndcg@k`` the mean of sum gain/log2(place + 1) over the first k, divided by
-    the same for the best order. All lie in [0, 1].
+    the same for the best order. All lie in [0, 1]. A document that is the query itself
+    (``data.itself``) is not ranked, as BEIR has it.
 
     Args:
         encoder: anything with ``encode``.
@@ -53,7 +54,9 @@ def retrieval(
         encoder, [*data.queries, *data.corpus], batch_size=batch_size, progress=progress
     )
     queries, corpus = np.split(vectors, [len(data.queries)])
-    places, _ = nearest_rows_by(search, queries, corpus, max(*ks, *depths))
+    depth = max(*ks, *depths)
+    places, _ = nearest_rows_by(search, queries, corpus, depth + bool(data.itself))
+    places = _without(places, data.itself)[:, :depth]
     items = _scores(places, data.relevant, ks, depths)
     values = {name: float(scores.mean()) for name, scores in items.items()}
     return Result(
@@ -66,6 +69,7 @@ def retrieval(
                 "queries": len(data.queries),
                 "corpus": len(data.corpus),
                 "search": search,
+                "itself_not_ranked": len(data.itself),
             },
         },
         provenance=provenance(),
@@ -123,6 +127,16 @@ def _check(data: RetrievalSet, ks: Sequence[int], depths: Sequence[int]) -> None
     for i, row in enumerate(data.relevant):
         if not any(gain > 0 for gain in row.values()):
             raise InputError(f"query {i} ({data.queries[i]!r:.60}) has no relevant text")
+
+
+def _without(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
+    """Return the places found (n x k) with each query's own behind all others."""
+    if not itself:
+        return places
+    own = np.full((len(places), 1), -1)
+    own[list(itself), 0] = list(itself.values())
+    order = np.argsort(places == own, axis=1, kind="stable")
+    return np.take_along_axis(places, order, axis=1)
 
 
 def _scores(
