@@ -61,6 +61,24 @@ def test_an_id_while_the_hub_is_switched_off():
         resolve("bert-base-uncased")
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("all-MiniLM-L6v2", "all-MiniLM-L6-v2"),
+        ("runs/modle", "runs/model"),
+        ("./runs/very/modle", None),
+        ("bert-base-cased", None),
+    ],
+)
+def test_a_misspelt_name(written, meant, tmp_path, monkeypatch):
+    (tmp_path / "runs" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as error:
+        resolve(written)
+    assert ("did you mean" in str(error.value)) == (meant is not None)
+    assert meant is None or f"(did you mean {meant!r}?)" in str(error.value)
+
+
 def test_an_id_while_the_hub_cannot_be_reached(monkeypatch, online):
     def refuse(self, name, timeout):
         raise ConnectionError("no route to host\nand more")

@@ -206,6 +206,7 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"micro_batch": 8}, "batch normalisation"),
         ({"precision": "16", "device": "cpu"}, "--precision 16 needs a GPU"),
         ({"optimizer": "lars"}, "the learning rate of simclr is one for sgd; give --learning-rate"),
+        ({"warmup_epochs": 50}, "--warmup-epochs 50 is .* steps and the run has"),
         ({"classes": __file__}, "digits: a list of classes is for a folder of classes"),
     ],
 )

@@ -81,7 +81,13 @@ class Overflow(InputError, OverflowError):
     """A hyperparameter at which the dtype of the embeddings overflows: refused, not computed."""
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """Return ``" (did you mean 'infonce'?)"`` for the closest of ``words``, or ``""``."""
-    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
+    """Return ``" (did you mean 'infonce'?)"`` for the closest of ``words``, or ``""``.
+
+    Args:
+        word: as it was written.
+        words: as they are known.
+        alike: difflib's ratio, from 0 to 1, below which words have nothing to do with each other.
+    """
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""

