@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from isotrope.core.errors import InputError
+from isotrope.encoders import names
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation import image_files
 from isotrope.evaluation.files import encode_file, search_file
@@ -57,6 +58,14 @@ def test_a_picture_finds_itself_first(model, folder):
     assert len(found) == 2
     assert found[0] == (pytest.approx(1), 2, "a/2.JPG")
     assert found[1][0] < 1
+
+
+def test_an_id_of_the_hub(model, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(names, "_from_hub", {"someone/photos": model}.__getitem__)
+    assert encode_file("someone/photos", folder, tmp_path / "x.npy", device="cpu") == (4, 32)
+    picture = str(folder / "b.png")
+    (found,) = search_file("someone/photos", folder, picture, top=1, device="cpu")
+    assert found[1:] == (4, "b.png")
 
 
 def test_what_is_refused(model, folder, tmp_path):

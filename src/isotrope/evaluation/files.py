@@ -57,7 +57,7 @@ def encode_file(
     """
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
-    if takes_images(model):
+    if takes_images(model, ask_hub=True):
         from isotrope.evaluation.image_files import encode_pictures
 
         _check_no_text(model, columns, pooling)
@@ -99,7 +99,7 @@ def search_file(
     """
     if not query.strip():
         raise InputError("the query is empty; give some words to search for")
-    if takes_images(model):
+    if takes_images(model, ask_hub=True):
         from isotrope.evaluation.image_files import search_pictures
 
         _check_no_text(model, columns, pooling)
