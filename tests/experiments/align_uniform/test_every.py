@@ -9,6 +9,7 @@ from isotrope.experiments.align_uniform import losses
 from isotrope.experiments.align_uniform.losses import (
     MARGINS,
     NAMES,
+    longer,
     trained,
     untrained,
     with_margin,
@@ -74,19 +75,21 @@ def test_what_other_tables_train_too_is_trained_once() -> None:
     assert trained("paper", "infonce")[0].settings["learning_rate"] == 1e-5
     assert with_margin("cpu", MARGINS[1]) == trained("cpu", "mpt")
     assert not set(with_margin("cpu", MARGINS[0])) & set(trained("cpu", "mpt"))
+    for scale in ("smoke", "paper"):  # long enough, or for the show only
+        assert longer(scale, "dcl") == trained(scale, "dcl")
 
 
 def test_how_much_is_run() -> None:
-    """Two margins and four losses are this paper's own; three seeds each at cpu scale."""
+    """Two margins, four losses and three long trainings are this paper's own, at cpu scale."""
 
     def count(scale: Scale) -> int:
         return len({cell for one in EVERY for cell in one.cells(scale)})
 
     assert count("smoke") == 9 + 1
-    assert count("cpu") == 27 + 1
+    assert count("cpu") == 27 + 9 + 1
     shared = {cell for loss in EFFECTIVE for cell in loss.cells("cpu")}
     own = {cell for one in EVERY for cell in one.cells("cpu")} - shared - set(untrained("cpu"))
-    assert len(own) == 18
+    assert len(own) == 18 + 9
 
 
 def test_the_paper_s_scale_is_the_paper_s(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from isotrope.core.result import Result
 from isotrope.experiments.align_uniform import probes
-from isotrope.experiments.align_uniform.losses import MARGINS, trained, with_margin
+from isotrope.experiments.align_uniform.losses import MARGINS, longer, trained, with_margin
 from isotrope.experiments.align_uniform.table1 import Measured
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Found
@@ -178,6 +178,9 @@ def test_scores_over_the_gap() -> None:
     assert words("figure3a", last) == ["fails", "fails", "holds"]
 
 
+END = 50.0  # of the decoupled losses
+
+
 def path(*places: tuple[float, float, float]) -> Result:
     sets = [{"dev set": {"uniformity": u, "alignment": a}, "dev": dev} for u, a, dev in places]
     return result({}, sets)
@@ -187,13 +190,20 @@ def paths(behind: float, *, aside: float = 0.0, late: float = 75.0) -> list[str]
     """InfoNCE, and decoupled losses that come by beside it with another score."""
     own = [(-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0), (-2.0, 0.3, late)]
     other = [own[0], *((u, a + aside, score - behind) for u, a, score in own[1:])]
-    made = every(trained("cpu", "infonce"), lambda cell: path(*own))
+    made = every(longer("cpu", "infonce"), lambda cell: path(*own))
     for name in ("alignuniform", "dcl"):
-        made |= every(trained("cpu", name), lambda cell: path(*other, (-3.0, 0.5, 50.0)))
+        made |= every(longer("cpu", name), lambda cell: path(*other, (-3.0, 0.5, END)))
     return words("figure1a", made)
 
 
 def test_places_do_not_tell_scores() -> None:
-    assert paths(3.0) == ["holds", "holds"]
-    assert paths(-3.0) == ["fails", "holds"]
-    assert paths(3.0, aside=0.2) == ["fails", "holds"]  # nothing to compare with
+    assert paths(3.0)[:2] == ["holds", "holds"]
+    assert paths(-3.0)[:2] == ["fails", "holds"]
+    assert paths(3.0, aside=0.2)[:2] == ["fails", "holds"]  # nothing to compare with
+
+
+def test_scores_that_fall_again() -> None:
+    assert paths(3.0)[2:] == ["holds", "holds"]
+    assert paths(3.0, late=60.0)[2:] == ["holds", "holds"]  # by 15, and by 22 to an end at 50
+    assert paths(24.0, late=60.0)[2:] == ["fails", "holds"]  # by 15, and by 10
+    assert paths(3.0, late=49.0)[2:] == ["fails", "fails"]

@@ -100,14 +100,20 @@ def test_a_dev_score_that_is_no_number_is_never_the_best() -> None:
 def test_held_out_texts_are_those_that_follow(folder: Path) -> None:
     places = Places(None, folder)
     trained = set(places.texts("docs:96").read_text().splitlines())
-    held = text._lines_after(places, "docs:96", 32)
+    held = text._held(places, "docs:96", 32, "next")
     assert len(held) == 32
     assert not trained & set(held)
 
 
+def test_texts_that_were_trained_on_are_the_last_of_these(folder: Path) -> None:
+    places = Places(None, folder)
+    trained = places.texts("docs:96").read_text().splitlines()
+    assert text._held(places, "docs:96", 32, "trained") == trained[-32:]
+
+
 def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("one\ntwo\u2028half\nthree\x85\n", encoding="utf-8")
-    found = text._lines_after(Places(tmp_path, tmp_path / "made"), "own.txt", 2)
+    found = text._held(Places(tmp_path, tmp_path / "made"), "own.txt", 2, "next")
     assert found == ["two\u2028half", "three\x85"]
 
 
@@ -117,6 +123,7 @@ def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
         ({"looks": ["dve"]}, "unknown look 'dve'"),
         ({"scores": ["sts", "CRR"]}, "scores are sts, .*; found 'CRR'"),
         ({"mode": "quick"}, "mode is full or prototyping; found 'quick'"),
+        ({"held_from": "train"}, "held_from is next or trained; found 'train'"),
         ({"measured_in": "16"}, "measured_in is 32 or bf16; found '16'"),
         ({"ends": ["middle"]}, "ends are first, last, and with the look dev best; found 'middle'"),
         ({"ends": ["best"], "looks": ["cosines"]}, "with the look dev best; found 'best'"),

@@ -2,12 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from isotrope.experiments.align_uniform.differences import told
-from isotrope.experiments.align_uniform.losses import DECOUPLED, NAMES, trained
+from isotrope.experiments.align_uniform.losses import DECOUPLED, NAMES, longer
 from isotrope.experiments.reproduce.artifact import (
     Artifact,
     Found,
@@ -18,7 +18,7 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.reproduce.over_seeds import RULE, above, all_of, shown, spread
+from isotrope.experiments.reproduce.over_seeds import RULE, above, all_of, minus, shown, spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -31,8 +31,8 @@ Place = tuple[float, float, float]
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """InfoNCE and its two decoupled forms, as in table 1."""
-    return [cell for objective in LOSSES for cell in trained(scale, objective)]
+    """InfoNCE and its two decoupled forms."""
+    return [cell for objective in LOSSES for cell in longer(scale, objective)]
 
 
 def show(scale: Scale, found: Found) -> Shown:
@@ -41,6 +41,8 @@ def show(scale: Scale, found: Found) -> Shown:
     matched = {one: _matched(paths["infonce"], paths[one]) for one in DECOUPLED}
     run = all(paths[one].keys() & paths["infonce"].keys() for one in DECOUPLED)
     ahead = {NAMES[one]: spread(gaps.values()) for one, gaps in matched.items()}
+    fallen = {NAMES[one]: minus(_fall(paths[one]), _fall(paths["infonce"])) for one in DECOUPLED}
+    ended = {NAMES[one]: minus(_last(paths["infonce"]), _last(paths[one])) for one in DECOUPLED}
     met = all_of(above(change) or False for change in ahead.values())
     return Shown(
         tables=[_table(paths)],
@@ -51,6 +53,16 @@ def show(scale: Scale, found: Found) -> Shown:
                 f"STS-B dev, by matched places: {told(ahead) or 'none is near'}" if run else "",
             ),
             _between(paths, run=run),
+            Verdict(
+                "both decoupled losses fall further from their best score than InfoNCE",
+                all_of(above(change) for change in fallen.values()) if run else None,
+                f"STS-B dev, {told(fallen)}" if run else "",
+            ),
+            Verdict(
+                "InfoNCE ends above both",
+                all_of(above(change) for change in ended.values()) if run else None,
+                f"STS-B dev, {told(ended)}" if run else "",
+            ),
         ],
         pictures={"figure1a": partial(_drawn, paths)},
         notes=[
@@ -67,7 +79,7 @@ def show(scale: Scale, found: Found) -> Shown:
 
 def _paths(scale: Scale, found: Found, objective: str) -> dict[int, list[Place]]:
     """Where a training comes by, for each seed that was run."""
-    results = {cell.seed: found.get(cell) for cell in trained(scale, objective)}
+    results = {cell.seed: found.get(cell) for cell in longer(scale, objective)}
     return {
         seed: [
             (row["dev set"]["uniformity"], row["dev set"]["alignment"], row["dev"])
@@ -92,6 +104,16 @@ def _matched(one: dict[int, list[Place]], other: dict[int, list[Place]]) -> dict
         if own:
             gaps[seed] = statistics.fmean(own)
     return gaps
+
+
+def _last(path: Mapping[int, list[Place]]) -> dict[int, float]:
+    return {seed: places[-1][2] for seed, places in path.items() if places}
+
+
+def _fall(path: Mapping[int, list[Place]]) -> dict[int, float]:
+    """How far the last score is below the best of its training, by seed."""
+    best = {seed: max(score for _, _, score in places) for seed, places in path.items() if places}
+    return {seed: best[seed] - score for seed, score in _last(path).items()}
 
 
 def _range(places: Sequence[Place], axis: int) -> float:

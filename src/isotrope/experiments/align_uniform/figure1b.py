@@ -1,6 +1,6 @@
 """Figure 1b: the three probes while InfoNCE trains."""
 
-from isotrope.experiments.align_uniform.losses import trained
+from isotrope.experiments.align_uniform.losses import longer
 from isotrope.experiments.align_uniform.probes import DEV, NOT_AGAIN, STAYS, TRAIN, Claim, probed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown
 from isotrope.experiments.reproduce.cell import Cell
@@ -12,8 +12,8 @@ CLAIMS = (
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """InfoNCE, as in table 1."""
-    return trained(scale, "infonce")
+    """InfoNCE."""
+    return longer(scale, "infonce")
 
 
 def show(scale: Scale, found: Found) -> Shown:

@@ -1,6 +1,6 @@
 """Figure 1c: the three probes while alignment and uniformity are trained jointly."""
 
-from isotrope.experiments.align_uniform.losses import trained
+from isotrope.experiments.align_uniform.losses import longer
 from isotrope.experiments.align_uniform.probes import AGAIN, NOT_AGAIN, TRAIN, Claim, probed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown
 from isotrope.experiments.reproduce.cell import Cell
@@ -17,8 +17,8 @@ CLAIMS = (
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """Alignment and uniformity, as in table 1."""
-    return trained(scale, "alignuniform")
+    """Alignment and uniformity."""
+    return longer(scale, "alignuniform")
 
 
 def show(scale: Scale, found: Found) -> Shown:

@@ -1,6 +1,6 @@
 """Figure 1d: the three probes while DCL trains."""
 
-from isotrope.experiments.align_uniform.losses import trained
+from isotrope.experiments.align_uniform.losses import longer
 from isotrope.experiments.align_uniform.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown
 from isotrope.experiments.reproduce.cell import Cell
@@ -12,8 +12,8 @@ CLAIMS = (
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """DCL, as in table 1."""
-    return trained(scale, "dcl")
+    """DCL."""
+    return longer(scale, "dcl")
 
 
 def show(scale: Scale, found: Found) -> Shown:

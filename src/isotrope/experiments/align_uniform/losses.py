@@ -24,6 +24,7 @@ __all__ = [
     "PAPER",
     "backbones",
     "end",
+    "longer",
     "trained",
     "tuned",
     "untrained",
@@ -81,6 +82,19 @@ def trained(
         own = {BERT: dataclasses.replace(preset, values=values)}
         return Loss(NAMES[objective], objective, objective, own).cells(scale)
     return text_cells(scale, objective, values, **_own(backbone, preset))
+
+
+def longer(scale: Scale, objective: str) -> list[Cell]:
+    """Return trainings that are long enough to overfit, a cell for each seed.
+
+    At the paper's scale those of table 1. At ``cpu`` six passes over the sentences instead of one,
+    after which all losses still get better; not scored but looked at, on sentences trained on.
+    """
+    if scale != "cpu":
+        return trained(scale, objective)
+    own: dict[str, Any] = {"max_steps": 600, "keep_every": 100}
+    own |= {"looks": ["dev", "probes"], "held_from": "trained"}
+    return text_cells(scale, objective, tuned(objective).values, scored=False, **own)
 
 
 def with_margin(scale: Scale, margin: float) -> list[Cell]:

@@ -89,6 +89,8 @@ def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
     whose = (
         "the last sentences of the file that is trained on"
         if end(scale) == "best"
+        else "the last of the sentences trained on, which are passed over six times"
+        if own.get("held_from") == "trained"
         else "sentences that follow those trained on (in one pass a training batch is as new)"
     )
     return [

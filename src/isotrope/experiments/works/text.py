@@ -10,6 +10,7 @@ Settings of a cell: those of ``TrainSettings``, with ``texts`` and ``encoder`` b
 
 - ``looks``: what is measured at every kept step, of :data:`LOOKS`;
 - ``held``: batches of held-out sentences that are looked at, and their size;
+- ``held_from``: ``next``, those that follow the ones trained on, or ``trained``, the last of these;
 - ``scored``: the pairs that ``dev`` and ``sts`` mean, ``sts`` or ``docs``;
 - ``scores``: what is scored at the end, ``sts`` and names of transfer tasks (``mode`` as in
   ``isotrope evaluate --transfer``);
@@ -57,7 +58,7 @@ from isotrope.paradigm import registry
 
 __all__ = ["LOOKS", "check", "run"]
 
-_OWN = ("texts", "looks", "held", "scored", "scores", "ends", "mode", "measured_in")
+_OWN = ("texts", "looks", "held", "held_from", "scored", "scores", "ends", "mode", "measured_in")
 _HELD, _PROBED = (8, 128), 0.05  # batches of paper 000, appendix A.2; the probe's tau
 _DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
 
@@ -82,6 +83,8 @@ def check(cell: Cell, places: Places) -> list[str]:
         raise InputError(f"mode is {' or '.join(MODES)}; found {mode!r}")
     if (measured := cell.settings.get("measured_in", "32")) not in ("32", "bf16"):
         raise InputError(f"measured_in is 32 or bf16; found {measured!r}")
+    if (source := cell.settings.get("held_from", "next")) not in ("next", "trained"):
+        raise InputError(f"held_from is next or trained; found {source!r}")
     for end in cell.settings.get("ends", ()):
         known = ("first", "last", *(["best"] if "dev" in cell.settings.get("looks", ()) else []))
         if end not in known:
@@ -109,7 +112,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
     seen = functools.partial(
         _Seen,
         dev=dev,
-        held=_lines_after(places, asked["texts"], count * size),
+        held=_held(places, asked["texts"], count * size, asked.get("held_from", "next")),
         size=size,
         max_length=settings.max_length,
         seed=cell.seed,
@@ -153,10 +156,10 @@ def _settings(cell: Cell, places: Places, output: Path, texts: str) -> TrainSett
     return TrainSettings.read({**own, **fixed})
 
 
-def _lines_after(places: Places, name: str, count: int) -> list[str]:
-    """Texts that were not trained on: those that follow in the same corpus, or else its last."""
+def _held(places: Places, name: str, count: int, source: str) -> list[str]:
+    """Texts to look at: those that follow in the same corpus, or else its last."""
     kind, _, trained = name.partition(":")
-    if trained.isdecimal():
+    if trained.isdecimal() and source == "next":
         name = f"{kind}:{int(trained) + count}"
     return [text for _, text in lines(places.texts(name))][-count:]
 
