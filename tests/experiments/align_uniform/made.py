@@ -16,7 +16,7 @@ def artifact(name: str) -> Artifact:
 
 
 def result(metrics: Mapping[str, float | None], looks: Sequence[Mapping[str, Any]] = ()) -> Result:
-    rows = [{"step": 50 * i, **row} for i, row in enumerate(looks)]
+    rows = [{"step": 50 * (i + 1), **row} for i, row in enumerate(looks)]
     return Result(kind="text", name="made", metrics=dict(metrics), details={"looks": rows})
 
 

@@ -87,6 +87,9 @@ def test_courses(curve: Sequence[float], word: str) -> None:
     cells = trained("cpu", "dcl")
     made = every(cells, lambda cell: result({}, curves(dev_contrastive=curve)))
     assert probes.course(Found(made), cells, "dev contrastive") == word
+    for one in made.values():  # and from what is far above before training
+        one.details["looks"].insert(0, {"step": 0, "dev contrastive": 99.0})
+    assert probes.course(Found(made), cells, "dev contrastive") == word
     assert probes.course(Found(made), cells, "dev uniformity") is None
     assert probes.course(Found(), cells, "dev contrastive") is None
 

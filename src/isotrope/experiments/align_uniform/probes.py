@@ -1,10 +1,11 @@
 """What figures 1b-d and 3c-e share: three losses as probes of any training, on train and dev.
 
 InfoNCE at tau = .05, alignment at alpha = 2 and uniformity at t = 2 are measured at every kept
-step, whatever is trained. A curve *falls* if its lowest value lies below its first one, and *rises*
-if its last lies above the lowest, by more than a twentieth of its range; with several seeds, by
-more than that and the deviation over seeds. One that falls and then rises on the dev set is the
-overfitting that the paper speaks of.
+step, whatever is trained. A curve begins at the first of them after the untrained encoder, from
+which all fall so far that nothing else would show. It *falls* if its lowest value lies below its
+first one, and *rises* if its last lies above the lowest, by more than a twentieth of its range;
+with several seeds, by more than that and the deviation over seeds. One that falls and then rises on
+the dev set is the overfitting that the paper speaks of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +73,7 @@ def probed(
 def course(found: Found, trainings: Iterable[Cell], look: str) -> str | None:
     """Return how a curve goes: one of four words; None if it was not measured."""
     falls, rises = [], []
-    for values in _curves(found, trainings, look):
+    for values in _curves(found, trainings, look, trained=True):
         span = max(values) - min(values) or 1.0
         falls.append((values[0] - min(values)) / span - _CLEARLY)
         rises.append((values[-1] - min(values)) / span - _CLEARLY)
@@ -96,6 +97,8 @@ def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
     return [
         f"probes are the same for every loss: InfoNCE at tau = .05, alpha = 2, t = 2, every "
         f"{own['keep_every']:,} steps of {length}, on the encoder without a head",
+        "a curve is judged from its first value after training began: the untrained encoder is so "
+        "far above that no rise would show beside it",
         f"train: {whose}, in two views by dropout; dev: up to 256 pairs of the dev set of STS-B "
         "scored above 4",
         "the paper's figure has curves without numbers in the text; the alignment that the "
@@ -105,10 +108,13 @@ def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _curves(found: Found, trainings: Iterable[Cell], look: str) -> list[list[float]]:
-    """One list of values for each seed that has them."""
+def _curves(
+    found: Found, trainings: Iterable[Cell], look: str, *, trained: bool
+) -> list[list[float]]:
+    """One list of values for each seed that has them: of the trained encoder, or else before."""
     results = [result for cell in trainings if (result := found.get(cell))]
-    every = [[row.get(look) for row in result.details["looks"]] for result in results]
+    rows = [[row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results]
+    every = [[row.get(look) for row in own] for own in rows]
     known = [[float(value) for value in values if value is not None] for values in every]
     return [values for values in known if values]
 
@@ -116,11 +122,16 @@ def _curves(found: Found, trainings: Iterable[Cell], look: str) -> list[list[flo
 def _table(found: Found, trainings: Sequence[Cell], taken: Mapping[str, str | None]) -> Table:
     rows: list[list[str | None]] = []
     for look, word in taken.items():
-        curves = _curves(found, trainings, look)
-        ends = [_text(spread(values[at] for values in curves)) for at in (0, -1)]
-        lowest = _text(spread(min(values) for values in curves))
-        rows.append([_name(look), ends[0], lowest, ends[1], word])
-    return Table(["probe", "first", "lowest", "last", "course"], rows)
+        before = _curves(found, trainings, look, trained=False)
+        curves = _curves(found, trainings, look, trained=True)
+        numbers = [
+            spread(values[0] for values in before),
+            spread(values[0] for values in curves),
+            spread(min(values) for values in curves),
+            spread(values[-1] for values in curves),
+        ]
+        rows.append([_name(look), *map(_text, numbers), word])
+    return Table(["probe", "untrained", "first", "lowest", "last", "course"], rows)
 
 
 def _decided(claim: Claim, taken: Mapping[str, str | None]) -> Verdict:
