@@ -205,6 +205,17 @@ def test_places_do_not_tell_scores() -> None:
     assert paths(3.0, aside=0.2)[:2] == ["fails", "holds"]  # nothing to compare with
 
 
+def test_places_must_match_in_every_seed() -> None:
+    made = every(longer("cpu", "infonce"), lambda cell: path((-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0)))
+    for name in ("alignuniform", "dcl"):
+        for cell in longer("cpu", name):
+            far = 0.2 * (name == "dcl" and cell.seed == 2)
+            made[cell] = path((-0.5, 0.1, 60.0), (-1.5, 0.2 + far, 70.0), (-3.0, 0.5, 50.0))
+    verdict = verdicts("figure1a", made)[0]
+    assert verdict.word == "fails"
+    assert verdict.evidence.endswith("seeds with such places: 3 of 3, 2 of 3")
+
+
 def test_scores_that_fall_again() -> None:
     assert paths(3.0)[2:] == ["holds", "holds"]
     assert paths(3.0, late=60.0)[2:] == ["holds", "holds"]  # by 15, and by 22 to an end at 50

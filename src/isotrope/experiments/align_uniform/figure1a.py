@@ -43,14 +43,22 @@ def show(scale: Scale, found: Found) -> Shown:
     ahead = {NAMES[one]: spread(gaps.values()) for one, gaps in matched.items()}
     fallen = {NAMES[one]: minus(_fall(paths[one]), _fall(paths["infonce"])) for one in DECOUPLED}
     ended = {NAMES[one]: minus(_last(paths["infonce"]), _last(paths[one])) for one in DECOUPLED}
-    met = all_of(above(change) or False for change in ahead.values())
+    seeds = {one: len(paths[one].keys() & paths["infonce"].keys()) for one in DECOUPLED}
+    met = all_of(
+        len(gaps) == seeds[one] and bool(above(spread(gaps.values())))
+        for one, gaps in matched.items()
+    )
+    near = ", ".join(f"{len(gaps)} of {seeds[one]}" for one, gaps in matched.items())
     return Shown(
         tables=[_table(paths)],
         verdicts=[
             Verdict(
                 "at the places where a decoupled loss comes by, InfoNCE scores higher",
                 met if run else None,
-                f"STS-B dev, by matched places: {told(ahead) or 'none is near'}" if run else "",
+                f"STS-B dev, by matched places: {told(ahead) or 'none is near'}; seeds with such "
+                f"places: {near}"
+                if run
+                else "",
             ),
             _between(paths, run=run),
             Verdict(
@@ -71,7 +79,8 @@ def show(scale: Scale, found: Found) -> Shown:
             "the colour is the score of the same dev set: the paper has the average of seven "
             "tasks at every point, which here is scored only at the end",
             f"places match where they differ by less than {NEAR:g} of the ranges of both axes "
-            "together; every place of a decoupled loss is compared with InfoNCE's nearest",
+            "together; every place of a decoupled loss is compared with InfoNCE's nearest, and "
+            "every seed must have some",
             RULE,
         ],
     )
