@@ -255,6 +255,12 @@ def test_steps_change_one_component_each_and_are_scored_on_sts_only() -> None:
     assert different == {"objective.step", "scores"}
 
 
+def test_the_grid_says_how_long_its_trainings_are() -> None:
+    (steps,) = {cell.settings["max_steps"] for cell in TRAINED["table6"].cells("cpu")}
+    (note,) = (note for note in shown(TRAINED["table6"], Found()).notes if "grid:" in note)
+    assert f" {steps} steps of each" in note
+
+
 def test_every_name_resolves_at_paper_scale(tmp_path: Path) -> None:
     places = Places(None, tmp_path)
     every = {cell for artifact in TRAINED.values() for cell in artifact.cells("paper")}

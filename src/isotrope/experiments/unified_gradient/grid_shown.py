@@ -30,9 +30,11 @@ def shown_of(scale: Scale, found: Found, base: str, table: str) -> Shown:
     tuned, same = _tuned(base, table)
     told = {
         "smoke": "two values of one number in each stage, of mMHE alone",
-        "cpu": "a part of the grid, of mMHE alone, 100 steps of each",
+        "cpu": "a part of the grid, of mMHE alone",
         "paper": "the whole grid",
     }[scale]
+    lengths = {cell.settings.get("max_steps") for stage in every for cell in stage.cells.values()}
+    told += "".join(f", {steps} steps of each" for steps in lengths - {None})
     points = _points(every, found)
     return Shown(
         tables=[tuned, *([points] if points.rows else [])],
