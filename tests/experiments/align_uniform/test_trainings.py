@@ -181,9 +181,6 @@ def test_scores_over_the_gap() -> None:
     assert words("figure3a", last) == ["fails", "fails", "holds"]
 
 
-END = 50.0  # of the decoupled losses
-
-
 def path(*places: tuple[float, float, float]) -> Result:
     sets = [{"dev set": {"uniformity": u, "alignment": a}, "dev": dev} for u, a, dev in places]
     return result({}, sets)
@@ -195,7 +192,7 @@ def paths(behind: float, *, aside: float = 0.0, late: float = 75.0) -> list[str]
     other = [own[0], *((u, a + aside, score - behind) for u, a, score in own[1:])]
     made = every(longer("cpu", "infonce"), lambda cell: path(*own))
     for name in ("alignuniform", "dcl"):
-        made |= every(longer("cpu", name), lambda cell: path(*other, (-3.0, 0.5, END)))
+        made |= every(longer("cpu", name), lambda cell: path(*other, (-3.0, 0.5, 50.0)))
     return words("figure1a", made)
 
 
