@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from isotrope.experiments.align_uniform.differences import told
 from isotrope.experiments.align_uniform.losses import DECOUPLED, NAMES, longer
 from isotrope.experiments.reproduce.artifact import (
     Artifact,
@@ -18,7 +17,15 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.reproduce.over_seeds import RULE, above, all_of, minus, shown, spread
+from isotrope.experiments.reproduce.over_seeds import (
+    RULE,
+    above,
+    all_of,
+    minus,
+    shown,
+    spread,
+    told,
+)
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from isotrope.experiments.align_uniform.differences import told
 from isotrope.experiments.align_uniform.figure3b import gap
 from isotrope.experiments.align_uniform.losses import (
     DECOUPLED,
@@ -35,6 +34,7 @@ from isotrope.experiments.reproduce.over_seeds import (
     minus,
     shown,
     spread,
+    told,
 )
 
 if TYPE_CHECKING:

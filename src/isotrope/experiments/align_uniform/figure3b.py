@@ -3,7 +3,6 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from isotrope.experiments.align_uniform.differences import signed, told
 from isotrope.experiments.align_uniform.losses import DECOUPLED, NAMES, trained
 from isotrope.experiments.align_uniform.probes import notes
 from isotrope.experiments.reproduce.artifact import (
@@ -17,7 +16,7 @@ from isotrope.experiments.reproduce.artifact import (
 )
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.looks import after, before, curve, shown, steps
-from isotrope.experiments.reproduce.over_seeds import above, all_of, minus
+from isotrope.experiments.reproduce.over_seeds import above, all_of, minus, signed, told
 
 if TYPE_CHECKING:
     from isotrope.experiments.reproduce.looks import Row

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from isotrope.experiments.align_uniform.differences import told
 from isotrope.experiments.align_uniform.losses import MARGINS, with_margin
 from isotrope.experiments.align_uniform.probes import probed
 from isotrope.experiments.reproduce.artifact import (
@@ -20,6 +19,7 @@ from isotrope.experiments.reproduce.over_seeds import (
     above,
     all_of,
     minus,
+    told,
 )
 
 SMALL, BEST, _ = MARGINS

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from isotrope.experiments.align_uniform.differences import signed, told
 from isotrope.experiments.align_uniform.losses import (
     DECOUPLED,
     NAMES,
@@ -36,7 +35,9 @@ from isotrope.experiments.reproduce.over_seeds import (
     minus,
     negated,
     shown,
+    signed,
     spread,
+    told,
 )
 from isotrope.experiments.reproduce.recipes import SEEDS
 

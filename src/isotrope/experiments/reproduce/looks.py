@@ -21,7 +21,6 @@ __all__ = [
     "ends",
     "everywhere",
     "shown",
-    "signed",
     "steps",
     "trend",
 ]
@@ -102,13 +101,6 @@ def shown(values: BySeed, digits: int = 2) -> str | None:
     """Return mean and deviation over seeds; None where nothing was run."""
     own = spread(values.values())
     return None if own is None else own.shown(digits)
-
-
-def signed(change: Spread | None, digits: int = 2) -> str:
-    """Return ``+1.20 ± 0.31``, or that it was not run."""
-    if change is None:
-        return "not run"
-    return f"{'+' if change.mean >= 0 else ''}{change.shown(digits)}"
 
 
 def diverged(found: Found, cells: Iterable[Cell]) -> list[str]:

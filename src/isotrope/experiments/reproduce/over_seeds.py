@@ -20,6 +20,7 @@ __all__ = [
     "shown",
     "signed",
     "spread",
+    "told",
 ]
 
 RULE = (
@@ -87,11 +88,17 @@ def shown(of: Spread | None) -> str | None:
     return None if of is None else str(of)
 
 
-def signed(change: Spread | None) -> str | None:
+def signed(change: Spread | None, digits: int = 2) -> str | None:
     """Return ``+1.20 ± 0.31``, or None."""
     if change is None:
         return None
-    return str(change) if str(change).startswith("-") else f"+{change}"
+    text = change.shown(digits)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def told(changes: Mapping[str, Spread | None], digits: int = 2) -> str:
+    """Return those differences that were measured in one line, each with its name."""
+    return ", ".join(f"{name} {signed(one, digits)}" for name, one in changes.items() if one)
 
 
 def course(found: Found, cells: Iterable[Cell], look: str) -> dict[int, Spread]:

@@ -13,6 +13,7 @@ from isotrope.experiments.reproduce.over_seeds import (
     shown,
     signed,
     spread,
+    told,
 )
 from isotrope.experiments.unified_gradient.losses import BACKBONES, MODIFIED, ORIGINAL
 from isotrope.experiments.unified_gradient.measured import Measured, measured, notes
@@ -59,7 +60,7 @@ def _verdict(of: Measured) -> Verdict:
     return Verdict(
         f"{of.who}each of the four losses ends with higher STS after modification",
         all_of(above(change) for change in changes.values()),
-        ", ".join(f"{name} {signed(change)}" for name, change in changes.items() if change),
+        told(changes),
     )
 
 

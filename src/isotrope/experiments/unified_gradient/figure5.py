@@ -14,9 +14,8 @@ from isotrope.experiments.reproduce.looks import (
     diverged,
     ends,
     shown,
-    signed,
 )
-from isotrope.experiments.reproduce.over_seeds import RULE, above, below, minus
+from isotrope.experiments.reproduce.over_seeds import RULE, above, below, minus, signed
 from isotrope.experiments.unified_gradient.baseline import baseline, notes, undissipated
 from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.surfaces import Picture
@@ -38,8 +37,8 @@ def show(scale: Scale, found: Found) -> Shown:
     for name, (paper, digits, read) in _READ.items():
         with_, without = (after(found, own, read) for own in kinds.values())
         change[name] = minus(without, with_)
-        last = None if change[name] is None else signed(change[name], digits)
-        rows.append([name, paper, shown(with_, digits), shown(without, digits), last])
+        own = (shown(with_, digits), shown(without, digits), signed(change[name], digits))
+        rows.append([name, paper, *own])
     gap, overlap = change["gap of the angles"], change["overlap of the densities"]
     return Shown(
         tables=[
@@ -53,12 +52,12 @@ def show(scale: Scale, found: Found) -> Shown:
             Verdict(
                 "without GD the gap between angles to negatives and to positives grows larger",
                 above(gap),
-                f"gap without less gap with: {signed(gap, 3)}",
+                f"gap without less gap with: {signed(gap, 3) or 'not run'}",
             ),
             Verdict(
                 "with GD the two distributions stay closer to each other",
                 below(overlap),
-                f"overlap without less with: {signed(overlap, 3)}",
+                f"overlap without less with: {signed(overlap, 3) or 'not run'}",
             ),
         ],
         pictures={"figure5": partial(_drawn, found, kinds)},

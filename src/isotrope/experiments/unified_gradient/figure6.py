@@ -7,8 +7,8 @@ from functools import partial
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.reproduce.looks import TREND, curve, diverged, shown, signed, trend
-from isotrope.experiments.reproduce.over_seeds import RULE, above, by_seed, minus, spread
+from isotrope.experiments.reproduce.looks import TREND, curve, diverged, shown, trend
+from isotrope.experiments.reproduce.over_seeds import RULE, above, by_seed, minus, signed, spread
 from isotrope.experiments.unified_gradient.baseline import BASELINE, VALUES, notes, varied
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
@@ -81,7 +81,7 @@ def _verdicts(best: Mapping[str, Curve]) -> list[Verdict]:
         Verdict(
             f"STS-B dev is lower at tau = {_SHARP:g} than at {small:g}",
             above(drop),
-            f"it falls by {signed(drop)}",
+            f"it falls by {signed(drop) or 'not run'}",
         ),
         Verdict(
             f"of all neighbouring temperatures, the fall to {_SHARP:g} is the largest",

@@ -14,9 +14,8 @@ from isotrope.experiments.reproduce.looks import (
     curve,
     diverged,
     shown,
-    signed,
 )
-from isotrope.experiments.reproduce.over_seeds import RULE, above, minus, spread
+from isotrope.experiments.reproduce.over_seeds import RULE, above, minus, signed, spread
 from isotrope.experiments.unified_gradient.baseline import baseline, notes
 from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
@@ -83,7 +82,7 @@ def _verdicts(told: str, old: Shares, new: Shares) -> list[Verdict]:
         Verdict(
             f"{told}: training raises its share there",
             above(rise),
-            f"by {signed(rise, 3)}",
+            f"by {signed(rise, 3) or 'not run'}",
         ),
         Verdict(
             f"{told}: after training the share begins to fall sharply at tau = {_SHARP:g}",

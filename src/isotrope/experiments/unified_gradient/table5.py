@@ -24,6 +24,7 @@ from isotrope.experiments.reproduce.over_seeds import (
     shown,
     signed,
     spread,
+    told,
 )
 from isotrope.experiments.unified_gradient.figure1 import PAIRS
 from isotrope.experiments.unified_gradient.losses import BERT, Loss
@@ -112,7 +113,7 @@ def _verdict(name: str, walk: Walk) -> Verdict:
     return Verdict(
         f"each component that is added to {name} raises STS",
         all_of(above(change) for change in changes.values()),
-        ", ".join(f"{column} {signed(c)}" for column, c in changes.items() if c),
+        told(changes),
     )
 
 
