@@ -78,7 +78,31 @@ def test_what_is_refused(model, folder, tmp_path):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
     with pytest.raises(InputError, match=r"none\.png: no such file"):
         search_file(model, folder, "none.png", device="cpu")
-    (folder / "a" / "broken.png").write_bytes(b"\x89PNG")
-    with pytest.raises(InputError, match=r"broken\.png is no picture that can be read"):
-        encode_file(model, folder, tmp_path / "x.npy", device="cpu")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "pictures"]
+
+
+def test_broken_pictures_are_left_out_and_counted(model, folder, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(image_files, "_BLOCK", 1)
+    for i in range(8):  # fewer digits in the number of rows than of files
+        (folder / f"{i}.png").write_bytes(b"\x89PNG")
+    assert encode_file(model, folder, tmp_path / "x.npy", device="cpu") == (4, 32)
+    assert (tmp_path / "x.txt").read_text().splitlines() == NAMES
+    expected = ImageEncoder.load(model, device="cpu").encode([folder / name for name in NAMES])
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, atol=1e-6)
+    (said,) = {record.getMessage() for record in caplog.records}
+    assert said.startswith("left out 8 of 12 pictures that cannot be read, such as: ")
+    assert "0.png is no picture that can be read" in said
+
+    found = search_file(model, folder, str(folder / "b.png"), top=9, device="cpu")
+    assert sorted(name for _, _, name in found) == NAMES
+    assert found[0] == (pytest.approx(1), 4, "b.png")
+    with pytest.raises(InputError, match=r"3\.png is no picture that can be read"):
+        search_file(model, folder, str(folder / "3.png"), device="cpu")
+
+
+def test_only_broken_pictures(model, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG")
+    with pytest.raises(InputError, match=r"none of 1 files can be read: .*a\.png is no picture"):
+        encode_file(model, tmp_path / "pictures", tmp_path / "x.npy", device="cpu")
+    assert [file.name for file in tmp_path.iterdir()] == ["pictures"]

@@ -16,6 +16,7 @@ examples:
 
 Row i of the matrix (float32) is line i of the file, blank lines left out. An encoder of images
 takes a folder: the path of row i is line i of the file that is written beside it (photos.txt).
+Pictures that cannot be read are left out and counted.
 """
 
 

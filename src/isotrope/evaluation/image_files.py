@@ -1,17 +1,24 @@
 """Using an image encoder on a folder of pictures: encode them, search them."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError
+from isotrope.core.documents import place
+from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.files import replacing
 from isotrope.data.image_decode import SUFFIXES
 from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.pictures import square
 from isotrope.evaluation.nearest import nearest_rows
 
 __all__ = ["encode_pictures", "pictures_below", "search_pictures"]
+
+logger = logging.getLogger(__name__)
 
 _BLOCK = 1024  # pictures encoded at a time
 
@@ -46,28 +53,36 @@ def encode_pictures(
 ) -> tuple[int, int]:
     """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
 
-    Beside it, in a file that ends in ``.txt``, stands the path of each row's picture.
+    Beside it, in a file that ends in ``.txt``, stands the path of each row's picture. Pictures
+    that cannot be read have no row; a warning names one and says how many.
 
     Returns:
         n and d.
 
     Raises:
-        InputError: anything wrong with the model, a picture or the place to write.
+        InputError: anything wrong with the model, all pictures or the place to write.
     """
     output = Path(output)
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
-    shape = (len(names), encoder.dimension)
+    kept: list[str] = []
     with replacing(output) as temporary, temporary.open("wb") as handle:
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(handle, header)
-        for rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
+        _write_header(handle, len(names), encoder.dimension)
+        for own, rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
+            kept += own
             handle.write(rows.astype("<f4", copy=False).tobytes())
+        handle.seek(0)
+        _write_header(handle, len(kept), encoder.dimension)  # as long: NumPy leaves it room
     with replacing(output.with_suffix(".txt")) as temporary:
         # names as the file system has them, in whatever encoding
-        listed = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+        listed = "".join(f"{name}\n" for name in kept).encode("utf-8", "surrogateescape")
         temporary.write_bytes(listed)
-    return shape
+    return len(kept), encoder.dimension
+
+
+def _write_header(handle: BinaryIO, n: int, d: int) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (n, d)}
+    np.lib.format.write_array_header_1_0(handle, header)
 
 
 def search_pictures(
@@ -81,16 +96,20 @@ def search_pictures(
 ) -> list[tuple[float, int, str]]:
     """Return cosine, number and path of the ``top`` pictures of a folder closest to another one.
 
+    Pictures of the folder that cannot be read are left out, as by :func:`encode_pictures`.
+
     Raises:
-        InputError: anything wrong with the model or a picture.
+        InputError: anything wrong with the model, the picture asked for or all in the folder.
     """
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
     asked = encoder.encode([query])
-    corpus = np.concatenate(list(_encoded(encoder, folder, names, progress=progress)))
+    every = list(_encoded(encoder, folder, names, progress=progress))
+    kept = [name for own, _ in every for name in own]
+    corpus = np.concatenate([rows for _, rows in every])
     places, cosines = nearest_rows(asked, corpus, top)
     return [
-        (float(cosine), int(i) + 1, names[i])
+        (float(cosine), int(i) + 1, kept[i])
         for i, cosine in zip(places[0], cosines[0], strict=True)
     ]
 
@@ -102,7 +121,28 @@ def _encoded(
     *,
     normalize: bool = False,
     progress: bool = False,
-) -> Iterator[np.ndarray]:
+) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """Yield names of pictures that could be read, and their rows; in the end, warn of the others.
+
+    Raises:
+        InputError: none could be read.
+    """
+    broken = []
     for first in range(0, len(names), _BLOCK):
-        files = [Path(folder) / name for name in names[first : first + _BLOCK]]
-        yield encoder.encode(files, normalize=normalize, progress=progress)
+        kept, pixels = [], []
+        for name in names[first : first + _BLOCK]:
+            try:
+                pixels.append(square(Path(folder) / name, encoder.image_size))
+            except MissingExtra:
+                raise
+            except InputError as error:
+                broken.append(str(error))
+            else:
+                kept.append(name)
+        if kept:
+            yield kept, encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
+    if len(broken) == len(names):
+        raise InputError(f"{place(folder)}: none of {len(names):,} files can be read: {broken[0]}")
+    if broken:
+        count = f"{len(broken):,} of {len(names):,}"
+        logger.warning("left out %s pictures that cannot be read, such as: %s", count, broken[0])
