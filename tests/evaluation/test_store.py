@@ -115,6 +115,12 @@ def test_where_tasks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert store_folder(run) == cached
     (run / "config.yaml").write_text("")
     assert store_folder(run) == store_folder(str(run)) == run / "evaluations"
+    for closed in (run, run / "evaluations"):  # root may write anywhere: asked, it says otherwise
+        closed.mkdir(exist_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "access", lambda path, _, closed=closed: path != closed)
+            assert store_folder(run) == cached
+    assert store_folder(run) == run / "evaluations"
     assert store_folder("all-MiniLM-L6-v2") == store_folder(object()) == cached
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -15,7 +15,7 @@ from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.result import Result
 from isotrope.encoders.names import first_line, hub_name, model_folder
-from isotrope.evaluation.store import finished, store_folder
+from isotrope.evaluation.store import finished
 
 try:
     from huggingface_hub import CommitOperationAdd, EvalResult, HfApi, ModelCard, get_token
@@ -208,8 +208,8 @@ def _name_base(card: ModelCard) -> None:
 
 def _scores(run: Path, folder: Path) -> list[Result]:
     """Return what has been scored of exactly these weights; nothing is loaded if nothing was."""
-    kept = store_folder(run)
-    if kept.parent != run or not any(kept.glob("*.json")):
+    kept = run / "evaluations"
+    if not any(kept.glob("*.json")):
         return []
     from isotrope.data.sts_sets import TASKS
     from isotrope.encoders.loading import load_encoder

@@ -30,13 +30,16 @@ def store_folder(model: object) -> Path:
 
     Args:
         model: what the user named. Of a run folder it is the run's ``evaluations``; of anything
-            else ``isotrope/evaluations`` in the user's cache (XDG_CACHE_HOME, ~/.cache).
+            else, or where the run may only be read, ``isotrope/evaluations`` in the user's cache
+            (XDG_CACHE_HOME, ~/.cache).
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
         # the same two marks by which a model is found in a run
         if (run / "model").is_dir() and any((run / f).exists() for f in _RUN):
-            return run / "evaluations"
+            own = run / "evaluations"
+            if os.access(own if own.exists() else run, os.W_OK | os.X_OK):
+                return own
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "isotrope" / "evaluations"
 
