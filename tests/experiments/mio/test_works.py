@@ -26,7 +26,7 @@ def tiny(**changes: Any) -> Cell:
         "spectrum.epochs": [1, 2],
         "spectrum.variants": [{"batch_norm": "running", "seeds": [1]}],
     }
-    settings = {**at_end("smoke", "MIOv1").settings, **own, **changes}
+    settings = {**at_end("smoke", "MIOv1")[0].settings, **own, **changes}
     return Cell("spectrum", {k: v for k, v in settings.items() if v is not None})
 
 
@@ -63,7 +63,7 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
     Store(tmp_path / "cells").keep(cell, result)
     again = Store(tmp_path / "cells").find(cell)
     found = Found({cell: again} if again else {})
-    first, last = looks(found, "MIOv1", cell)
+    first, last = looks(found, "MIOv1", [cell])
     assert (first.epoch, last.epoch) == (1, 2)
     assert last.spectrum.largest[0] == pytest.approx(result.metrics["lambda_max"], rel=1e-5)
     assert last.spectrum.negative() == result.metrics["negative"]

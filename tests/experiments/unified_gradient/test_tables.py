@@ -22,6 +22,7 @@ from isotrope.experiments.reproduce.over_seeds import (
     negated,
     signed,
     spread,
+    told,
 )
 from isotrope.experiments.reproduce.places import Places
 from isotrope.experiments.reproduce.present import as_csv, as_text
@@ -132,6 +133,8 @@ def test_differences_are_taken_seed_by_seed() -> None:
     assert change.deviation == pytest.approx(statistics.stdev([0.8, 0.9, 1.0]))
     assert above(change)
     assert above(minus(a, 69.5)) == (56.5 > 69.5)
+    assert above(change, 0.8)
+    assert above(change, 0.95) is False
     assert minus(a, None) is None
     assert minus(a, {9: 1.0}) is None
 
@@ -172,6 +175,10 @@ def test_signs_are_written() -> None:
     assert signed(Spread(1.2, 0.31, 3)) == "+1.20 ± 0.31"
     assert signed(Spread(-1.2, None, 1)) == "-1.20"
     assert signed(None) is None
+    assert signed(Spread(0.1234, 0.04, 3), 3) == "+0.123 ± 0.040"
+    assert told({"a": Spread(1.0, None, 1), "b": None, "c": Spread(-2, 0.5, 3)}) == (
+        "a +1.00, c -2.00 ± 0.50"
+    )
 
 
 def test_course_of_a_look() -> None:

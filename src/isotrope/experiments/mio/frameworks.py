@@ -1,9 +1,9 @@
 """The frameworks of the paper's tables, by the names that it prints, and their cells.
 
 Trainings are those of ``small_images`` (paper 003 shares them), MoCo v2 the same with its own
-recipe. Spectra are of the same trainings with one seed; at ``cpu`` scale the four frameworks whose
-evolution the paper shows have three spectra on the way, of which the last is what the other
-figures show.
+recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
+scale the four frameworks whose evolution the paper shows have three spectra on the way, of which
+the last is what the other figures show.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Any
 
 from isotrope.experiments.reproduce.artifact import Scale
 from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.reproduce.recipes import image_cells
+from isotrope.experiments.reproduce.recipes import SEEDS, image_cells
 from isotrope.experiments.reproduce.small_images import small_images
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NAMES",
     "OTHER",
     "PRINTED",
+    "SPECTRA",
     "among",
     "at_end",
     "evolving",
@@ -50,6 +51,8 @@ EPOCHS: dict[Scale, tuple[int, ...]] = {
     "cpu": (2, 4, 8),
     "paper": (100, 200, 300, 400, 500),
 }
+SPECTRA: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "cpu": SEEDS["cpu"], "paper": (0,)}
+"""Seeds of the trainings that spectra are taken of."""
 OTHER: dict[Scale, tuple[str, ...]] = {
     "smoke": ("digits",),
     "cpu": ("digits",),
@@ -115,28 +118,27 @@ def at_end(
     *,
     data: str | None = None,
     **other: Any,  # noqa: ANN401 - as above
-) -> Cell:
-    """Return the spectrum of a framework after its last epoch.
+) -> list[Cell]:
+    """Return the spectra of a framework after its last epoch, one cell for each seed.
 
-    That of a training whose evolution is measured anyway is its last one.
+    Those of trainings whose evolution is measured anyway are its last ones.
     """
-    (cell,) = trained(scale, name, data=data, seeds=(0,), **other)
-    if name in EVOLVING and cell == _longest(scale, name):
+    cells = trained(scale, name, data=data, seeds=SPECTRA[scale], **other)
+    if name in EVOLVING and cells == _longest(scale, name):
         return evolving(scale, name)
-    return _spectrum(scale, name, cell)
+    return [_spectrum(scale, name, cell) for cell in cells]
 
 
-def evolving(scale: Scale, name: str) -> Cell:
-    """Return the spectra of a framework on the way."""
-    cell = _spectrum(scale, name, _longest(scale, name))
-    return _with(cell, {"spectrum.epochs": list(EPOCHS[scale])})
+def evolving(scale: Scale, name: str) -> list[Cell]:
+    """Return the spectra of a framework on the way, one cell for each seed."""
+    every = [_spectrum(scale, name, cell) for cell in _longest(scale, name)]
+    return [_with(cell, {"spectrum.epochs": list(EPOCHS[scale])}) for cell in every]
 
 
-def _longest(scale: Scale, name: str) -> Cell:
-    """The training that is followed; the paper's own has 500 epochs where the others have 200."""
+def _longest(scale: Scale, name: str) -> list[Cell]:
+    """The trainings that are followed; the paper's own have 500 epochs where others have 200."""
     more: dict[str, Any] = {"epochs": EPOCHS[scale][-1]} if scale == "paper" else {}
-    (cell,) = trained(scale, name, seeds=(0,), **more)
-    return cell
+    return trained(scale, name, seeds=SPECTRA[scale], **more)
 
 
 def _spectrum(scale: Scale, name: str, cell: Cell) -> Cell:

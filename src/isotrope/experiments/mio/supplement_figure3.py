@@ -1,24 +1,26 @@
 """Supplement, figure 3: how the spectra of four frameworks change while they are trained."""
 
-from collections.abc import Callable
-
 from isotrope.experiments.mio.frameworks import EPOCHS, EVOLVING, among, evolving
 from isotrope.experiments.mio.spectra import (
     Look,
+    at_first,
     epoch,
+    grown,
     looks,
     no_minimum,
     notes,
     paneled,
     table,
+    top,
 )
-from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Verdict
+from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.over_seeds import RULE
 
 
 def cells(scale: Scale) -> list[Cell]:
     """The four, each at several epochs."""
-    return [evolving(scale, name) for name in among(scale, EVOLVING)]
+    return [cell for name in among(scale, EVOLVING) for cell in evolving(scale, name)]
 
 
 def show(scale: Scale, found: Found) -> Shown:
@@ -31,10 +33,10 @@ def show(scale: Scale, found: Found) -> Shown:
             no_minimum(
                 every,
                 "none of the four is at a minimum at any of the epochs",
-                len(among(scale, EVOLVING)) * len(EPOCHS[scale]),
+                len(cells(scale)) * len(EPOCHS[scale]),
             ),
             *(
-                _grown(
+                grown(
                     f"from the first to the last epoch the mass of {name}'s spectrum moves to "
                     "positive eigenvalues",
                     own,
@@ -43,19 +45,20 @@ def show(scale: Scale, found: Found) -> Shown:
                 for name, own in some.items()
             ),
             *(
-                _grown(
+                grown(
                     f"from the first to the last epoch {name}'s positive eigenvalues grow",
                     own,
-                    lambda look: look.spectrum.largest[0],
+                    top,
                 )
                 for name, own in some.items()
             ),
         ],
-        pictures={"supplement-figure3": paneled(some, epoch, columns=2)},
+        pictures={"supplement-figure3": paneled(at_first(some), epoch, columns=2)},
         notes=[
             *notes(scale, every),
             "mass on the positive side: of the sum of all eigenvalues' sizes, estimated by the "
             "weights of the Ritz values, the share of the positive ones",
+            RULE,
         ],
     )
 
@@ -67,13 +70,6 @@ def positive(look: Look) -> float:
         sizes = ritz.weights * abs(ritz.values)
         shares.append(float(sizes[ritz.values > 0].sum() / sizes.sum()))
     return sum(shares) / len(shares)
-
-
-def _grown(claim: str, own: list[Look], measure: Callable[[Look], float]) -> Verdict:
-    values = {look.epoch: measure(look) for look in own}
-    said = ", ".join(f"epoch {after:g}: {value:.4g}" for after, value in values.items())
-    numbers = list(values.values())
-    return Verdict(claim, numbers[-1] > numbers[0] if len(numbers) > 1 else None, said)
 
 
 ARTIFACT = Artifact(

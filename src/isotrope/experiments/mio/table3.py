@@ -14,7 +14,7 @@ from isotrope.experiments.mio.frameworks import (
     at_end,
     trained,
 )
-from isotrope.experiments.mio.spectra import Look, flat, looks, negative, notes
+from isotrope.experiments.mio.spectra import Look, beyond, ends, flat, negative, notes, said
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import (
     Artifact,
@@ -26,6 +26,7 @@ from isotrope.experiments.reproduce.artifact import (
     Verdict,
 )
 from isotrope.experiments.reproduce.cell import Cell
+from isotrope.experiments.reproduce.over_seeds import spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -35,7 +36,7 @@ _ENCODERS = printed("mio", "table3-encoders")
 LARGER, SMALLER = ENCODERS
 
 _Accuracies = dict[tuple[str, str], Spread | None]
-_Spectra = dict[tuple[str, str], Look]
+_Spectra = dict[tuple[str, str], list[Look]]
 
 
 def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
@@ -45,16 +46,17 @@ def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
     return {"CIFAR-10": {"epochs": EPOCHS[scale][-1]}, "CIFAR-100": {"data": "cifar100"}}
 
 
-def _spectrum(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> Cell:
+def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Cell]:
     return at_end(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
 
 
 def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Cell]:
-    """One for each seed; the first is that of the spectrum, unless table 2 has it."""
+    """One for each seed: those of the spectra, unless table 2 has them."""
     every = trained(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
     if every == trained(scale, name):
         return every
-    return [_spectrum(scale, name, encoder, own), *every[1:]]
+    some = {cell.seed: cell for cell in _measured(scale, name, encoder, own)}
+    return [some.get(cell.seed, cell) for cell in every]
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -63,7 +65,7 @@ def cells(scale: Scale) -> list[Cell]:
     for own in _sets(scale).values():
         for name in _names(scale):
             for encoder in ENCODERS:
-                found.append(_spectrum(scale, name, encoder, own))
+                found += _measured(scale, name, encoder, own)
                 found += _trainings(scale, name, encoder, own)
     return list(dict.fromkeys(found))
 
@@ -84,12 +86,11 @@ def show(scale: Scale, found: Found) -> Shown:
             for encoder in ENCODERS
         }
         spectra = {
-            (name, encoder): some[-1]
-            for name in EVOLVING
+            (name, encoder): some
             for encoder in ENCODERS
-            if (some := looks(found, name, _spectrum(scale, name, encoder, own)))
+            for name, some in ends(found, scale, EVOLVING, encoder=encoder, **own).items()
         }
-        every += spectra.values()
+        every += [look for some in spectra.values() for look in some]
         first = first if any(first) else (accuracies, spectra)
         tables += [_accuracies(title, accuracies), _counts(title, spectra)]
         verdicts += [_worse(title, accuracies), _first(title, accuracies)]
@@ -118,20 +119,23 @@ def _counts(title: str, spectra: _Spectra) -> Table:
     rows: list[list[str | None]] = []
     for name in EVOLVING:
         for encoder in ENCODERS:
-            look = spectra.get((name, encoder))
+            some = spectra.get((name, encoder))
             row: list[str | None] = [None] * 6
-            if look is not None:
-                one = look.spectrum
-                rather = one.eigenvalues(-float("inf"), one.zero)
-                values = sum(len(ritz.values) for ritz in one.probes) / len(one.probes)
-                ritz = (f"{negative(look):g}", f"{flat(look):g}")
-                rest = f"{values - negative(look) - flat(look):g}"
-                row = [f"{one.size:,}", *ritz, rest, f"{rather:,.0f}", f"{_positive(look):,.0f}"]
+            if some:
+                row = [
+                    f"{some[0].spectrum.size:,}",
+                    *(said(map(count, some)) for count in (negative, flat, beyond)),
+                    *(said(map(count, some), ",.0f") for count in (_rather, _positive)),
+                ]
             rows.append([name, encoder, *row])
     header = ("framework", "encoder", "parameters", "negative", "flat", "above")
     return Table(
         (*header, "eigenvalues not positive", "eigenvalues positive"), rows, f"counts, {title}"
     )
+
+
+def _rather(look: Look) -> float:
+    return look.spectrum.eigenvalues(-float("inf"), look.spectrum.zero)
 
 
 def _positive(look: Look) -> float:
@@ -155,17 +159,17 @@ def _first(title: str, ours: _Accuracies) -> Verdict:
 
 def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:
     claim = f"{title}, {name}: fewer parameters leave fewer positive eigenvalues, too (not H0)"
-    both = [spectra.get((name, encoder)) for encoder in ENCODERS]
-    large, small = both
-    if large is None or small is None:
+    large, small = ({x.seed: x for x in spectra.get((name, e), ())} for e in ENCODERS)
+    found = [compare(large[s].spectrum, small[s].spectrum) for s in large if s in small]
+    if not found:
         return Verdict(claim, None)
-    found = compare(large.spectrum, small.spectrum)
-    said = (
-        f"{found.verdict}; not positive {found.not_positive[0]:,.0f} and "
-        f"{found.not_positive[1]:,.0f}, positive {found.positive[0]:,.0f} and "
-        f"{found.positive[1]:,.0f}"
+    words = "; ".join(dict.fromkeys(one.verdict for one in found))
+    rather, positive = (
+        " and ".join(said(counts, ",.0f") for counts in zip(*pairs, strict=True))
+        for pairs in ([one.not_positive for one in found], [one.positive for one in found])
     )
-    return Verdict(claim, found.verdict.startswith("H0 rejected"), said)
+    told = f"{words}; not positive {rather}, positive {positive}"
+    return Verdict(claim, all(one.verdict.startswith("H0 rejected") for one in found), told)
 
 
 def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
@@ -180,10 +184,10 @@ def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
         return Series(encoder, EVOLVING, means, spread=deviations)
 
     def counted(encoder: str) -> Series:
-        own = [spectra.get((name, encoder)) for name in EVOLVING]
-        return Series(
-            encoder, EVOLVING, [None if look is None else _positive(look) for look in own]
-        )
+        own = [spread(map(_positive, spectra.get((name, encoder), ()))) for name in EVOLVING]
+        means = [None if s is None else s.mean for s in own]
+        deviations = [None if s is None else s.deviation for s in own]
+        return Series(encoder, EVOLVING, means, spread=deviations)
 
     return charts(
         [

@@ -60,9 +60,12 @@ def extreme(pick: Callable[[Sequence[float]], float], every: Sequence[BySeed]) -
     return {seed: pick([own[seed] for own in every]) for seed in sorted(seeds)}
 
 
-def above(change: Spread | None) -> bool | None:
-    """Tell whether a difference is positive by :data:`RULE`; None if there is none."""
-    return None if change is None else change.mean > (change.deviation or 0.0)
+def above(change: Spread | None, least: float = 0.0) -> bool | None:
+    """Tell whether a difference is positive by :data:`RULE`, and larger than ``least``.
+
+    None if there is none.
+    """
+    return None if change is None else change.mean > max(change.deviation or 0.0, least)
 
 
 def below(change: Spread | None) -> bool | None:
