@@ -183,9 +183,9 @@ def test_figure6_second_bulk() -> None:
     falling = figure6.show("cpu", Found(evolution("SimCLR", *reversed(rising))))
     assert verdict(falling, "second bulk").holds is False
     assert verdict(falling, "minimum").holds is None
-    back = {evolving("cpu", "SimCLR")[2]: evolution("SimCLR", *reversed(rising))}
-    back = {cell: own[cell] for cell, own in back.items()}
-    scattered = figure6.show("cpu", Found(cells | back))
+    third = evolving("cpu", "SimCLR")[2]
+    back = evolution("SimCLR", *reversed(rising))[third]
+    scattered = figure6.show("cpu", Found(cells | {third: back}))
     assert verdict(scattered, "second bulk").evidence.endswith("epoch 8: 7.667 ± 2.3")
     assert verdict(scattered, "second bulk").holds is False, "4, 4 and -4"
     nothing = evolution("SimCLR", [-1.0, 0.5], *rising[:2])
@@ -252,8 +252,8 @@ def test_table2_with_a_single_seed() -> None:
     assert shown.tables[0].rows[2] == ["DCL", "84.97", None]
 
 
-def reduced(large: list[float], small: list[float], sizes=(1000, 500)) -> Found:
-    """MIOv3's spectra of the two encoders; weights are equal. Of the larger all seeds are alike."""
+def reduced(large: Values, small: Values, sizes=(1000, 500)) -> Found:
+    """MIOv3's spectra of the two encoders; weights are equal."""
     cells = {}
     for encoder, values, size in zip(("resnet18", "resnet9"), (large, small), sizes, strict=True):
         own = zip(at_end("cpu", "MIOv3", encoder=encoder), of_seeds(values), strict=True)

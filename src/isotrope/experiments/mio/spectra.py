@@ -170,7 +170,7 @@ def flat(look: Look) -> float:
 
 
 def top(look: Look) -> float:
-    """Return the largest Ritz value, which is an eigenvalue."""
+    """Return the largest Ritz value, that of lambda_max."""
     return look.spectrum.largest[0]
 
 
