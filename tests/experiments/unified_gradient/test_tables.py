@@ -38,6 +38,7 @@ from isotrope.experiments.unified_gradient import (
     table7,
 )
 from isotrope.experiments.unified_gradient.grid import TRAINING, stages
+from isotrope.experiments.unified_gradient.longer import TRIED, longer
 from isotrope.experiments.unified_gradient.losses import (
     BACKBONES,
     BERT,
@@ -243,8 +244,9 @@ def test_below_paper_scale_all_losses_are_trained_alike() -> None:
 
 def test_tables_share_their_trainings() -> None:
     of = {name: set(artifact.cells("cpu")) for name, artifact in TRAINED.items()}
-    assert of["table3"] == of["table4"]
-    assert len(of["table3"]) == 12 * 3 + 1
+    assert of["table4"] < of["table3"]
+    assert len(of["table4"]) == 12 * 3 + 1
+    assert of["table3"] - of["table4"] == {cell for loss in TRIED for cell in longer("cpu", loss)}
     assert of["figure1"] < of["table3"]
     assert len(of["table5"] - of["table3"]) == 7 * 3
     assert of["figure1"] < of["table5"]
@@ -260,6 +262,35 @@ def test_steps_change_one_component_each_and_are_scored_on_sts_only() -> None:
     (own,) = (c for c in between if named(c) == "modifiedmhe GD+W" and c.seed == final.seed)
     different = {k for k, v in own.settings.items() if final.settings.get(k) != v}
     assert different == {"objective.step", "scores"}
+
+
+def test_longer_trainings_differ_in_length_and_sentences_only() -> None:
+    for loss in TRIED:
+        (cell,) = longer("cpu", loss)
+        own = {k: v for k, v in loss.cells("cpu")[0].settings.items() if k != "mode"}  # transfer's
+        changed = {k for k, v in own.items() if cell.settings[k] != v}
+        assert changed - {"looks"} == {"texts", "max_steps", "keep_every", "scores"}
+        steps, size = cell.settings["max_steps"], cell.settings["batch_size"]
+        assert cell.settings["texts"] == f"wiki-short:{steps * size}"  # none comes twice
+        assert longer("smoke", loss) == longer("paper", loss) == []
+
+
+def test_longer_trainings_are_shown_step_by_step() -> None:
+    cells = TRAINED["table3"].cells("cpu")
+    own = {"infonce": 70.0, "modifiedvicreg": 71.5}
+
+    def make(cell: Cell) -> Result:
+        made = scored({**STS, **own})(cell)
+        looks = [{"step": step, "dev": 65 + step / 100} for step in (0, 100, 400)]
+        return Result("text", made.name, made.metrics, {"looks": looks})
+
+    *_, table = shown(TRAINED["table3"], each(cells, make)).tables
+    (row,) = (row for row in table.rows if row[0] == "mV")
+    assert row[1:6] == ["65.00", "66.00", None, None, "69.00"]
+    assert row[6:] == ["71.49", "+6.49", "+1.50"]
+    for scale in ("smoke", "paper"):
+        found = each(TRAINED["table3"].cells(scale), make)
+        assert not any("tried" in t.title for t in shown(TRAINED["table3"], found, scale).tables)
 
 
 def test_the_grid_says_how_long_its_trainings_are() -> None:

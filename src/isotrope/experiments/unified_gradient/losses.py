@@ -36,6 +36,7 @@ __all__ = [
     "TRANSFER",
     "Loss",
     "trained_with",
+    "trainings",
     "untrained",
 ]
 
@@ -151,3 +152,9 @@ MODIFIED = (
     _tuned("mV", "modifiedvicreg", _RELEASED),
 )
 EVERY = (*EFFECTIVE, *ORIGINAL, *MODIFIED)
+
+
+def trainings(scale: Scale) -> list[Cell]:
+    """Return the encoders before training and the trainings with every loss: tables 3 and 4."""
+    start = [cell for base in BACKBONES for cell in untrained(scale, base)]
+    return start + [c for base in BACKBONES for loss in EVERY for c in loss.cells(scale, base)]

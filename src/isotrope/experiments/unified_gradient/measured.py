@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from isotrope.experiments.paper_numbers import printed
 from isotrope.experiments.reproduce.artifact import Found, Scale, Spread, Table
+from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.over_seeds import (
     RULE,
     BySeed,
@@ -74,7 +75,10 @@ class Measured:
 
     def of(self, loss: Loss, metric: str = AVERAGE, *, step: str | None = None) -> BySeed:
         """Return what training with a loss ends with."""
-        cells = loss.cells(self.scale, self.base, step=step)
+        return self.end_of(loss.cells(self.scale, self.base, step=step), metric)
+
+    def end_of(self, cells: Sequence[Cell], metric: str = AVERAGE) -> BySeed:
+        """Return what trainings end with."""
         return by_seed(self.found, cells, f"{metric} {self.end}")
 
     def start(self, metric: str = AVERAGE) -> float | None:

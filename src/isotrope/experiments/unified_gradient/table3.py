@@ -8,14 +8,13 @@ from isotrope.data.sts_sets import TASKS
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Verdict
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.over_seeds import above, all_of, below, negated, signed
+from isotrope.experiments.unified_gradient.longer import TRIED, longer, tried
 from isotrope.experiments.unified_gradient.losses import (
-    BACKBONES,
     EFFECTIVE,
-    EVERY,
     MODIFIED,
     ORIGINAL,
     Loss,
-    untrained,
+    trainings,
 )
 from isotrope.experiments.unified_gradient.measured import (
     AVERAGE,
@@ -34,21 +33,21 @@ LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """The encoder before training, and all losses."""
-    start = [cell for base in BACKBONES for cell in untrained(scale, base)]
-    return start + [c for base in BACKBONES for loss in EVERY for c in loss.cells(scale, base)]
+    """The encoder before training, all losses, and what was tried."""
+    return trainings(scale) + [cell for loss in TRIED for cell in longer(scale, loss)]
 
 
 def show(scale: Scale, found: Found) -> Shown:
     """Return averages and single tasks, and what becomes of the order."""
     every = measured(scale, found)
     here = [of for of in every if of.here]
+    tables = [
+        table
+        for of in every
+        for table in (averages(of, AVERAGE, "table3", "STS"), tasks(of, TASKS, "table3"))
+    ]
     return Shown(
-        tables=[
-            table
-            for of in every
-            for table in (averages(of, AVERAGE, "table3", "STS"), tasks(of, TASKS, "table3"))
-        ],
+        tables=[*tables, *(tried(of) for of in here if scale == "cpu")],
         verdicts=[verdict for of in here for verdict in _verdicts(of)],
         pictures={of.named("table3"): functools.partial(_draw, of) for of in here},
         notes=[

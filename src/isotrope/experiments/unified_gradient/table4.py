@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from isotrope.data.transfer_sets import TASKS
 from isotrope.experiments.reproduce.artifact import Artifact, Found, Scale, Shown, Verdict
 from isotrope.experiments.reproduce.over_seeds import below, negated, signed
-from isotrope.experiments.unified_gradient.losses import MODIFIED, ORIGINAL, TRANSFER
+from isotrope.experiments.unified_gradient.losses import MODIFIED, ORIGINAL, TRANSFER, trainings
 from isotrope.experiments.unified_gradient.measured import (
     AVERAGE,
     Measured,
@@ -16,7 +16,6 @@ from isotrope.experiments.unified_gradient.measured import (
     notes,
     tasks,
 )
-from isotrope.experiments.unified_gradient.table3 import cells
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -70,5 +69,5 @@ def _draw(of: Measured) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="table 4: transfer tasks after the trainings of table 3", cells=cells, show=show
+    title="table 4: transfer tasks after the trainings of table 3", cells=trainings, show=show
 )
