@@ -1,14 +1,11 @@
 """Our objectives as losses of sentence-transformers, by its own trainer."""
 
-import socket
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 pytest.importorskip("accelerate")
@@ -21,6 +18,7 @@ from isotrope.core.views import Views
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
 from tests.adapters.trainers import columns, scratch, texts, trainer
+from tests.two_processes import on_two
 
 BOTH = [ObjectiveLoss, pytest.param(CachedObjectiveLoss, marks=pytest.mark.slow)]
 
@@ -192,15 +190,7 @@ def test_what_cannot_be_is_said() -> None:
         ObjectiveLoss(model, "infonce").compute_loss_from_embeddings([torch.ones(2, 2)])
 
 
-def _rank(rank: int, port: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
-    )
+def _rank(rank: int) -> dict[tuple[str, str], tuple[float, Tensor]]:
     model = quiet(scratch())
     own = slice(0, 5) if rank == 0 else slice(5, 8)
     found = {}
@@ -211,19 +201,13 @@ def _rank(rank: int, port: int, folder: str) -> None:
             value, mine = gradient(loss, given)
             dist.all_reduce(mine)
             found[name, kind.__name__] = value, mine / 2
-    if rank == 0:
-        torch.save(found, Path(folder) / "found.pt")
-    dist.destroy_process_group()
+    return found
 
 
 @pytest.mark.slow
 def test_two_processes_have_the_loss_of_one(tmp_path: Path) -> None:
     """Their gradients, which their trainer averages, are those of the whole batch."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_rank, (port, str(tmp_path)), nprocs=2)
-    found = torch.load(tmp_path / "found.pt", weights_only=True)
+    found, _ = on_two(_rank, tmp_path)
     model = quiet(scratch())
     given = features(model, texts(8, 0), texts(8, 1))
     for (name, _), (value, shared) in found.items():

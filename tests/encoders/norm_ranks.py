@@ -1,17 +1,14 @@
 """What each of two gloo processes does for test_shared_norm.py; started once for all its cases."""
 
-import socket
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from isotrope.encoders.shared_norm import share_statistics
+from tests import two_processes
 
 
 @dataclass(frozen=True)
@@ -81,23 +78,11 @@ def one_process(case: Case) -> Outcome:
 
 def on_two(cases: list[Case], folder: Path) -> dict[Case, list[Outcome]]:
     """What both processes find, of every case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_work, (cases, folder, port), nprocs=2)
-    found = [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+    found = two_processes.on_two(_work, folder, cases)
     return {case: [found[0][case], found[1][case]] for case in cases}
 
 
-def _work(rank: int, cases: list[Case], folder: Path, port: int) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
-    )
+def _work(rank: int, cases: list[Case]) -> dict[Case, Outcome]:
     results = {}
     for case in cases:
         net = network(case)
@@ -106,5 +91,4 @@ def _work(rank: int, cases: list[Case], folder: Path, port: int) -> None:
         batches = [inputs(case, step)[rows] for step in range(2)]
         # DDP takes the mean over processes of what is the sum over rows
         results[case] = outcome(DistributedDataParallel(net), batches, 2.0)
-    torch.save(results, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    return results

@@ -1,20 +1,16 @@
 """What each of two gloo processes does for test_image_shares.py; started once for all its cases."""
 
-import socket
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from isotrope.core.gather import rows_of
 from isotrope.data.image_batches import ImageBatch
 from isotrope.methods.image_method import ImageMethod
+from tests import two_processes
 from tests.methods.tiny_images import batch, gradients, method
 
 
@@ -84,27 +80,14 @@ def stepped(made: ImageMethod, model: nn.Module, images: Tensor, size: int) -> d
 
 def on_two(cases: list[ImageCase], folder: Path) -> list[dict[str, dict[str, Any]]]:
     """What either rank sees of every case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_work, (cases, folder, port), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_processes.on_two(_work, folder, cases)
 
 
-def _work(rank: int, cases: list[ImageCase], folder: Path, port: int) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
-    )
+def _work(rank: int, cases: list[ImageCase]) -> dict[str, dict[str, Any]]:
     results = {}
     for case in cases:
         made = case.built()  # shares the statistics of its batch norms by itself
         model = DistributedDataParallel(Step(made), broadcast_buffers=False)
         images = batch(n=case.n).images[rows_of(case.n)]
         results[str(case)] = stepped(made, model, images, case.n)
-    torch.save(results, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    return results

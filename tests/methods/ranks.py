@@ -1,14 +1,10 @@
 """What each of two gloo processes does for test_shares.py; started once for all its cases."""
 
-import socket
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -18,6 +14,7 @@ from isotrope.methods.gradient_cache import cached
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.shares import shared_loss
+from tests import two_processes
 
 D_IN, D_OUT = 6, 5
 
@@ -111,23 +108,11 @@ def one_process(case: Case) -> tuple[float, list[Tensor]]:
 
 def on_two(cases: list[Case], folder: Path) -> dict[str, tuple[list[float], list[Tensor]]]:
     """The losses that both ranks see, and the gradients that DDP averages, of every case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_work, (cases, folder, port), nprocs=2)
-    found = [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    found = two_processes.on_two(_work, folder, cases)
     return {name: ([found[0][name][0], found[1][name][0]], found[0][name][1]) for name in found[0]}
 
 
-def _work(rank: int, cases: list[Case], folder: Path, port: int) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
-    )
+def _work(rank: int, cases: list[Case]) -> dict[str, tuple[float, list[Tensor]]]:
     results = {}
     for case in cases:
         model = DistributedDataParallel(Step(case))
@@ -135,8 +120,7 @@ def _work(rank: int, cases: list[Case], folder: Path, port: int) -> None:
         loss.backward()
         results[str(case)] = loss.item(), [p.grad for p in model.parameters()]
     results["facts"] = 0.0, _facts(rank)
-    torch.save(results, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    return results
 
 
 def _facts(rank: int) -> list[Tensor]:

@@ -1,0 +1,35 @@
+"""Work in two real processes that torch.distributed joins: who tests it says what each does."""
+
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def on_two(work: Callable[..., object], folder: Path, *given: object) -> list[Any]:
+    """Return what ``work(rank, *given)`` returns on either rank; it is imported there by name."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mp.spawn(_joined, (work, folder, port, given), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+def _joined(
+    rank: int, work: Callable[..., object], folder: Path, port: int, given: tuple[object, ...]
+) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=60),
+    )
+    torch.save(work(rank, *given), folder / f"{rank}.pt")
+    dist.destroy_process_group()
