@@ -64,8 +64,8 @@ def test_figure2_counts_and_minds_the_noise() -> None:
     some["MIOv3"] = [of(below=34, flat=f, above=66 - f) for f in (9, 4, 14)]
     scattered = figure2.show("cpu", last(some))
     assert verdict(scattered, "fewer flat").holds is False
-    assert "MIOv3 9 ± 5, MIOv1 13 ± 0" in verdict(scattered, "fewer flat").evidence
-    assert scattered.tables[0].rows[2] == ["MIOv3", "10", "9 ± 5", "34 ± 0"]
+    assert "MIOv3 9.0 ± 5.0, MIOv1 13 ± 0" in verdict(scattered, "fewer flat").evidence
+    assert scattered.tables[0].rows[2] == ["MIOv3", "10", "9.0 ± 5.0", "34 ± 0"]
     missing = figure2.show("cpu", last({"MIOv3": some["MIOv3"]}))
     assert {v.holds for v in missing.verdicts} == {None}
     assert missing.tables[0].rows[0] == ["MIOv1", "13", None, None]
@@ -95,7 +95,7 @@ def test_figure3_reach_and_minimum() -> None:
     assert verdict(lower, "minimum").holds is False
     assert "MIOv3 at 8, seed 0, MIOv3 at 8, seed 1" in verdict(lower, "minimum").evidence
     one = figure3.show("cpu", last({**some, "MIOv3": [some["MIOv3"], some["MIOv3"], [-1.0, 19.0]]}))
-    assert verdict(one, "reach beyond").evidence == "MIOv1 10 ± 0, MIOv2 20 ± 0, MIOv3 31.67 ± 11"
+    assert verdict(one, "reach beyond").evidence == "MIOv1 10 ± 0, MIOv2 20 ± 0, MIOv3 32 ± 11"
     assert verdict(one, "reach beyond").holds, "11.67 is more than its deviation"
     two = figure3.show("cpu", last({**some, "MIOv3": [some["MIOv3"], [-1.0, 19.0], [-1.0, 19.0]]}))
     assert verdict(two, "reach beyond").holds is False
@@ -186,7 +186,7 @@ def test_figure6_second_bulk() -> None:
     third = evolving("cpu", "SimCLR")[2]
     back = evolution("SimCLR", *reversed(rising))[third]
     scattered = figure6.show("cpu", Found(cells | {third: back}))
-    assert verdict(scattered, "second bulk").evidence.endswith("epoch 8: 7.667 ± 2.3")
+    assert verdict(scattered, "second bulk").evidence.endswith("epoch 8: 7.7 ± 2.3")
     assert verdict(scattered, "second bulk").holds is False, "4, 4 and -4"
     nothing = evolution("SimCLR", [-1.0, 0.5], *rising[:2])
     assert verdict(figure6.show("cpu", Found(nothing)), "second bulk").holds is False

@@ -8,7 +8,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian
 from isotrope.experiments.mio.frameworks import at_end
-from isotrope.experiments.mio.spectra import looks, variants
+from isotrope.experiments.mio.spectra import looks, said, variants
 from isotrope.experiments.reproduce.artifact import Found
 from isotrope.experiments.reproduce.cell import Cell
 from isotrope.experiments.reproduce.places import Places
@@ -107,3 +107,17 @@ def test_the_sizes_of_digits(tmp_path: Path) -> None:
     assert "no folder of data" in image_set.check(Cell("image_set", {"data": "x"}), places)[0]
     with pytest.raises(InputError, match="has data and nothing else"):
         image_set.check(Cell("image_set", {"data": "digits", "side": 8}), places)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.2345], "1.234"),
+        ([5.0, 5.0], "5 ± 0"),
+        ([3.906, 4.034], "3.970 ± 0.091"),
+        ([29.0, 30.0, 29.0], "29.33 ± 0.58"),
+        ([1660.0, 4060.0], "2,900 ± 1,700"),
+    ],
+)
+def test_mean_and_deviation_end_at_the_same_digit(values: list[float], text: str) -> None:
+    assert said(values) == text

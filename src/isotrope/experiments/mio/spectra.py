@@ -126,10 +126,16 @@ def at_seeds(some: Iterable[Look], measure: Callable[[Look], float]) -> dict[int
 
 
 def said(values: Iterable[float], form: str = ".4g") -> str:
-    """Return a mean over seeds in a format, with its standard deviation if there are several."""
+    """Return a mean over seeds with its standard deviation, both to the latter's second digit.
+
+    Of one value, or where all are equal, the mean is written in ``form``.
+    """
     every = list(values)
-    more = f" ± {statistics.stdev(every):.2g}" if len(every) > 1 else ""
-    return f"{statistics.fmean(every):{form}}{more}"
+    mean, deviation = statistics.fmean(every), statistics.stdev(every) if len(every) > 1 else None
+    if not deviation:
+        return f"{mean:{form}}" if deviation is None else f"{mean:{form}} ± {deviation:g}"
+    places = 1 - math.floor(math.log10(deviation))
+    return " ± ".join(f"{round(one, places):,.{max(places, 0)}f}" for one in (mean, deviation))
 
 
 def _everything(found: Found, name: str, cell: Cell) -> list[Look]:
