@@ -54,6 +54,12 @@ def tried(of: Measured) -> Table:
                 signed(minus(last, first)),
             ]
         )
-    header = ["loss", *(f"dev {step}" for step in steps), "average", "untrained", "InfoNCE"]
+    header = [
+        "loss",
+        *(f"dev {step}" for step in steps),
+        "average",
+        "against untrained",
+        "against InfoNCE",
+    ]
     title = f"tried: {STEPS} steps on {STEPS * SIZE:,} sentences, one seed (dev: of STS-B)"
     return Table(header, rows, title=title)
