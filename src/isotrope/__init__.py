@@ -9,19 +9,39 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    # what a user calls
     "Anatomy": "isotrope.diagnostics.anatomy",
     "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.methods",
     "fit_images": "isotrope.methods",
     "load": "isotrope.encoders",
+    # what the author of an objective needs
+    "Hyper": "isotrope.core.hyper",
+    "Objective": "isotrope.paradigm.objective",
+    "Pairs": "isotrope.kernels.pairs",
+    "Paper": "isotrope.paradigm.objective",
     "Paradigm": "isotrope.objectives",
-    "objectives": None,
+    "Preset": "isotrope.paradigm.objective",
+    "Temperature": "isotrope.core.hyper",
+    "Terms": "isotrope.core.terms",
+    "Views": "isotrope.core.views",
+    "softplus": "isotrope.core.softplus",
 }
+
+_MODULES = {"objectives": "isotrope.objectives", "parts": "isotrope.paradigm.parts"}
 
 __all__ = [
     "Anatomy",
+    "Hyper",
+    "Objective",
+    "Pairs",
+    "Paper",
     "Paradigm",
+    "Preset",
+    "Temperature",
+    "Terms",
+    "Views",
     "__version__",
     "decompose",
     "evaluate",
@@ -29,26 +49,37 @@ __all__ = [
     "fit_images",
     "load",
     "objectives",
+    "parts",
+    "softplus",
 ]
 
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
+    from isotrope.core.hyper import Hyper as Hyper
+    from isotrope.core.hyper import Temperature as Temperature
+    from isotrope.core.softplus import softplus as softplus
+    from isotrope.core.terms import Terms as Terms
+    from isotrope.core.views import Views as Views
     from isotrope.diagnostics.anatomy import Anatomy as Anatomy
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
+    from isotrope.kernels.pairs import Pairs as Pairs
     from isotrope.methods import fit as fit
     from isotrope.methods import fit_images as fit_images
+    from isotrope.paradigm import parts as parts
     from isotrope.paradigm.compose import Paradigm as Paradigm
     from isotrope.paradigm.decompose import decompose as decompose
+    from isotrope.paradigm.objective import Objective as Objective
+    from isotrope.paradigm.objective import Paper as Paper
+    from isotrope.paradigm.objective import Preset as Preset
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or any of its names
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'isotrope' has no attribute {name!r}")
-    home = _HOME[name]
-    if home is None:
-        return importlib.import_module(f"isotrope.{name}")
-    return getattr(importlib.import_module(home), name)
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
