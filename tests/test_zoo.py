@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.zoo import __main__ as zoo
+from benchmarks.zoo import data
+from benchmarks.zoo.__main__ import Seen, keep, main, visit
+from benchmarks.zoo.animals import ANIMALS, BROKEN, HALVES, Half
 from isotrope.data.docstrings import Documented, collect
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Finding
-from isotrope.experiments import zoo, zoo_data
-from isotrope.experiments.zoo import Seen, keep, main, visit
-from isotrope.experiments.zoo_animals import ANIMALS, BROKEN, HALVES, Half
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "zoo.csv"
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "zoo.csv"
 SMALL = Half(
     "tuning",
     (7,),
@@ -40,7 +41,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     def some() -> Sequence[Documented]:
         return collect(["numpy"])[:800]
 
-    monkeypatch.setattr(zoo_data, "collect", some)
+    monkeypatch.setattr(data, "collect", some)
 
 
 @pytest.mark.slow

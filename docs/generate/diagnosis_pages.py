@@ -64,7 +64,7 @@ def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
 
     Args:
         docs: folder of the documentation.
-        zoo: the table of isotrope.experiments.zoo, as CSV.
+        zoo: the table of benchmarks.zoo, as CSV.
 
     Returns:
         What was written.
@@ -86,7 +86,7 @@ def diagnosis_page(zoo: Path) -> str:
     """Return docs/diagnosis.md.
 
     Args:
-        zoo: the table of isotrope.experiments.zoo, as CSV.
+        zoo: the table of benchmarks.zoo, as CSV.
     """
     return _PAGE.format(
         verdicts="\n".join(
@@ -103,7 +103,7 @@ def verdict_page(word: str, zoo: Path) -> str:
 
     Args:
         word: one of isotrope.diagnostics.findings.VERDICTS, not healthy.
-        zoo: the table of isotrope.experiments.zoo, as CSV.
+        zoo: the table of benchmarks.zoo, as CSV.
     """
     said = [" ".join((inspect.getdoc(rule) or "").split()) for rule in _rules(word)]
     meaning = VERDICTS[word].capitalize()

@@ -1,26 +1,20 @@
-"""`benchmarks/image_cells.py` runs cells, goes on where it stopped, and reports what there is."""
+"""`python -m papers.image_cells` runs cells, goes on where it stopped, reports what there is."""
 
 import csv
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from papers import image_cells
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "image_cells", ROOT / "benchmarks" / "image_cells.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return image_cells
 
 
 def test_the_file_is_what_the_cells_have(script: ModuleType) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.diagnosis_pages import diagnosis_page, verdict_page, write_diagnosis_pages
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS
-from isotrope.diagnostics.pages import diagnosis_page, verdict_page, write_diagnosis_pages
 from isotrope.diagnostics.thresholds import THRESHOLDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

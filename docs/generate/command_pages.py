@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from docs.generate.objective_pages import grid
 from isotrope.cli.main import VERBS
 from isotrope.core.files import replacing
-from isotrope.report.pages import grid
 
 __all__ = ["command_page", "parser_of", "write_command_pages"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.generate.objective_pages import escaped, grid, paragraph, settings
 from isotrope.core.files import replacing
-from isotrope.report.pages import escaped, grid, paragraph, settings
 
 __all__ = ["method_index", "method_page", "write_method_pages"]
 

@@ -1,6 +1,6 @@
 """What paper 000 measures of models, of yours: before training, after it, or both.
 
-    python docs/examples/model_statistics.py held-out.txt all-MiniLM-L6-v2 [runs/mine]
+    python examples/model_statistics.py held-out.txt all-MiniLM-L6-v2 [runs/mine]
 
 The texts, one a line, should not have been trained on. They go through each encoder in batches of
 128 with dropout on, twice; its masks make the two views (appendix A.2). Printed are the angles with

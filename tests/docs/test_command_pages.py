@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.command_pages import command_page, parser_of, write_command_pages
 from isotrope.cli.main import VERBS
-from isotrope.cli.pages import command_page, parser_of, write_command_pages
 
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "commands"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples import digits as subject
+from examples.digits import CELLS, demo_images
 from isotrope.core.errors import InputError
-from isotrope.experiments import demo_images as subject
-from isotrope.experiments.demo_images import CELLS, demo_images
 
 
 def test_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

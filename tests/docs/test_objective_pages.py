@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.objective_pages import index, page, write_pages
 from isotrope.core.hyper import hypers
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.report.pages import index, page, write_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "docs" / "objectives"

@@ -1,6 +1,6 @@
 """Barlow Twins becomes an objective for sentences, one gradient component at a time.
 
-    python docs/examples/surgery.py
+    python examples/surgery.py
 
 Every gradient here is GD_i * (sum_j W_ij x_j - pull_i h'_i). Paper 000 exchanges its three
 components in turn (section 4.2, table 5); this script does the same with ``.modify`` on embeddings

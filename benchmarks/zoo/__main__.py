@@ -1,6 +1,6 @@
 """The zoo: small real trainings, twelve of them broken on purpose, and what the doctor says.
 
-``python -m isotrope.experiments.zoo`` (`make zoo`) trains every animal that has not been trained
+``python -m benchmarks.zoo`` (`make zoo`) trains every animal that has not been trained
 yet, diagnoses all of them, and writes zoo.csv: the planted cause, the verdict, right or wrong. It
 goes on where it was stopped.
 
@@ -22,13 +22,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.zoo.animals import ANIMALS, HALVES, Animal, Half
+from benchmarks.zoo.data import BREAKS, broken_model, judged_texts, tuning_texts
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
-from isotrope.experiments.zoo_animals import ANIMALS, HALVES, Animal, Half
-from isotrope.experiments.zoo_data import BREAKS, broken_model, judged_texts, tuning_texts
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import train as train_images
 from isotrope.methods.settings import TrainSettings
@@ -36,7 +36,7 @@ from isotrope.methods.training import train
 
 __all__ = ["Seen", "keep", "visit"]
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 """Beside the checkout, as the tests have it."""
 
 
@@ -217,7 +217,7 @@ def _count(rows: Sequence[dict[str, str]], half: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Visit the zoo, print the table and the count."""
     parser = argparse.ArgumentParser(
-        prog="python -m isotrope.experiments.zoo",
+        prog="python -m benchmarks.zoo",
         description="Train what has not been trained yet, diagnose all, write DIR/zoo.csv.",
     )
     names = [half.name for half in HALVES]

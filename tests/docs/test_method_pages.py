@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.method_pages import method_index, method_page, write_method_pages
 from isotrope.core.hyper import hypers
 from isotrope.methods.image_methods import METHODS, find_method
-from isotrope.report.method_pages import method_index, method_page, write_method_pages
 
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "methods"
 
