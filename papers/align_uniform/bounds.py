@@ -197,7 +197,7 @@ def show(scale: Scale, found: Found) -> Shown:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     own: Sequence[Trial] = list(trials(min(SHOWN, COUNT[scale])))
     steps = [infonce_bounds(x.a, x.b, x.tau) for x in own]

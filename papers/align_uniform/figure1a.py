@@ -172,7 +172,7 @@ def _each(places: Sequence[Place], axis: int) -> Spread | None:
 
 
 def _drawn(paths: dict[str, dict[int, list[Place]]]) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     points = []
     for objective, path in paths.items():

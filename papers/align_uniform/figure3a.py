@@ -125,7 +125,7 @@ def _reach(margins: list[Mapping[str, BySeed]], metric: str) -> dict[int, float]
 
 
 def _drawn(points: Points) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     panels = []
     for metric, name in list(AXES.items())[1:]:

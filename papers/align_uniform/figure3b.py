@@ -90,7 +90,7 @@ def _late(scale: Scale, found: Found, objective: str) -> Spread | None:
 
 
 def _drawn(scale: Scale, found: Found) -> "Picture":
-    from isotrope.report.charts import Chart, charts
+    from papers.plots.charts import Chart, charts
 
     lines = [
         curve(name, steps(found, trained(scale, objective), gap))

@@ -151,7 +151,7 @@ def _text(value: Spread | None) -> str | None:
 
 
 def _drawn(found: Found, trainings: Sequence[Cell]) -> "Picture":
-    from isotrope.report.charts import Chart, charts
+    from papers.plots.charts import Chart, charts
 
     panels = []
     for probe, symbol in SYMBOLS.items():

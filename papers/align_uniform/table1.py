@@ -197,7 +197,7 @@ def _notes(scale: Scale) -> list[str]:
 
 
 def _drawn(every: Sequence[Measured]) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     panels = []
     for of in every:

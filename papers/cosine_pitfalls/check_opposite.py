@@ -79,7 +79,7 @@ def show(scale: Scale, found: Found) -> Shown:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     dimensions = list(range(2, 41))
     tails = [cosine_tail(d, 1 + math.cos(FAR)) for d in dimensions]

@@ -154,7 +154,7 @@ def show(scale: Scale, found: Found) -> Shown:
 
 
 def _drawn() -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     phi = torch.linspace(0, math.pi, 63, dtype=torch.float64)[1:-1]
     panels = []

@@ -50,7 +50,7 @@ def show(scale: Scale, found: Found) -> Shown:
 
 
 def _drawn() -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     places, norms, _ = path()
     turn = torch.linspace(0, 2 * torch.pi, 73)

@@ -94,7 +94,7 @@ def _grows(quotient: Spread | None) -> bool | None:
 
 
 def _drawn(scale: Scale, found: Found) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     left = [Series(name, *course(found, part(scale, name), "norm")) for name in PARTS]
     decays = DECAYS[scale][::-1]

@@ -132,8 +132,8 @@ def _smaller_pole(scale: Scale, found: Found) -> Spread | None:
 
 def _drawn(scale: Scale, found: Found) -> "Picture":
     """Draw the first seed."""
-    from isotrope.report.charts import charts
     from isotrope.report.convergence import Pairs, pairs_in_plane
+    from papers.plots.charts import charts
 
     runs = {}
     for name in _names(scale):

@@ -99,7 +99,7 @@ def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict
 
 
 def _drawn(found: Found, group: Cuts) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     panels = []
     for name, label in (("knn", "kNN accuracy, percent"), ("norm", "norm of the embeddings")):

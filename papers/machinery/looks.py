@@ -5,10 +5,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from isotrope.report.charts import Series
 from papers.machinery.artifact import Found, Spread
 from papers.machinery.cell import Cell
 from papers.machinery.over_seeds import BySeed, above, minus, spread
+from papers.plots.charts import Series
 
 __all__ = [
     "TREND",

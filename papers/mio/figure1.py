@@ -63,7 +63,7 @@ def _views(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     panels = [
         Chart(

@@ -86,7 +86,7 @@ def _ours(own: list[Look] | None, count: Callable[[Look], float]) -> list[str | 
 
 
 def _bars(some: dict[str, list[Look]]) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     def series(title: str, count: Callable[[Look], float]) -> Series:
         own = [spread(map(count, some.get(name, ()))) for name in LOSSES]

@@ -388,8 +388,8 @@ def drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Callable[[], P
 
 
 def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
-    from isotrope.report.charts import Chart, charts
     from isotrope.report.spectra import Curve, spectra
+    from papers.plots.charts import Chart, charts
 
     if not some:
         return charts([Chart("", ())])
@@ -417,7 +417,7 @@ def paneled(
 def _paneled(
     groups: Mapping[str, Sequence[Look]], label: Callable[[Look], str], columns: int
 ) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     panels = []
     for title, some in groups.items():

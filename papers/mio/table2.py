@@ -104,7 +104,7 @@ def _notes(scale: Scale) -> list[str]:
 
 
 def _bars(ours: dict[str, Spread | None]) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     def series(values: list[Spread | None]) -> Series:
         means = [None if s is None else s.mean for s in values]

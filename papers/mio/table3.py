@@ -173,7 +173,7 @@ def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:
 
 
 def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
-    from isotrope.report.charts import Chart, Series, charts
+    from papers.plots.charts import Chart, Series, charts
 
     accuracies, spectra = first
 

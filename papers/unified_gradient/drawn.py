@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from isotrope.report.charts import Chart, Series
 from papers.machinery.artifact import Spread
 from papers.machinery.over_seeds import course
+from papers.plots.charts import Chart, Series
 from papers.unified_gradient.losses import EVERY, Loss
 from papers.unified_gradient.measured import Measured
 

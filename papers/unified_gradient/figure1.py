@@ -65,7 +65,7 @@ def _verdict(of: Measured) -> Verdict:
 
 
 def _draw(here: list[Measured]) -> "Picture":
-    from isotrope.report.charts import Chart, charts
+    from papers.plots.charts import Chart, charts
     from papers.unified_gradient.drawn import series
 
     panels = []

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.lemma import lemma1
-from isotrope.report.planes import Dots, Plane, planes
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.plots.planes import Dots, Plane, planes
 from papers.unified_gradient.baseline import BASELINE
 
 Points = NDArray[np.float64]

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from papers.machinery.cell import Cell
@@ -18,6 +17,7 @@ from papers.machinery.looks import (
     shown,
 )
 from papers.machinery.over_seeds import RULE, above, below, minus, signed
+from papers.plots.charts import Chart, Series, charts
 from papers.unified_gradient.baseline import baseline, notes, undissipated
 
 _SIDES = ("negative", "positive")

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from papers.machinery.cell import Cell
 from papers.machinery.looks import TREND, curve, diverged, shown, trend
 from papers.machinery.over_seeds import RULE, above, by_seed, minus, signed, spread
 from papers.paper_numbers import printed
+from papers.plots.charts import Chart, charts
 from papers.unified_gradient.baseline import BASELINE, VALUES, notes, varied
 
 _LETTERS = {"margin": "m", "temperature": "tau", "ratio": "r"}

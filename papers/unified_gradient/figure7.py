@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from isotrope.diagnostics.hardest_negative import TEMPERATURES
-from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from papers.machinery.looks import (
@@ -18,6 +17,7 @@ from papers.machinery.looks import (
 )
 from papers.machinery.over_seeds import RULE, above, minus, signed, spread
 from papers.paper_numbers import printed
+from papers.plots.charts import Chart, charts
 from papers.unified_gradient.baseline import baseline, notes
 
 _KINDS = {"weight": "in the weight", "projection": "in the push, as released"}

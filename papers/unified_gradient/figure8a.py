@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from isotrope.diagnostics.lemma_share import STEPS
-from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from papers.machinery.cell import Cell
@@ -18,6 +17,7 @@ from papers.machinery.looks import (
     steps,
 )
 from papers.machinery.over_seeds import RULE, above, all_of, minus, spread
+from papers.plots.charts import Chart, Series, charts
 from papers.unified_gradient.baseline import baseline, notes
 
 _RATIOS = (1.0, 1.25, 1.5, 2.0)

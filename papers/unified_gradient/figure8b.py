@@ -5,7 +5,6 @@ from functools import cache, partial
 
 from isotrope.paradigm import registry
 from isotrope.paradigm.portrait import summary
-from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import (
     Artifact,
@@ -28,6 +27,7 @@ from papers.machinery.looks import (
 )
 from papers.machinery.over_seeds import spread
 from papers.paper_numbers import printed
+from papers.plots.charts import Chart, charts
 from papers.unified_gradient.baseline import baseline, notes
 
 _NAMED = ("arccon", "met")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
 from papers.machinery.cell import Cell
@@ -19,6 +18,7 @@ from papers.machinery.looks import (
     trend,
 )
 from papers.machinery.over_seeds import RULE
+from papers.plots.charts import Chart, charts
 from papers.unified_gradient.baseline import VALUES, notes, varied
 
 

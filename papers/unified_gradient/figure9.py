@@ -4,7 +4,6 @@ import math
 from functools import partial
 
 from isotrope.diagnostics.angle_statistics import ASSUMED
-from isotrope.report.charts import Chart, charts
 from isotrope.report.surfaces import Picture
 from papers.machinery.artifact import (
     Artifact,
@@ -17,6 +16,7 @@ from papers.machinery.artifact import (
 )
 from papers.machinery.cell import Cell
 from papers.machinery.looks import Read, curve, diverged, everywhere, steps
+from papers.plots.charts import Chart, charts
 from papers.unified_gradient.baseline import baseline, notes
 
 _SIDES = {"positive": "pos", "negative": "neg"}

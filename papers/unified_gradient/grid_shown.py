@@ -11,8 +11,8 @@ from papers.unified_gradient.losses import MODIFIED, TITLES
 from papers.unified_gradient.simulated import PAPER
 
 if TYPE_CHECKING:
-    from isotrope.report.charts import Series
     from isotrope.report.surfaces import Picture
+    from papers.plots.charts import Series
 
 __all__ = ["shown_of"]
 
@@ -102,7 +102,7 @@ def _verdict(stage: Stage, found: Found) -> Verdict:
 
 
 def _draw(every: Iterable[Stage], found: Found) -> "Picture":
-    from isotrope.report.charts import Chart, charts
+    from papers.plots.charts import Chart, charts
 
     panels = [
         Chart(
@@ -119,7 +119,7 @@ def _draw(every: Iterable[Stage], found: Found) -> "Picture":
 
 def _lines(stage: Stage, found: Found) -> Iterator["Series"]:
     """The last value varies along a line."""
-    from isotrope.report.charts import Series
+    from papers.plots.charts import Series
 
     lines: dict[Point, list[tuple[float, float]]] = {}
     for point, score in sorted(stage.scores(found).items()):

@@ -95,7 +95,7 @@ def _loses_or_behind(of: Measured, loss: Loss) -> bool | None:
 
 
 def _draw(of: Measured) -> "Picture":
-    from isotrope.report.charts import charts
+    from papers.plots.charts import charts
     from papers.unified_gradient.drawn import courses, gains
 
     groups = {"effective": EFFECTIVE, "original": ORIGINAL, "modified": MODIFIED}

@@ -61,7 +61,7 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
 
 
 def _draw(of: Measured) -> "Picture":
-    from isotrope.report.charts import charts
+    from papers.plots.charts import charts
     from papers.unified_gradient.drawn import gains
 
     panels = {"transfer tasks": METRIC, "seven STS tasks": AVERAGE}

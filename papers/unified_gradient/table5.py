@@ -118,7 +118,7 @@ def _verdict(name: str, walk: Walk) -> Verdict:
 
 
 def _draw(walks: Mapping[str, Walk]) -> "Picture":
-    from isotrope.report.charts import Chart, charts
+    from papers.plots.charts import Chart, charts
     from papers.unified_gradient.drawn import series
 
     lines = [

@@ -80,7 +80,7 @@ FIGURE = '''
 """Figure 2: nothing but a picture."""
 
 from papers.machinery.artifact import Artifact, Shown, no_cells
-from isotrope.report.charts import Chart, Series, charts
+from papers.plots.charts import Chart, Series, charts
 
 def show(scale, found):
     draw = lambda: charts([Chart("toys", [Series("ours", [0.0, 1.0], [1.0, 2.0])])])

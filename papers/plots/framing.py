@@ -19,10 +19,10 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
-from isotrope.report.labels import Box, apart, beside, room
 from isotrope.report.plots import INK
-from isotrope.report.shapes import COLOURS, Shape
-from isotrope.report.ticks import linear_ticks, log_ticks, numbers
+from papers.plots.labels import Box, apart, beside, room
+from papers.plots.shapes import COLOURS, Shape
+from papers.plots.ticks import linear_ticks, log_ticks, numbers
 
 __all__ = [
     "SMALL",

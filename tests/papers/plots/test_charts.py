@@ -17,12 +17,12 @@ from matplotlib.path import Path
 from matplotlib.text import Text
 
 from isotrope.report import charts as module
-from isotrope.report.charts import Chart, Series, charts
-from isotrope.report.framing import extent
-from isotrope.report.labels import apart, beside, room
-from isotrope.report.shapes import look
 from isotrope.report.surfaces import Picture, written
-from isotrope.report.ticks import linear_ticks, log_ticks, numbers
+from papers.plots.charts import Chart, Series, charts
+from papers.plots.framing import extent
+from papers.plots.labels import apart, beside, room
+from papers.plots.shapes import look
+from papers.plots.ticks import linear_ticks, log_ticks, numbers
 
 LINE = Series("InfoNCE", [0, 1, 2, 3], [10.0, 20.0, 25.0, 26.0], [1.0, 1.0, 2.0, 0.5])
 OTHER = replace(LINE, title="Barlow Twins", y=[12.0, 15.0, 18.0, 24.0])

@@ -19,7 +19,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from isotrope.report.framing import (
+from isotrope.report.surfaces import Picture, settings, written
+from papers.plots.framing import (
     label_points,
     limits,
     mark,
@@ -28,10 +29,9 @@ from isotrope.report.framing import (
     scale,
     wrapped,
 )
-from isotrope.report.grid import above_axes, arrange, head
-from isotrope.report.shapes import Look, Shape, draw_bars, draw_line, draw_points, handle, look
-from isotrope.report.surfaces import Picture, settings, written
-from isotrope.report.ticks import numbers
+from papers.plots.grid import above_axes, arrange, head
+from papers.plots.shapes import Look, Shape, draw_bars, draw_line, draw_points, handle, look
+from papers.plots.ticks import numbers
 
 __all__ = ["Chart", "Series", "charts"]
 

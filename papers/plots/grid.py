@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
-from isotrope.report.framing import extent, short, wrapped
+from papers.plots.framing import extent, short, wrapped
 
 __all__ = ["above_axes", "arrange", "head"]
 

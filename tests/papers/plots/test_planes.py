@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from isotrope.report.planes import Dots, Plane, planes
+from papers.plots.planes import Dots, Plane, planes
 
 ORIGIN = np.zeros(2)
 
@@ -37,7 +37,7 @@ def test_a_row_holds_as_many_as_asked() -> None:
 def test_panels_of_a_row_are_to_one_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """And to one scale in both directions, with all that is drawn inside."""
     seen = []
-    monkeypatch.setattr("isotrope.report.planes.written", seen.append)
+    monkeypatch.setattr("papers.plots.planes.written", seen.append)
     ring = Plane("ring", [Dots("positive", ORIGIN[None])], circles=[(np.array([3.0, 0.0]), 2.0)])
     planes([panel(), ring, panel()], columns=2)
     limits = [(*axes.get_xlim(), *axes.get_ylim()) for axes in seen[0].axes]
@@ -50,7 +50,7 @@ def test_panels_of_a_row_are_to_one_scale(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_legend_has_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr("isotrope.report.planes.written", seen.append)
+    monkeypatch.setattr("papers.plots.planes.written", seen.append)
     planes([panel()])
     texts = [text.get_text() for text in seen[0].legends[0].get_texts()]
     assert texts == ["anchor", "negative"]
