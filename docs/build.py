@@ -24,8 +24,8 @@ from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import rows
-from isotrope.report.charts import Chart, Series, charts
 from papers.paper_numbers import printed
+from papers.plots.charts import Chart, Series, charts
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
