@@ -34,11 +34,12 @@ Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
 PAPERS = {
-    "unified-gradient": "A Unified Paradigm for Gradient (papers 000, 002)",
-    "align-uniform": "On the Inadequacy of Optimizing Alignment and Uniformity (paper 001)",
-    "cosine-pitfalls": "The Hidden Pitfalls of the Cosine Similarity Loss (paper 003)",
-    "mio": "Mutual Information Optimization (paper 004)",
+    "unified-gradient": "li2024",  # papers 000 and 002: A Unified Paradigm for Gradient
+    "align-uniform": "nie2023",  # 001: On the Inadequacy of Optimizing Alignment and Uniformity
+    "cosine-pitfalls": "draganov2024",  # 003: The Hidden Pitfalls of the Cosine Similarity Loss
+    "mio": "manna2023",  # 004: Mutual Information Optimization
 }
+"""By name on the command line: the folder of ``papers`` that holds its tables and figures."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
     """
     found = []
     for paper in PAPERS if papers is None else papers:
-        package = importlib.import_module(f"papers.{paper.replace('-', '_')}")
+        package = importlib.import_module(f"papers.{PAPERS[paper]}")
         names = [module.name for module in pkgutil.iter_modules(package.__path__)]
         for name in sorted(filter(_KIND.match, names), key=_order):
             try:

@@ -107,7 +107,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = True
     path = [*papers.__path__, str(folder / "papers")]
     monkeypatch.setattr(papers, "__path__", path)
     known = {} if alone else artifact.PAPERS
-    monkeypatch.setattr(artifact, "PAPERS", {**known, "toys": "of our own"})
+    monkeypatch.setattr(artifact, "PAPERS", {**known, "toys": "toys"})
     for name in [name for name in sys.modules if name.startswith("papers.toys")]:
         monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
 
