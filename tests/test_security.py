@@ -21,8 +21,9 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "isotrope"
 # what may stand where, and why
 ALLOWED = {
     ("data/image_named.py", "pickle"): "CIFAR's own format: an unpickler without any class",
-    ("sweep/workers.py", "pickle"): "a pipe to a process of our own",
-    ("methods/launch.py", "subprocess"): "the processes of one run",
+    ("methods/launch.py", "pickle"): "a pipe to a process of our own",
+    ("methods/worker.py", "pickle"): "the other end of it",
+    ("methods/launch.py", "subprocess"): "processes of our own",
     ("methods/launch.py", "socket"): "a free port for them, on this machine",
     ("core/alone.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",

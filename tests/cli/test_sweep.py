@@ -229,7 +229,7 @@ def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
 
 def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    monkeypatch.setattr("isotrope.sweep.workers.gpus", lambda: ["0", "1"])
+    monkeypatch.setattr("isotrope.methods.launch.gpus", lambda: ["0", "1"])
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "o", *VARIED, "--dry-run")
     assert "2 at a time" in run(*command).out
     assert "1 at a time" in run(*command, "--device", "cpu").out

@@ -18,7 +18,6 @@ from isotrope.cli.main import guarded
 from isotrope.core import gather
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.methods import launch as launching
-from isotrope.methods import rank as ranking
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.simcse import step_seed
 from isotrope.methods.training import fit, summary, train
@@ -255,55 +254,25 @@ def test_a_machine_that_does_not_see_the_run_folder(
         fit(**quick)
 
 
-def test_a_process_that_hangs_when_another_has_failed_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(launching, "_GRACE", 0.2)
-    hangs = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    fails = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    try:
-        assert launching._watch([hangs, fails]) == [0, 3]
-    finally:
-        hangs.kill()
-        hangs.wait()
-
-
 def test_what_ended_a_run_is_told_from_its_consequences() -> None:
-    verdict = launching._verdict
-    bug, gone = {"kind": "bug", "message": "oh"}, {"kind": "lost", "message": "gone"}
-    wrong = {"kind": "input", "message": "a bad file"}
-    assert verdict([0, 0], [], []) == 0
-    assert verdict([75, 1], [gone], [signal.SIGTERM]) == 75
-    assert verdict([-15, -15], [], [signal.SIGTERM]) == 75  # before it could listen
-    assert verdict([130, 130], [], [signal.SIGINT]) == 130
+    def verdict(*answers: tuple[str, object]) -> int:
+        return launching._verdict(dict(enumerate(answers)), len(answers))
+
+    bug, gone, wrong = ("bug", "oh"), ("gone", "no peer"), ("failed", InputError("a bad file"))
+    assert verdict(("done", (0, "a")), ("done", (0, "b"))) == 0
+    assert verdict(("done", (75, "a")), gone) == 75
+    assert verdict(("stopped", signal.SIGTERM), ("stopped", signal.SIGTERM)) == 75
+    assert verdict(("done", (130, "a")), ("stopped", signal.SIGINT)) == 130
     with pytest.raises(InputError, match="a bad file"):
-        verdict([1, 1], [gone, wrong], [])
+        verdict(gone, wrong)
     with pytest.raises(LostProcess, match=r"process 1 of 2 was killed \(SIGTERM\)"):
-        verdict([1, -15], [gone], [])
+        verdict(gone, ("lost", -15))
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed:\noh"):
-        verdict([1, 1], [gone, bug], [])
+        verdict(gone, bug)
     with pytest.raises(LostProcess, match="process 0 of 2 ended with exit code 3"):
-        verdict([3, 1], [gone], [])
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [(InputError("oh"), "input"), (LostProcess("oh"), "lost"), (KeyError("oh"), "bug")],
-)
-def test_a_process_says_what_ended_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str
-) -> None:
-    def fails(folder: Path) -> int:
-        raise error
-
-    environment(monkeypatch, RANK="1")
-    monkeypatch.setattr(ranking, "_train", fails)
-    monkeypatch.setattr(ranking, "_follow", lambda: None)
-    assert ranking.main(tmp_path) == 1
-    (report,) = launching._reports(tmp_path)
-    assert report["kind"] == kind
-    assert "oh" in report["message"]
-    assert ("Traceback" in report["message"]) == (kind == "bug")
+        verdict(("lost", 3), gone)
+    with pytest.raises(LostProcess, match="no peer"):
+        verdict(gone, gone)
 
 
 def test_a_lost_process_is_one_line_and_exit_code_75(
@@ -318,32 +287,6 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
         "isotrope: error: another process of this run has gone; run the same command with --resume "
         "to start again: there is no checkpoint\n"
     )
-
-
-def test_a_process_ends_when_its_launcher_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
-    reader, writer = os.pipe()
-    os.close(writer)
-    monkeypatch.setattr(ranking, "_INPUT", reader)
-    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-    try:
-        ranking._follow()
-        assert told == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        os.close(reader)
-
-
-def test_ctrl_c_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(started: list) -> list[int]:
-        for _ in range(2):
-            signal.raise_signal(signal.SIGINT)
-        return [130]
-
-    monkeypatch.setattr(launching, "_start", lambda *_: [])
-    monkeypatch.setattr(launching, "_watch", twice)
-    with pytest.raises(KeyboardInterrupt):
-        launching.launch(1, {})
 
 
 def test_every_process_has_dropout_of_its_own() -> None:

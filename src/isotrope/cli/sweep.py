@@ -253,7 +253,7 @@ def _jobs(asked: int | None, base: dict[str, Any]) -> int:
         return 1
     if asked is not None:
         return asked
-    from isotrope.sweep.workers import gpus
+    from isotrope.methods.launch import gpus
 
     return 1 if base.get("device") in ("cpu", "mps") else max(1, len(gpus()))
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, cast
@@ -25,6 +25,7 @@ from isotrope.core.gather import agreed, lost
 from isotrope.core.result import provenance
 from isotrope.core.sealed import seal
 from isotrope.diagnostics.observe import columns
+from isotrope.methods.launch import handling
 from isotrope.methods.loggers import Loggers
 from isotrope.methods.nonfinite import refuse_broken
 
@@ -505,7 +506,7 @@ class Stop(L.Callback):
     def __init__(self, checkpoints: Checkpoints, tell: Callable[[str], None]) -> None:
         self.checkpoints, self.tell = checkpoints, tell
         self.signal: int | None = None
-        self._before: dict[int, Any] = {}
+        self._handlers = ExitStack()
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
@@ -518,11 +519,7 @@ class Stop(L.Callback):
         """Put our handlers in place of Python's (signals reach the main thread only)."""
         # Lightning's own would end the run without a word or an exit code, and under Slurm requeue
         trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._before[number] = signal.signal(number, self._asked)
-            except ValueError:  # not the main thread: whoever runs us handles signals
-                return
+        self._handlers.enter_context(handling(self._asked))
 
     def on_train_batch_end(
         self,
@@ -540,9 +537,7 @@ class Stop(L.Callback):
 
     def restore(self) -> None:
         """Give the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
+        self._handlers.close()
 
 
 class Bar(L.Callback):

@@ -5,13 +5,11 @@ a folder that is its own, the processes it was asked for, and Lightning's loop w
 """
 
 import signal
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import lightning as L
@@ -31,7 +29,14 @@ from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
 from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop, Straight, worker_gone
 from isotrope.methods.image_method import ImageMethod
-from isotrope.methods.launch import REQUEUE, launch, launched
+from isotrope.methods.launch import (
+    REQUEUE,
+    Terminated,
+    handling,
+    interrupt,
+    launch,
+    launched,
+)
 from isotrope.methods.loggers import check_wandb
 from isotrope.methods.nonfinite import Guard
 from isotrope.methods.settings import RunSettings, read_yaml
@@ -109,7 +114,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
     device = _check_devices(settings)
     try:
         if settings.devices > 1 and started()[0] == 1:
-            return _launch(settings, output, resume=resume)
+            return _launch(settings, work, output, resume=resume)
         with joined(device):
             return _here(settings, work, output, resume=resume)
     except Exception as error:
@@ -121,14 +126,20 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
         raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
 
 
-def _launch(settings: RunSettings, output: Path, *, resume: bool) -> Outcome:
+def _launch(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
     """Train in processes of our own."""
     with _taken(output, settings, resume=resume, role="starter") as finished:
         if finished is not None:
             return finished
-        orders = {"settings": settings.model_dump(), "resume": resume, "command": sys.argv}
-        code, result = launch(settings.devices, {"kind": settings.kind, **orders})
+        code, result = launch(settings.devices, _rank, (settings, work, resume))
         return Outcome(result or nothing(output), output, exit_code=code)
+
+
+def _rank(order: tuple[Settings, Work[Settings], bool]) -> tuple[int, Result]:
+    """Train as one of several processes."""
+    settings, work, resume = order
+    outcome = run(settings, work, resume=resume)
+    return outcome.exit_code, outcome.result
 
 
 def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
@@ -136,14 +147,15 @@ def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: boo
     role: Role = "started" if launched() else "only"
     first = rank() == 0
     taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
-    with _terminable():
+    # SIGTERM before the first step, or after the last; during the steps the Stop callback has it
+    with handling(interrupt, [signal.SIGTERM]):
         try:
             with taken as finished:
                 if agreed(finished is not None):
                     return finished or Outcome(nothing(output), output, first=False)
                 return work(settings)
-        except _Terminated:
-            # before the first step, or after the last: the same command goes on
+        except Terminated:
+            # the same command goes on
             return Outcome(nothing(output), output, exit_code=REQUEUE)
 
 
@@ -193,28 +205,6 @@ def _check_devices(settings: RunSettings) -> str:
             f"use a batch size of at least {total}"
         )
     return kind
-
-
-class _Terminated(BaseException):
-    """SIGTERM before the first step, or after the last."""
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM raise; during the steps the Stop callback handles it."""
-
-    def asked(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, asked)
-    except ValueError:  # not the main thread: whoever runs us handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:

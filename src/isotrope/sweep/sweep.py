@@ -20,6 +20,8 @@ from isotrope.core.durations import lasting
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.result import Result
+from isotrope.methods.launch import each
+from isotrope.methods.resume import trained
 from isotrope.methods.run import check_output
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.sweep.asked import Sweep, kind_of, planned
@@ -27,8 +29,6 @@ from isotrope.sweep.checks import check_sweep
 from isotrope.sweep.samplers import Grid, Random, Sampler, Tpe, Values
 from isotrope.sweep.trials import Stage, Trial, best_of
 from isotrope.sweep.varied import Varied
-from isotrope.sweep.workers import each
-from papers.machinery.trained import trained
 
 __all__ = ["sweep"]
 

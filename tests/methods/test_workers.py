@@ -1,4 +1,4 @@
-"""Workers: what a task makes of every item, in one process and in several, whatever happens."""
+"""Processes of a run and of a sweep, whatever happens to them; nothing is trained."""
 
 import os
 import signal
@@ -6,24 +6,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from isotrope.core.errors import InputError, LostProcess, MissingExtra
-from isotrope.sweep import workers
-from isotrope.sweep.workers import each
+from isotrope.methods import launch
+from isotrope.methods.launch import each
 
 SCRIPT = """
 import signal, sys, time
 from pathlib import Path
 from isotrope.core.errors import LostProcess
-from isotrope.sweep import workers
-from isotrope.sweep.workers import each
-from tests.sweep.test_workers import long
+from isotrope.methods import launch
+from isotrope.methods.launch import each
+from tests.methods.test_workers import long
 
 if __name__ == "__main__":
-    workers.gpus = lambda: []
+    launch.gpus = lambda: []
     folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
     items = [folder / name for name in ("quick", "a", "b", "never", "never2")]
     try:
@@ -40,7 +41,7 @@ if __name__ == "__main__":
 def no_gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for them takes torch, which nothing else here needs."""
     if "gpus" not in request.node.name:
-        monkeypatch.setattr(workers, "gpus", list)
+        monkeypatch.setattr(launch, "gpus", list)
 
 
 def square(number: int) -> int:
@@ -134,25 +135,21 @@ def test_a_bug_is_raised_after_what_was_running(jobs: int) -> None:
 def test_a_process_has_its_share_of_cores_and_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("isotrope.methods.launch.cores", lambda: 12)
-    monkeypatch.setattr(workers, "gpus", lambda: ["4", "7"])
+    monkeypatch.setattr(launch, "gpus", lambda: ["4", "7"])
     (_, found), *_ = each(environment, [0], 2)
     assert found == "6 4"
-    assert workers._share(2, 3) == {
-        "OMP_NUM_THREADS": "4",
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
-        "TOKENIZERS_PARALLELISM": "false",
-        "CUDA_VISIBLE_DEVICES": "4",
-    }
+    own = {"OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "4"}
+    assert own.items() <= launch._share(2, 3).items()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # what the user has set goes first
-    assert workers._share(0, 3)["OMP_NUM_THREADS"] == "1"
+    assert launch._share(0, 3)["OMP_NUM_THREADS"] == "1"
 
 
 def test_gpus_are_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
-    assert workers.gpus() == ["3", "5"]
+    assert launch.gpus() == ["3", "5"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert workers.gpus() == ["0", "1"]
+    assert launch.gpus() == ["0", "1"]
 
 
 def _started(tmp_path: Path, jobs: int) -> "subprocess.Popen[str]":
@@ -220,3 +217,37 @@ def test_when_the_first_process_is_killed_the_others_end_with_a_checkpoint(tmp_p
     started.communicate(timeout=60)
     assert all(_gone(pid) for pid in busy)
     assert all((tmp_path / name).with_suffix(".left").is_file() for name in ("a", "b"))
+
+
+# the ranks of one run
+
+
+def hangs_or_fails(item: str) -> tuple[int, str]:
+    if os.environ["RANK"] == "1":
+        raise InputError("a bad file")
+    time.sleep(600)
+    return 0, item
+
+
+def test_a_process_that_hangs_when_another_has_failed_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch, "_HANGS", 0.2)
+    start = time.monotonic()
+    with pytest.raises(InputError, match="a bad file"):
+        launch.launch(2, hangs_or_fails, "")
+    assert time.monotonic() - start < 300
+
+
+def ctrl_c_twice(item: int) -> tuple[int, int]:
+    """Ask whoever started us, as a terminal does, and go on all the same."""
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(60)
+    return 0, item
+
+
+def test_ctrl_c_twice() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        launch.launch(1, ctrl_c_twice, 0)
