@@ -18,7 +18,7 @@ from tests.methods.conftest import sentences
 from tests.sweep.pretended import pretend, score
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
-DRAWN = "isotrope.sweep.drawn"
+DRAWN = "isotrope.sweep.plot"
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
 
 

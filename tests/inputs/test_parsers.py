@@ -25,7 +25,7 @@ from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.settings import TrainSettings
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.sweep.varied import read_varied
+from isotrope.sweep.search_space import read_varied
 
 quick = settings(
     max_examples=60,

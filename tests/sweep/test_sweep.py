@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from isotrope.sweep.command import command
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.methods.settings import TrainSettings
-from isotrope.sweep import shown
-from isotrope.sweep.asked import Sweep
-from isotrope.sweep.command import command
-from isotrope.sweep.drawn import picture
+from isotrope.sweep import tables
+from isotrope.sweep.plot import picture
+from isotrope.sweep.search_space import read_varied
+from isotrope.sweep.spec import Sweep
 from isotrope.sweep.sweep import sweep
 from isotrope.sweep.trials import Trial, best_of
-from isotrope.sweep.varied import read_varied
 from tests.sweep.pretended import pretend, score
 
 
@@ -92,7 +92,7 @@ def test_a_stage_begins_at_the_best_of_the_one_before(
     best = best_of(second.trials, highest=True)
     assert best is not None
     assert best.values == {"learning-rate": "3e-5", "objective.temperature": "0.05"}
-    again = shown.best_command(one, [first, second], "files")
+    again = tables.best_command(one, [first, second], "files")
     assert again == (
         "isotrope train texts.txt --dev dev.tsv --output "
         f"{tmp_path / 'sweep' / 'best'} --objective.temperature 0.05 --max-steps 7 --seed 0"
@@ -150,7 +150,7 @@ def test_what_diverges_is_no_error_and_is_not_tried_again(
     assert len(made) == 6
     sweep(one)
     assert len(made) == 6
-    _, rows = shown.table(one, stage)
+    _, rows = tables.table(one, stage)
     assert rows[-1] == ["3", "1e-4", trial.notes[1], "1 of 2"]
 
 
@@ -274,7 +274,7 @@ def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     pretend(monkeypatch)
     one = asked(tmp_path, RATES, ["objective=infonce,met"])
     stages = sweep(one)
-    rows = list(csv.DictReader(io.StringIO(shown.as_csv(one, stages))))
+    rows = list(csv.DictReader(io.StringIO(tables.as_csv(one, stages))))
     assert len(rows) == 5
     assert rows[0]["stage"] == "1"
     assert rows[0]["objective"] == ""
@@ -282,13 +282,13 @@ def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert float(rows[3]["dev_best"]) == pytest.approx(70.005)
     assert float(rows[3]["seed 1"]) == pytest.approx(70.01)
     assert (one.output / rows[3]["folder"] / "result.json").is_file()
-    best = shown.best_command(one, stages, "files")
-    page = shown.as_markdown(one, stages, "isotrope sweep ...", best, drawn=True)
+    best = tables.best_command(one, stages, "files")
+    page = tables.as_markdown(one, stages, "isotrope sweep ...", best, drawn=True)
     assert "**Stage 2**, with learning-rate = 3e-5" in page
     assert "| 1 | 3e-5 | 70.005 ± 0.0071 | 2 |" in page
     assert "- settings: every combination; seeds 0, 1" in page
     assert "![scores by setting](sweep.svg)" in page
-    record = shown.as_result(one, stages, "isotrope sweep ...", best)
+    record = tables.as_result(one, stages, "isotrope sweep ...", best)
     assert record.metrics["dev_best"] == pytest.approx(70.005)
     assert record.metrics["trials"] == 5
     assert record.metrics["runs"] == 10

@@ -13,7 +13,7 @@ from isotrope.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from isotrope.methods.settings import RunSettings
-    from isotrope.sweep.asked import Sweep
+    from isotrope.sweep.spec import Sweep
     from isotrope.sweep.trials import Stage
 
 VERBS = {"train": "files", "train-images": "data"}
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         _parser("").parse_args(["--help"])
     given, base = _parsed(verb, arguments[1:])
-    from isotrope.sweep import shown
+    from isotrope.sweep import tables
     from isotrope.sweep.sweep import sweep
 
     asked = _asked(verb, given, base)
@@ -96,12 +96,12 @@ def run(arguments: Sequence[str]) -> int:
         measure=not given.show,
     )
     again = shlex.join(["isotrope", "sweep", *arguments])
-    best = shown.best_command(asked, stages, VERBS[verb])
-    files, drawn = shown.write(asked, stages, again, best)
+    best = tables.best_command(asked, stages, VERBS[verb])
+    files, drawn = tables.write(asked, stages, again, best)
     if not drawn:
         print("isotrope: no picture: pip install 'isotrope[report]' brings it", file=sys.stderr)
     if given.json:
-        print(shown.as_result(asked, stages, again, best).to_json(), end="")
+        print(tables.as_result(asked, stages, again, best).to_json(), end="")
     else:
         print(_text(asked, stages, best, files))
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
@@ -192,10 +192,10 @@ def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep
     Raises:
         InputError: what contradicts itself, and names that do not exist.
     """
-    from isotrope.sweep.asked import Sweep
     from isotrope.sweep.checks import METRICS
-    from isotrope.sweep.samplers import KINDS
-    from isotrope.sweep.varied import read_varied
+    from isotrope.sweep.search_space import read_varied
+    from isotrope.sweep.spec import Sweep
+    from isotrope.sweep.study import KINDS
 
     cls = _settings(verb)
     stages = [[read_varied(text, cls) for text in texts] for texts in given.stages]
@@ -259,8 +259,8 @@ def _jobs(asked: int | None, base: dict[str, Any]) -> int:
 
 
 def _dry(asked: "Sweep") -> int:
-    from isotrope.sweep.asked import planned
     from isotrope.sweep.checks import check_sweep
+    from isotrope.sweep.spec import planned
 
     check_sweep(asked)
     for place, varied in enumerate(asked.stages, start=1):
@@ -278,11 +278,11 @@ def _dry(asked: "Sweep") -> int:
 def _text(
     asked: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]
 ) -> str:
-    from isotrope.sweep import shown
+    from isotrope.sweep import tables
 
     blocks = []
     for place, stage in enumerate(stages, start=1):
-        header, rows = shown.table(asked, stage)
+        header, rows = tables.table(asked, stage)
         head = f"stage {place}\n" if len(asked.stages) > 1 else ""
         more = f"\n({len(rows) - _MOST} more in {files[-1]})" if len(rows) > _MOST else ""
         blocks.append(head + table(header, rows[:_MOST]) + more)

@@ -9,8 +9,8 @@ from isotrope.methods.image_measures import TRACKED
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.run import check_output, try_objective
 from isotrope.methods.settings import RunSettings, TrainSettings
-from isotrope.sweep.asked import Sweep, planned
-from isotrope.sweep.samplers import Values
+from isotrope.sweep.spec import Sweep, planned
+from isotrope.sweep.study import Values
 
 __all__ = ["METRICS", "check_metric", "check_sweep"]
 

@@ -24,11 +24,11 @@ from isotrope.methods.launch import each
 from isotrope.methods.resume import trained
 from isotrope.methods.run import check_output
 from isotrope.methods.settings import RunSettings, read_yaml
-from isotrope.sweep.asked import Sweep, kind_of, planned
 from isotrope.sweep.checks import check_sweep
-from isotrope.sweep.samplers import Grid, Random, Sampler, Tpe, Values
+from isotrope.sweep.search_space import Varied
+from isotrope.sweep.spec import Sweep, kind_of, planned
+from isotrope.sweep.study import Grid, Random, Sampler, Tpe, Values
 from isotrope.sweep.trials import Stage, Trial, best_of
-from isotrope.sweep.varied import Varied
 
 __all__ = ["sweep"]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from isotrope.core.result import Result
-from isotrope.sweep.samplers import Values
-from isotrope.sweep.varied import Varied
+from isotrope.sweep.search_space import Varied
+from isotrope.sweep.study import Values
 
 __all__ = ["Stage", "Trial", "best_of"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from isotrope.core.durations import lasting
 from isotrope.core.files import replacing
 from isotrope.core.result import Result, provenance
-from isotrope.sweep.asked import Sweep
 from isotrope.sweep.command import command
+from isotrope.sweep.spec import Sweep
 from isotrope.sweep.trials import Stage, Trial, best_of
 
 __all__ = ["as_csv", "as_markdown", "as_result", "best_command", "table", "write"]
@@ -202,7 +202,7 @@ def write(
     """
     contents: dict[str, bytes] = {}
     try:
-        from isotrope.sweep.drawn import picture
+        from isotrope.sweep.plot import picture
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.sweep.varied import Varied
+from isotrope.sweep.search_space import Varied
 
 __all__ = ["KINDS", "Grid", "Kind", "Random", "Sampler", "Tpe", "Values"]
 

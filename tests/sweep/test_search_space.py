@@ -6,7 +6,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.settings import TrainSettings
-from isotrope.sweep.varied import Span, Varied, read_varied
+from isotrope.sweep.search_space import Span, Varied, read_varied
 
 
 def read(text: str) -> Varied:

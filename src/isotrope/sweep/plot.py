@@ -6,9 +6,9 @@ from typing import Any
 
 from isotrope.report.scores import Scores, SettingPanel, score_panels
 from isotrope.report.surfaces import Picture
-from isotrope.sweep.asked import Sweep, kind_of
+from isotrope.sweep.search_space import Varied
+from isotrope.sweep.spec import Sweep, kind_of
 from isotrope.sweep.trials import Stage, Trial, best_of
-from isotrope.sweep.varied import Varied
 
 __all__ = ["picture"]
 

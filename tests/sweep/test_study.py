@@ -6,8 +6,8 @@ import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.methods.settings import TrainSettings
-from isotrope.sweep.samplers import Grid, Random, Tpe, Values
-from isotrope.sweep.varied import read_varied
+from isotrope.sweep.search_space import read_varied
+from isotrope.sweep.study import Grid, Random, Tpe, Values
 
 LISTED = [
     read_varied(text, TrainSettings) for text in ("learning-rate=1,2,3", "objective=infonce,met")

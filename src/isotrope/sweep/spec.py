@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from isotrope.core.fingerprint import fingerprint
 from isotrope.methods.settings import RunSettings
-from isotrope.sweep.samplers import Grid, Kind, Random, Values
-from isotrope.sweep.varied import Varied
+from isotrope.sweep.search_space import Varied
+from isotrope.sweep.study import Grid, Kind, Random, Values
 
 __all__ = ["Sweep", "kind_of", "planned"]
 
