@@ -18,7 +18,7 @@ from tests.methods.conftest import sentences
 from tests.sweep.pretended import pretend, score
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
-DRAWN = "isotrope.sweep.plot"
+PLOT = "isotrope.sweep.plot"
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
 
 
@@ -109,7 +109,7 @@ def test_a_dry_run_says_what_would_be_trained(run, monkeypatch: pytest.MonkeyPat
         "  objective=met",
         "  objective=mpt",
     ]
-    found = run(*command, "--vary", "learning-rate=1e-5..1e-4", "--sampler", "optuna", "--jobs", 3)
+    found = run(*command, "--vary", "learning-rate=1e-5..1e-4", "--sampler", "tpe", "--jobs", 3)
     assert found.out.splitlines() == [
         "stage 1: 20 trials, 60 runs, 3 at a time",
         "  learning-rate 1e-05 .. 0.0001",
@@ -153,7 +153,7 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
 
 def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    for name in (DRAWN, "isotrope.report.scores"):
+    for name in (PLOT, "isotrope.report.scores"):
         # not the package: a second one would stay in its parent's attribute
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -162,6 +162,16 @@ def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyP
     assert "isotrope: no picture: pip install 'isotrope[report]' brings it" in found.err
     assert not Path("out/sweep.svg").exists()
     assert "sweep.svg" not in Path("out/sweep.md").read_text()
+
+
+def test_without_optuna_nothing_is_written(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
+    assert found.code == 2
+    assert "needs the package 'optuna'" in found.err
+    assert "pip install 'isotrope[sweep]'" in found.err
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize(
@@ -177,6 +187,7 @@ def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyP
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "unknown setting 'a'"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
         (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "did you mean 'grid'"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "optuna"], "random, tpe"),
         (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid has as many"),
         (["train", "t.txt", *VARIED, "--output", "o", "--seeds", "1", "1"], "twice; found 1 1"),
         (["train", "t.txt", *VARIED, "--output", "o", "--jobs", "0"], "--jobs must be 1 or more"),

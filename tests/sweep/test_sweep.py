@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from isotrope.sweep.command import command
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -18,11 +17,12 @@ from isotrope.sweep.plot import picture
 from isotrope.sweep.search_space import read_varied
 from isotrope.sweep.spec import Sweep
 from isotrope.sweep.sweep import sweep
+from isotrope.sweep.tables import command
 from isotrope.sweep.trials import Trial, best_of
 from tests.sweep.pretended import pretend, score
 
 
-def asked(tmp_path: Path, *stages: list[str], **more: Any) -> Sweep:
+def spec(tmp_path: Path, *stages: list[str], **more: Any) -> Sweep:
     own = {"seeds": (0, 1), "base": {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7"}}
     return Sweep(
         settings=TrainSettings,
@@ -32,6 +32,8 @@ def asked(tmp_path: Path, *stages: list[str], **more: Any) -> Sweep:
     )
 
 
+pytest.importorskip("optuna")
+
 RATES = ["learning-rate=1e-5,3e-5,1e-4"]
 BOTH = [*RATES, "objective.temperature=0.03,0.05"]
 
@@ -40,7 +42,7 @@ def test_every_setting_is_trained_with_every_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, lines = pretend(monkeypatch), list[str]()
-    (stage,) = sweep(asked(tmp_path, BOTH), lines.append)
+    (stage,) = sweep(spec(tmp_path, BOTH), lines.append)
     assert len(made) == 12
     assert made[0].name == "learning-rate=1e-5,objective.temperature=0.03,seed=0"
     assert [trial.number for trial in stage.trials] == [1, 2, 3, 4, 5, 6]
@@ -59,14 +61,14 @@ def test_the_same_again_trains_nothing_and_more_trains_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch)
-    first = sweep(asked(tmp_path, RATES))
-    assert sweep(asked(tmp_path, RATES)) == first
+    first = sweep(spec(tmp_path, RATES))
+    assert sweep(spec(tmp_path, RATES)) == first
     assert len(made) == 6
-    sweep(asked(tmp_path, ["learning-rate=1e-5,3e-5,1e-4,3e-4"], seeds=(0, 1, 2)))
+    sweep(spec(tmp_path, ["learning-rate=1e-5,3e-5,1e-4,3e-4"], seeds=(0, 1, 2)))
     assert len(made) == 12
     shutil.rmtree(made[0])
     (made[1] / "result.json").unlink()  # stopped in the middle
-    sweep(asked(tmp_path, RATES))
+    sweep(spec(tmp_path, RATES))
     assert len(made) == 14
     assert made[12:] == made[:2]
 
@@ -75,8 +77,8 @@ def test_nothing_is_trained_where_only_a_look_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch)
-    sweep(asked(tmp_path, RATES))
-    (stage,) = sweep(asked(tmp_path, ["learning-rate=1e-5,7e-5"]), measure=False)
+    sweep(spec(tmp_path, RATES))
+    (stage,) = sweep(spec(tmp_path, ["learning-rate=1e-5,7e-5"]), measure=False)
     assert [trial.score is None for trial in stage.trials] == [False, True]
     assert len(made) == 6
 
@@ -85,7 +87,7 @@ def test_a_stage_begins_at_the_best_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch)
-    one = asked(tmp_path, RATES, ["objective.temperature=0.03,0.05,0.1"])
+    one = spec(tmp_path, RATES, ["objective.temperature=0.03,0.05,0.1"])
     first, second = sweep(one)
     assert second.fixed == {"learning-rate": "3e-5"}
     assert len(made) == 12
@@ -99,15 +101,13 @@ def test_a_stage_begins_at_the_best_of_the_one_before(
     )  # the best learning rate is the default
 
 
-@pytest.mark.parametrize("sampler", ["random", "optuna"])
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_values_may_be_drawn_and_the_draws_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: Any
 ) -> None:
-    if sampler == "optuna":
-        pytest.importorskip("optuna")
     made = pretend(monkeypatch)
     ranges = ["learning-rate=1e-6..1e-3", "objective=infonce,met"]
-    few = asked(tmp_path, ranges, sampler=sampler, trials=5)
+    few = spec(tmp_path, ranges, sampler=sampler, trials=5)
     (first,) = sweep(few)
     assert len(first.trials) == 5
     assert len(made) == 10
@@ -121,15 +121,14 @@ def test_values_may_be_drawn_and_the_draws_are_kept(
     assert {str(t.values) for t in look.trials} == {str(t.values) for t in more.trials}
 
 
-def test_optuna_tries_all_where_there_are_no_more(
+def test_tpe_tries_all_where_there_are_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch)
-    (stage,) = sweep(asked(tmp_path, RATES, sampler="optuna", trials=3))
+    (stage,) = sweep(spec(tmp_path, RATES, sampler="tpe", trials=3))
     assert len(stage.trials) == 3
     assert len(made) == 6
-    pytest.importorskip("optuna")
-    (stage,) = sweep(asked(tmp_path, BOTH, sampler="optuna", trials=5))  # chooses some twice
+    (stage,) = sweep(spec(tmp_path, BOTH, sampler="tpe", trials=5))  # chooses some twice
     assert 1 < len(stage.trials) <= 5
 
 
@@ -141,7 +140,7 @@ def test_what_diverges_is_no_error_and_is_not_tried_again(
         return float("inf") if bad else score(settings)
 
     made = pretend(monkeypatch, diverging)
-    one = asked(tmp_path, RATES)
+    one = spec(tmp_path, RATES)
     (stage,) = sweep(one)
     trial = stage.trials[2]
     assert trial.score is None  # one seed of two says nothing
@@ -158,16 +157,16 @@ def test_what_fails_leaves_the_others_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch, lambda s: -1.0 if s.learning_rate > 9e-5 else score(s))  # type: ignore[attr-defined]
-    (stage,) = sweep(asked(tmp_path, RATES))
+    (stage,) = sweep(spec(tmp_path, RATES))
     assert stage.trials[2].failures == ["no such luck"] * 2
     assert best_of(stage.trials, highest=True) is stage.trials[1]
-    sweep(asked(tmp_path, RATES))
+    sweep(spec(tmp_path, RATES))
     assert len(made) == 6 + 2
 
 
 def test_the_lowest_may_be_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    (stage,) = sweep(asked(tmp_path, RATES, metric="loss", highest=False))
+    (stage,) = sweep(spec(tmp_path, RATES, metric="loss", highest=False))
     best = best_of(stage.trials, highest=False)
     assert best is not None
     assert best.values == {"learning-rate": "3e-5"}
@@ -178,7 +177,7 @@ def test_only_the_models_of_the_best_may_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch)
-    sweep(asked(tmp_path, RATES, keep="best"))
+    sweep(spec(tmp_path, RATES, keep="best"))
     runs = tmp_path / "sweep" / "runs"
     kept = sorted(folder.parent.name for folder in runs.glob("*/model"))
     assert kept == ["learning-rate=3e-5,seed=0", "learning-rate=3e-5,seed=1"]
@@ -190,17 +189,17 @@ def test_a_folder_with_a_sweep_of_other_runs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch)
-    sweep(asked(tmp_path, RATES))
+    sweep(spec(tmp_path, RATES))
     other = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "8"}
     with pytest.raises(InputError, match="other runs: their --max-steps was 7, now it is 8"):
-        sweep(asked(tmp_path, RATES, base=other))
+        sweep(spec(tmp_path, RATES, base=other))
     assert len(made) == 6
     given = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7", "learning_rate": "1"}
-    sweep(asked(tmp_path, RATES, base=given))  # what is varied does not count
+    sweep(spec(tmp_path, RATES, base=given))  # what is varied does not count
     hot = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7"}
     with pytest.raises(InputError, match="other runs: their --objective-settings was"):
-        sweep(asked(tmp_path, RATES, base={**hot, "objective.temperature": "0.1"}))
-    sweep(asked(tmp_path, BOTH, base={**hot, "objective.temperature": "0.1"}))
+        sweep(spec(tmp_path, RATES, base={**hot, "objective.temperature": "0.1"}))
+    sweep(spec(tmp_path, BOTH, base={**hot, "objective.temperature": "0.1"}))
 
 
 @pytest.mark.parametrize(
@@ -219,9 +218,9 @@ def test_what_cannot_be_is_refused_before_anything_runs(
     made = pretend(monkeypatch)
     sampler: Any = "random" if ".." in texts[0] else "grid"
     with pytest.raises(InputError, match=said):
-        sweep(asked(tmp_path, texts, sampler=sampler))
+        sweep(spec(tmp_path, texts, sampler=sampler))
     with pytest.raises(InputError, match=said):
-        sweep(asked(tmp_path, ["epochs=1,2"], texts, sampler=sampler))
+        sweep(spec(tmp_path, ["epochs=1,2"], texts, sampler=sampler))
     assert made == []
     assert not (tmp_path / "sweep").exists()
 
@@ -231,25 +230,26 @@ def test_a_metric_that_no_run_has_is_refused(
 ) -> None:
     pretend(monkeypatch)
     with pytest.raises(InputError, match=r"no run has 'dev_bets' \(did you mean 'dev_best'\?\)"):
-        sweep(asked(tmp_path, RATES, metric="dev_bets"))
+        sweep(spec(tmp_path, RATES, metric="dev_bets"))
 
 
-def test_a_damaged_list_of_trials_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("optuna")
-    pretend(monkeypatch)
-    one = asked(tmp_path, ["learning-rate=1e-6..1e-3"], sampler="optuna", trials=2)
+def test_a_folder_of_an_earlier_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pretend(monkeypatch)
+    one = spec(tmp_path, RATES)
     sweep(one)
-    log = one.output / "trials.jsonl"
-    whole = log.read_text()
-    log.write_text(whole + '{"stage": 1, "fixed')  # killed while it wrote
-    assert len(sweep(one)[0].trials) == 2
-    log.write_text("[]\n" + whole)
-    with pytest.raises(InputError, match=r"trials\.jsonl is damaged .*\[\]"):
+    (one.output / "shared.yaml").rename(one.output / "base.yaml")
+    (one.output / "optuna.log").unlink()
+    with pytest.raises(InputError, match=r"earlier version of isotrope: .*remove .*base\.yaml"):
         sweep(one)
+    (one.output / "base.yaml").unlink()
+    sweep(one)
+    assert len(made) == 6  # all as it was
 
 
 def test_folders_have_names_that_any_system_takes(tmp_path: Path) -> None:
-    one = asked(tmp_path, RATES)
+    one = spec(tmp_path, RATES)
     assert one.folder({"learning-rate": "1e-5"}, 3).name == "learning-rate=1e-5,seed=3"
     odd = [one.folder({"encoder": name}, 0).name for name in ("a/b", "a_b", "x" * 300, "x" * 301)]
     assert len(set(odd)) == 4
@@ -272,7 +272,7 @@ def test_a_trial_without_numbers_has_no_score() -> None:
 
 def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    one = asked(tmp_path, RATES, ["objective=infonce,met"])
+    one = spec(tmp_path, RATES, ["objective=infonce,met"])
     stages = sweep(one)
     rows = list(csv.DictReader(io.StringIO(tables.as_csv(one, stages))))
     assert len(rows) == 5
@@ -299,18 +299,18 @@ def test_pictures_of_grids_draws_and_names(tmp_path: Path, monkeypatch: pytest.M
     pretend(monkeypatch)
     many = ["learning-rate=1e-5..1e-4:3", "weight-decay=0..1:3", "batch-size=8..64:3"]
     every = [
-        asked(tmp_path, BOTH),
-        asked(tmp_path / "many", many),
-        asked(tmp_path / "names", ["objective=infonce,met"], ["pooling=mean,cls"]),
-        asked(tmp_path / "drawn", [*RATES, "weight-decay=0..1"], sampler="random", trials=4),
+        spec(tmp_path, BOTH),
+        spec(tmp_path / "many", many),
+        spec(tmp_path / "names", ["objective=infonce,met"], ["pooling=mean,cls"]),
+        spec(tmp_path / "drawn", [*RATES, "weight-decay=0..1"], sampler="random", trials=4),
     ]
     drawn = [picture(one, sweep(one)).svg for one in every]
     assert b"objective.temperature 0.03" in drawn[0]
-    assert b"best of the others" in drawn[1]
+    assert b"trials" in drawn[1]  # more lines than can be told apart
     assert b"stage 2: pooling" in drawn[2]
     assert b"trials" in drawn[3]
-    nothing = sweep(asked(tmp_path / "nothing", RATES), measure=False)
-    assert b"not run" in picture(asked(tmp_path / "nothing", RATES), nothing).svg
+    nothing = sweep(spec(tmp_path / "nothing", RATES), measure=False)
+    assert b"not run" in picture(spec(tmp_path / "nothing", RATES), nothing).svg
 
 
 def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ examples:
       --output sweeps/temperature
   isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 \\
       --vary objective=infonce,met,mpt --sampler random --trials 20 --output sweeps/a
-  isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 --sampler optuna \\
+  isotrope sweep train wiki.txt --dev auto --vary learning-rate=1e-5..1e-4 --sampler tpe \\
       --trials 30 --jobs 2 --output sweeps/b
   isotrope sweep train wiki.txt --dev dev.tsv --objective modifiedmhe --vary batch-size=64,128 \\
       --vary learning-rate=1e-5,3e-5 --then --vary objective.margin=0.2,0.3,0.4 \\
@@ -44,8 +44,8 @@ options of the method.
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
 Samplers: grid trains every combination, and is what lists of values get; random draws --trials of
-them, and is what ranges get; optuna chooses each trial by the scores so far (pip install
-'isotrope[sweep]'). --then begins a stage: what was best before is fixed, and the next is varied.
+them, and is what ranges get; tpe, Optuna's tree-structured Parzen estimator, chooses each trial by
+the scores so far. --then begins a stage: what was best before is fixed, and the next is varied.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
 images; --metric takes another number of a run's result.json. Every setting is trained with three
@@ -55,6 +55,8 @@ deviation. Differences that are not larger may be luck.
 Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUTPUT/runs/*`). The
 same command goes on where it was stopped, and trains nothing twice; values, seeds and trials can be
 added later. Written: OUTPUT/sweep.csv, .md, .svg, .json; printed: the best, as a command line.
+OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard OUTPUT/optuna.log` opens it. A sweep needs
+Optuna: pip install 'isotrope[sweep]'.
 
 With --jobs N, N runs at a time; on a machine with GPUs each has one of them, and the default is as
 many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command goes on).
@@ -87,23 +89,23 @@ def run(arguments: Sequence[str]) -> int:
     from isotrope.sweep import tables
     from isotrope.sweep.sweep import sweep
 
-    asked = _asked(verb, given, base)
+    spec = _spec(verb, given, base)
     if given.dry_run:
-        return _dry(asked)
+        return _dry(spec)
     stages = sweep(
-        asked,
+        spec,
         lambda line: print(line, file=sys.stderr, flush=True),
         measure=not given.show,
     )
     again = shlex.join(["isotrope", "sweep", *arguments])
-    best = tables.best_command(asked, stages, VERBS[verb])
-    files, drawn = tables.write(asked, stages, again, best)
+    best = tables.best_command(spec, stages, VERBS[verb])
+    files, drawn = tables.write(spec, stages, again, best)
     if not drawn:
         print("isotrope: no picture: pip install 'isotrope[report]' brings it", file=sys.stderr)
     if given.json:
-        print(tables.as_result(asked, stages, again, best).to_json(), end="")
+        print(tables.as_result(spec, stages, again, best).to_json(), end="")
     else:
-        print(_text(asked, stages, best, files))
+        print(_text(spec, stages, best, files))
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
     if failures:
         raise InputError(f"{len(failures)} runs failed, the others are kept; {failures[0]}")
@@ -125,8 +127,8 @@ def _parser(verb: str) -> Parser:
     add("--vary", action=_Vary, metavar="NAME=VALUES", help="what differs between runs")
     add("--then", action=_Then, nargs=0, help="begin the next stage, with the best of this one")
     add("--output", type=Path, metavar="DIR", help="of the sweep: its runs, table and picture")
-    add("--sampler", metavar="grid|random|optuna", help="[grid; random if there are ranges]")
-    add("--trials", type=int, metavar="N", help="settings that random and optuna try [20]")
+    add("--sampler", metavar="grid|random|tpe", help="[grid; random if there are ranges]")
+    add("--trials", type=int, metavar="N", help="settings that random and tpe try [20]")
     add("--seeds", type=int, nargs="+", metavar="N", help="train every setting with each [0 1 2]")
     add("--metric", metavar="NAME", help="what to compare by [dev_best; of images knn_final]")
     add("--goal", choices=("max", "min"), help="[max; of loss and seconds min]")
@@ -164,14 +166,14 @@ _OWN = {
 
 
 def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Return what the sweep is told, and what every run is told."""
+    """Return the flags of the sweep, and the settings of every run."""
     from isotrope.methods.settings import read_yaml
 
     cls, others = _settings(verb), list(arguments)
     chosen: dict[str, str] = {}
     for prefix in cls.dotted:
-        found, others = dotted(others, prefix)
-        chosen |= found
+        values, others = dotted(others, prefix)
+        chosen |= values
     parser = _parser(verb)
     given = parser.parse_args(others)
     if given.output is None:
@@ -180,22 +182,21 @@ def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, di
     if not base[VERBS[verb]]:
         del base[VERBS[verb]]
     from_file = read_yaml(Path(given.config)) if given.config else {}
-    told = cls.by_field(from_file, source=given.config or "")
+    shared = cls.by_field(from_file, source=given.config or "")
     for name in ("output", "seed", "progress"):
-        told.pop(name, None)
-    return given, told | base | chosen
+        shared.pop(name, None)
+    return given, shared | base | chosen
 
 
-def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep":
-    """Return the sweep that is asked for.
+def _spec(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep":
+    """Return what the sweep is to do.
 
     Raises:
         InputError: what contradicts itself, and names that do not exist.
     """
     from isotrope.sweep.checks import METRICS
     from isotrope.sweep.search_space import read_varied
-    from isotrope.sweep.spec import Sweep
-    from isotrope.sweep.study import KINDS
+    from isotrope.sweep.spec import SAMPLERS, Sweep
 
     cls = _settings(verb)
     stages = [[read_varied(text, cls) for text in texts] for texts in given.stages]
@@ -207,9 +208,9 @@ def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep
             raise InputError(f"--vary {twice} stands there twice")
     ranges = any(one.span is not None for stage in stages for one in stage)
     sampler = given.sampler or ("random" if ranges else "grid")
-    if sampler not in KINDS:
+    if sampler not in SAMPLERS:
         raise InputError(
-            f"--sampler {sampler!r}{nearest(sampler, KINDS)}: choose {', '.join(KINDS)}"
+            f"--sampler {sampler!r}{nearest(sampler, SAMPLERS)}: choose {', '.join(SAMPLERS)}"
         )
     if sampler == "grid" and given.trials is not None:
         raise InputError("--trials: a grid has as many as it has; choose --sampler random")
@@ -239,35 +240,35 @@ def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep
     )
 
 
-def _jobs(asked: int | None, base: dict[str, Any]) -> int:
+def _jobs(jobs: int | None, base: dict[str, Any]) -> int:
     """Return how many runs go side by side.
 
     Raises:
         InputError: fewer than one, or runs that already share the devices.
     """
-    if asked is not None and asked < 1:
-        raise InputError(f"--jobs must be 1 or more; found {asked}")
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs must be 1 or more; found {jobs}")
     if str(base.get("devices", 1)) != "1":
-        if asked is not None and asked > 1:
+        if jobs is not None and jobs > 1:
             raise InputError("--devices shares one run between devices: leave --jobs out")
         return 1
-    if asked is not None:
-        return asked
+    if jobs is not None:
+        return jobs
     from isotrope.methods.launch import gpus
 
     return 1 if base.get("device") in ("cpu", "mps") else max(1, len(gpus()))
 
 
-def _dry(asked: "Sweep") -> int:
+def _dry(spec: "Sweep") -> int:
     from isotrope.sweep.checks import check_sweep
-    from isotrope.sweep.spec import planned
+    from isotrope.sweep.study import planned
 
-    check_sweep(asked)
-    for place, varied in enumerate(asked.stages, start=1):
-        plan = planned(asked, varied)
-        count = asked.trials if plan is None else len(plan)
-        runs = count * len(asked.seeds)
-        print(f"stage {place}: {count} trials, {runs} runs, {asked.jobs} at a time")
+    check_sweep(spec)
+    for place, varied in enumerate(spec.stages, start=1):
+        plan = planned(spec, varied)
+        count = spec.trials if plan is None else len(plan)
+        runs = count * len(spec.seeds)
+        print(f"stage {place}: {count} trials, {runs} runs, {spec.jobs} at a time")
         if plan is None:
             print("  " + ", ".join(f"{one.name} {' .. '.join(one.ends)}" for one in varied))
         for values in plan or ():
@@ -275,15 +276,13 @@ def _dry(asked: "Sweep") -> int:
     return 0
 
 
-def _text(
-    asked: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]
-) -> str:
+def _text(spec: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]) -> str:
     from isotrope.sweep import tables
 
     blocks = []
     for place, stage in enumerate(stages, start=1):
-        header, rows = tables.table(asked, stage)
-        head = f"stage {place}\n" if len(asked.stages) > 1 else ""
+        header, rows = tables.table(spec, stage)
+        head = f"stage {place}\n" if len(spec.stages) > 1 else ""
         more = f"\n({len(rows) - _MOST} more in {files[-1]})" if len(rows) > _MOST else ""
         blocks.append(head + table(header, rows[:_MOST]) + more)
     if best is not None:

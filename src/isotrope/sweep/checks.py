@@ -9,8 +9,8 @@ from isotrope.methods.image_measures import TRACKED
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.run import check_output, try_objective
 from isotrope.methods.settings import RunSettings, TrainSettings
-from isotrope.sweep.spec import Sweep, planned
-from isotrope.sweep.study import Values
+from isotrope.sweep.spec import Sweep, Values
+from isotrope.sweep.study import planned
 
 __all__ = ["METRICS", "check_metric", "check_sweep"]
 
@@ -24,7 +24,7 @@ METRICS: dict[str, tuple[str, ...]] = {
         *("steps", "seconds", "images_per_second", "wall_seconds", "loss", *MEASURED, *TRACKED),
     ),
 }
-"""What a run can be scored by; the first unless something else is asked for."""
+"""What a run can be scored by; the first unless another is given."""
 
 _PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looked up
 
@@ -42,29 +42,29 @@ def check_metric(settings: type[RunSettings], metric: str) -> None:
         )
 
 
-def check_sweep(asked: Sweep) -> None:
+def check_sweep(spec: Sweep) -> None:
     """Find what is wrong before anything runs.
 
     Raises:
         InputError: whatever it is.
     """
-    check_metric(asked.settings, asked.metric)
-    tried: list[RunSettings] = []
-    for values in _every(asked):
-        settings = asked.run(values, asked.seeds[0])
+    check_metric(spec.settings, spec.metric)
+    checked: list[RunSettings] = []
+    for values in _every(spec):
+        settings = spec.run(values, spec.seeds[0])
         names = [name for name in _PLACES if name in type(settings).model_fields]
-        if all(any(getattr(settings, n) != getattr(one, n) for n in names) for one in tried):
-            _check_all(settings, asked.metric)
-            tried.append(settings)
+        if all(any(getattr(settings, n) != getattr(one, n) for n in names) for one in checked):
+            _check_all(settings, spec.metric)
+            checked.append(settings)
         else:
             _check_names(settings)
 
 
-def _every(asked: Sweep) -> Iterator[Values]:
+def _every(spec: Sweep) -> Iterator[Values]:
     """Yield values that stand for all: those that are known, else one setting at a time."""
-    plans = [planned(asked, varied) for varied in asked.stages]
+    plans = [planned(spec, varied) for varied in spec.stages]
     fixed: dict[str, str] = {}
-    for varied, plan in zip(asked.stages, plans, strict=True):
+    for varied, plan in zip(spec.stages, plans, strict=True):
         first = {one.name: one.ends[0] for one in varied}
         yield {**fixed, **first}
         single = ({**first, one.name: value} for one in varied for value in one.ends[1:])

@@ -1,4 +1,4 @@
-"""Varied: a setting and the values it is given, as a command line says it.
+"""Search space: a setting and the values it is given, as a command line says it.
 
 ``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range, drawn
 from on a logarithmic scale where its ends are a factor of ten apart, else evenly; ``:log`` or
@@ -10,8 +10,6 @@ import math
 import types
 import typing
 from dataclasses import dataclass
-
-import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.methods.settings import RunSettings, dotted_key, flag
@@ -88,13 +86,6 @@ class Varied:
         except ValueError:
             return False
 
-    def draw(self, random: np.random.Generator) -> str:
-        """Return one of them."""
-        if self.values:
-            return self.values[int(random.integers(len(self.values)))]
-        assert self.span is not None
-        return self.span.at(float(random.random()))
-
 
 def read_varied(text: str, settings: type[RunSettings]) -> Varied:
     """Return what ``NAME=VALUES`` means.
@@ -164,9 +155,9 @@ def _values(text: str, *, whole: bool) -> tuple[tuple[str, ...], Span | None]:
 def _ends(text: str) -> tuple[float, float]:
     low, _, high = text.partition("..")
     try:
-        found = float(low), float(high)
+        ends = float(low), float(high)
     except ValueError:
         raise ValueError("a range is LOW..HIGH with two numbers") from None
-    if not all(map(math.isfinite, found)) or found[0] >= found[1]:
+    if not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
         raise ValueError("a range goes from a smaller to a larger number")
-    return found
+    return ends

@@ -1,29 +1,33 @@
-"""Asked: what a sweep is told, and the runs that follow from it."""
+"""What a sweep is to do, and the runs that follow from it."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from isotrope.core.fingerprint import fingerprint
 from isotrope.methods.settings import RunSettings
 from isotrope.sweep.search_space import Varied
-from isotrope.sweep.study import Grid, Kind, Random, Values
 
-__all__ = ["Sweep", "kind_of", "planned"]
+__all__ = ["SAMPLERS", "Sampler", "Sweep", "Values"]
+
+Sampler = Literal["grid", "random", "tpe"]
+SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
+Values = Mapping[str, str]
+"""By the name of a setting, as flags spell both."""
 
 _LONGEST = 120  # characters of a folder's name
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is asked for.
+    """What a sweep is to do.
 
     Attributes:
         settings: text or images.
-        base: of every run, as flags or a file give it.
+        base: settings of every run, as flags or a file give them.
         stages: what is varied in each.
         output: folder.
         seeds: of every setting.
@@ -41,7 +45,7 @@ class Sweep:
     stages: Sequence[Sequence[Varied]]
     output: Path
     seeds: Sequence[int] = (42,)
-    sampler: Kind = "grid"
+    sampler: Sampler = "grid"
     trials: int = 20
     draws: int = 0
     metric: str = "dev_best"
@@ -62,29 +66,14 @@ class Sweep:
 
     def folder(self, values: Values, seed: int) -> Path:
         """Return the run folder of values and a seed: its name says both."""
-        told = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
-        name = re.sub(r"[^\w.=,+-]", "_", ",".join(told), flags=re.ASCII)
-        if name != ",".join(told) or len(name) > _LONGEST:
-            name = f"{name[:_LONGEST]}-{fingerprint(told)[:6]}"
+        parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
+        name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
+        if name != ",".join(parts) or len(name) > _LONGEST:
+            name = f"{name[:_LONGEST]}-{fingerprint(parts)[:6]}"
         return self.output / "runs" / name
 
-
-def planned(asked: Sweep, varied: Sequence[Varied]) -> list[dict[str, str]] | None:
-    """Return all values of a stage, or None where they depend on scores.
-
-    Raises:
-        InputError: a range in a grid.
-    """
-    kind = kind_of(asked, varied)
-    if kind == "optuna":
-        return None
-    if kind == "grid":
-        return Grid(varied).every
-    return Random(varied, asked.trials, asked.draws).every
-
-
-def kind_of(asked: Sweep, varied: Sequence[Varied]) -> Kind:
-    """Return the sampler of a stage: where there is time for every combination, no other."""
-    listed = all(one.span is None for one in varied)
-    every = math.prod(len(one.values) for one in varied) if listed else math.inf
-    return "grid" if every <= asked.trials else asked.sampler
+    def sampler_of(self, stage: Sequence[Varied]) -> Sampler:
+        """Return the sampler of a stage: a grid where there are trials for every combination."""
+        listed = all(one.span is None for one in stage)
+        every = math.prod(len(one.values) for one in stage) if listed else math.inf
+        return "grid" if every <= self.trials else self.sampler

@@ -1,196 +1,263 @@
-"""Samplers: which values a sweep tries next.
+"""Optuna's part of a sweep: it chooses values and keeps the record, which its dashboard opens.
 
-The grid is every combination of listed values. ``random`` draws each trial by its number, so that
-the same command draws the same whatever was run before. ``optuna`` is Optuna's TPE, which looks at
-the scores so far: what was tried by an earlier command is told to it again.
+A stage is a study of an Optuna journal in the sweep's folder: a text file that only grows, which
+works on network file systems, where SQLite's locks are not to be relied on. A study has a trial
+for each setting, whose value is the mean over the seeds. What the runs came to is read from their
+folders: a study that begins anew, for other seeds or another metric, trains nothing twice.
+
+Optuna's ``GridSampler`` shuffles, and ends a study by a callback, which a study that is asked for
+single trials does not have: the combinations of a grid are added as trials, in their order. A
+sampler begins its draws again in every process, so each trial has a seed of its own: the same
+command draws the same, whatever was run before.
 """
 
 import itertools
-import math
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.files import replacing, writable
+from isotrope.core.fingerprint import fingerprint
 from isotrope.sweep.search_space import Varied
+from isotrope.sweep.spec import Sweep, Values
 
-__all__ = ["KINDS", "Grid", "Kind", "Random", "Sampler", "Tpe", "Values"]
+if TYPE_CHECKING:
+    import optuna
 
-Kind = Literal["grid", "random", "optuna"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-Values = Mapping[str, str]
+__all__ = ["JOURNAL", "StageStudy", "load_optuna", "planned", "tried"]
 
-_DRAWS = 1000  # to find values that were not drawn before
+JOURNAL = "optuna.log"
+"""The file in the sweep's folder: ``optuna-dashboard FOLDER/optuna.log`` opens it."""
 
-
-class Sampler(Protocol):
-    """What chooses values."""
-
-    def ask(self) -> Values | None:
-        """Return the next values, or None where there are no more."""
-        ...
-
-    def tell(self, values: Values, score: float | None) -> None:
-        """Take the score of values, None where they could not be trained."""
-        ...
+_REPEATS = 10  # choices for each that must be new, until there are taken to be no others
 
 
-class Grid:
-    """Every combination, the last setting varying fastest.
+def planned(spec: Sweep, stage: Sequence[Varied]) -> list[dict[str, str]] | None:
+    """Return all values of a stage, or None where they depend on scores.
 
     Raises:
-        InputError: a range without a number of values.
+        InputError: a range in a grid.
+        MissingExtra: optuna is not installed, and values are to be drawn.
     """
-
-    def __init__(self, varied: Sequence[Varied]) -> None:
-        for one in varied:
-            if one.span is not None:
-                low, high = one.ends
-                raise InputError(
-                    f"a grid has no values of {one.name}: give some, as {one.name}={low},{high} or "
-                    f"{one.name}={low}..{high}:5, or choose --sampler random"
-                )
-        names = [one.name for one in varied]
-        every = itertools.product(*(one.values for one in varied))
-        self.every = [dict(zip(names, values, strict=True)) for values in every]
-        self._waiting = iter(self.every)
-
-    def ask(self) -> Values | None:
-        """Return the next combination."""
-        return next(self._waiting, None)
-
-    def tell(self, values: Values, score: float | None) -> None:
-        """Do nothing: a grid does not learn."""
+    sampler = spec.sampler_of(stage)
+    if sampler == "grid":
+        return _grid(stage)
+    optuna = load_optuna()
+    if sampler == "tpe":
+        return None
+    study = optuna.create_study()
+    drawn: list[dict[str, str]] = []
+    for number in range(_REPEATS * spec.trials):
+        study.sampler = optuna.samplers.RandomSampler(seed=_seed(spec, number))
+        values = _spelled(stage, study.ask(_distributions(stage)).params)
+        if values not in drawn:
+            drawn.append(values)
+        if len(drawn) == spec.trials:
+            break
+    return drawn
 
 
-class Random:
-    """So many trials, each drawn by its number; no values come twice.
+def _grid(stage: Sequence[Varied]) -> list[dict[str, str]]:
+    """Return every combination, the last setting varying fastest."""
+    for one in stage:
+        if one.span is not None:
+            low, high = one.ends
+            raise InputError(
+                f"a grid has no values of {one.name}: give some, as {one.name}={low},{high} or "
+                f"{one.name}={low}..{high}:5, or choose --sampler random"
+            )
+    names = [one.name for one in stage]
+    every = itertools.product(*(one.values for one in stage))
+    return [dict(zip(names, values, strict=True)) for values in every]
+
+
+def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str, str]]:
+    """Return the values that earlier commands have tried, as far as this one may try them.
 
     Args:
-        varied: what is drawn.
-        trials: how many.
-        seed: decides the draws.
+        spec: the sweep.
+        stage: what is varied.
+        fixed: at the best of the stages before.
     """
-
-    def __init__(self, varied: Sequence[Varied], trials: int, seed: int) -> None:
-        self.every: list[dict[str, str]] = []
-        for number in range(trials):
-            random = np.random.default_rng([seed, number])
-            for _ in range(_DRAWS):
-                values = {one.name: one.draw(random) for one in varied}
-                if values not in self.every:
-                    self.every.append(values)
-                    break
-        self._waiting = iter(self.every)
-
-    def ask(self) -> Values | None:
-        """Return the values of the next trial; fewer trials where there are no others."""
-        return next(self._waiting, None)
-
-    def tell(self, values: Values, score: float | None) -> None:
-        """Do nothing: chance does not learn."""
+    optuna, every = load_optuna(), list[dict[str, str]]()
+    if not (spec.output / JOURNAL).is_file():
+        return every
+    journal = _open(spec.output / JOURNAL)
+    for name in optuna.get_all_study_names(journal):
+        study = optuna.load_study(study_name=name, storage=journal)
+        if study.user_attrs.get("fixed") != dict(fixed):
+            continue
+        for trial in study.get_trials(deepcopy=False):
+            params = trial.params
+            fits = params.keys() == {one.name for one in stage}
+            if fits and all(one.holds(str(params[one.name])) for one in stage):
+                values = _spelled(stage, params)
+                every += [values] if values not in every else []
+    return every
 
 
-class Tpe:
-    """Optuna's tree-structured Parzen estimator.
+class StageStudy:
+    """The study of one stage, for whoever has the sweep's folder to itself.
 
     Args:
-        varied: what is chosen.
-        trials: how many, those that were tried before included.
-        seed: of what is random in it.
-        highest: whether higher scores are better.
-        before: what an earlier command tried, with the score of what it finished. What it did not
-            finish is asked for first.
+        spec: the sweep.
+        stage: what is varied.
+        fixed: at the best of the stages before.
+        place: of the stage, from 1.
 
     Raises:
         MissingExtra: optuna is not installed.
+        InputError: the journal is damaged, or cannot be written.
     """
 
-    def __init__(
-        self,
-        varied: Sequence[Varied],
-        trials: int,
-        seed: int,
-        *,
-        highest: bool,
-        before: Sequence[tuple[Values, float | None, bool]] = (),
-    ) -> None:
-        try:
-            import optuna
-        except ImportError as error:
-            raise MissingExtra("optuna", extra="sweep") from error
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._varied = varied
-        self._optuna = optuna
-        self._left = trials
-        self._asked: list[tuple[dict[str, str], Any]] = []
-        self._distributions = {one.name: _distribution(optuna, one) for one in varied}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(seed=seed + len(before), constant_liar=True)
-        self._study = optuna.create_study(
-            direction="maximize" if highest else "minimize", sampler=sampler
-        )
-        for values, score, finished in before:
-            own = {one.name: _number(one, values[one.name]) for one in varied}
-            if not finished:
-                self._study.enqueue_trial(own)
-            else:
-                self._left -= 1
-                self._add(own, score)
-
-    def _add(self, own: dict[str, Any], score: float | None) -> None:
-        states = self._optuna.trial.TrialState
-        self._study.add_trial(
-            self._optuna.trial.create_trial(
-                params=own,
-                distributions=self._distributions,
-                value=score,
-                state=states.FAIL if score is None else states.COMPLETE,
+    def __init__(self, spec: Sweep, stage: Sequence[Varied], fixed: Values, place: int) -> None:
+        self._optuna = load_optuna()
+        self._spec, self._stage = spec, stage
+        self._journal = spec.output / JOURNAL
+        _mend(self._journal)
+        plan = planned(spec, stage)
+        self.count = spec.trials if plan is None else len(plan)
+        self._chosen = plan is None
+        self._first = tried(spec, stage, fixed) if plan is None else plan
+        title = f"{place}. {', '.join(one.name for one in stage)} ({spec.metric})"
+        ranges = [(one.name, one.values, one.span) for one in stage]
+        choice = [spec.sampler_of(stage), spec.draws, spec.highest, list(spec.seeds)]
+        with writable(self._journal):
+            self._study = self._optuna.create_study(
+                storage=_open(self._journal),
+                study_name=f"{title} {fingerprint(spec.metric, ranges, dict(fixed), choice)[:6]}",
+                direction="maximize" if spec.highest else "minimize",
+                load_if_exists=True,
             )
+            if not self._study.user_attrs:
+                self._study.set_user_attr("fixed", dict(fixed))  # first: ``tried`` needs it
+                self._study.set_user_attr("seeds", list(spec.seeds))
+
+    def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the number and the values of trials until enough of them differ.
+
+        First come those that earlier commands have begun: their runs may not all be finished.
+        """
+        different: list[dict[str, str]] = []
+        for trial in self._study.get_trials(deepcopy=False):
+            if len(trial.params) < len(self._stage):  # killed while its values were chosen
+                self.tell(trial.number, None)
+                continue
+            values = _spelled(self._stage, trial.params)
+            different += [values] if values not in different else []
+            yield trial.number, values
+        for values in self._first:
+            if values not in different and len(different) < self.count:
+                different.append(values)
+                yield self._add(values), values
+        for _ in range(_REPEATS * self.count if self._chosen else 0):
+            if len(different) >= self.count:
+                return
+            number, values = self._ask()
+            different += [values] if values not in different else []
+            yield number, values
+
+    def _add(self, values: Values) -> int:
+        trial = self._optuna.trial.create_trial(
+            state=self._optuna.trial.TrialState.RUNNING,
+            params=_params(self._stage, values),
+            distributions=_distributions(self._stage),
         )
+        with writable(self._journal):
+            self._study.add_trial(trial)
+        return len(self._study.get_trials(deepcopy=False)) - 1
 
-    def ask(self) -> Values | None:
-        """Return what Optuna suggests."""
-        if self._left <= 0:
-            return None
-        self._left -= 1
-        trial = self._study.ask(self._distributions)
-        values = {
-            one.name: one.span.spelled(trial.params[one.name])
-            if one.span is not None
-            else str(trial.params[one.name])
-            for one in self._varied
-        }
-        self._asked.append((values, trial))
-        return values
+    def _ask(self) -> tuple[int, dict[str, str]]:
+        seed = _seed(self._spec, len(self._study.get_trials(deepcopy=False)))
+        with warnings.catch_warnings(), writable(self._journal):
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            # trials that are running count as bad, so that those beside them differ
+            sampler = self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            self._study.sampler = sampler
+            trial = self._study.ask(_distributions(self._stage))
+        return trial.number, _spelled(self._stage, trial.params)
 
-    def tell(self, values: Values, score: float | None) -> None:
-        """Let Optuna know."""
-        place = next((i for i, (own, _) in enumerate(self._asked) if own == values), None)
-        if place is None:
-            return  # of an earlier command: it was told at the beginning
-        _, trial = self._asked.pop(place)
-        states = self._optuna.trial.TrialState
-        if score is None:
-            self._study.tell(trial, state=states.FAIL)
-        else:
-            self._study.tell(trial, score)
+    def tell(self, number: int, score: float | None) -> None:
+        """Keep the score of a trial, None where it has none; a trial that has one keeps it."""
+        failed = self._optuna.trial.TrialState.FAIL if score is None else None
+        with writable(self._journal):
+            self._study.tell(number, score, state=failed, skip_if_finished=True)
 
 
-def _distribution(optuna: Any, one: Varied) -> Any:  # noqa: ANN401 - a module that may be missing
-    kinds = optuna.distributions
+def load_optuna() -> Any:  # noqa: ANN401 - a module that may be missing
+    """Return Optuna, silenced.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtra("optuna", extra="sweep") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _open(journal: Path) -> "optuna.storages.JournalStorage":
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+    file = str(journal)
+    try:
+        return JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{journal} is damaged ({error}); move it away: runs that are finished are not trained "
+            "again"
+        ) from error
+
+
+def _mend(journal: Path) -> None:
+    """Remove what a process that was killed while it wrote has left."""
+    journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
+    if not journal.is_file():
+        return
+    text = journal.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole != text:
+        with replacing(journal) as temporary:
+            temporary.write_bytes(whole)
+
+
+def _seed(spec: Sweep, number: int) -> int:
+    return int(np.random.SeedSequence([spec.draws, number]).generate_state(1)[0])
+
+
+def _distributions(stage: Sequence[Varied]) -> "dict[str, optuna.distributions.BaseDistribution]":
+    return {one.name: _distribution(one) for one in stage}
+
+
+def _distribution(one: Varied) -> "optuna.distributions.BaseDistribution":
+    from optuna import distributions
+
     if one.span is None:
-        return kinds.CategoricalDistribution(one.values)
+        return distributions.CategoricalDistribution(one.values)
     if one.span.whole:
-        low, high = math.ceil(one.span.low), math.floor(one.span.high)
-        return kinds.IntDistribution(low, high, log=one.span.log)
-    return kinds.FloatDistribution(one.span.low, one.span.high, log=one.span.log)
+        low, high = int(one.span.low), int(one.span.high)
+        return distributions.IntDistribution(low, high, log=one.span.log)
+    return distributions.FloatDistribution(one.span.low, one.span.high, log=one.span.log)
 
 
-def _number(one: Varied, value: str) -> str | float:
-    if one.span is None:
-        return value
-    return int(value) if one.span.whole else float(value)
+def _spelled(stage: Sequence[Varied], params: dict[str, Any]) -> dict[str, str]:
+    """Return Optuna's values as flags take them."""
+    return {
+        one.name: str(params[one.name]) if one.span is None else one.span.spelled(params[one.name])
+        for one in stage
+    }
+
+
+def _params(stage: Sequence[Varied], values: Values) -> dict[str, str | float]:
+    """Return values as Optuna takes them."""
+    kinds = {
+        one.name: str if one.span is None else int if one.span.whole else float for one in stage
+    }
+    return {name: kind(values[name]) for name, kind in kinds.items()}

@@ -1,4 +1,4 @@
-"""Shown: a sweep as a table, as a page and as a record, with the command line of the best."""
+"""A sweep as a table, as a page and as a record, with the command line of the best."""
 
 import csv
 import io
@@ -10,26 +10,24 @@ from typing import Any
 from isotrope.core.durations import lasting
 from isotrope.core.files import replacing
 from isotrope.core.result import Result, provenance
-from isotrope.sweep.command import command
+from isotrope.methods.settings import RunSettings
 from isotrope.sweep.spec import Sweep
 from isotrope.sweep.trials import Stage, Trial, best_of
 
-__all__ = ["as_csv", "as_markdown", "as_result", "best_command", "table", "write"]
+__all__ = ["as_csv", "as_markdown", "as_result", "best_command", "command", "table", "write"]
 
 
-def table(
-    asked: Sweep, stage: Stage, *, most: int | None = None
-) -> tuple[list[str], list[list[str]]]:
+def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of a stage, the best first."""
     names = _names([stage])
-    sign = -1 if asked.highest else 1
+    sign = -1 if spec.highest else 1
     order = sorted(
         stage.trials,
         key=lambda t: (t.score is None, 0.0 if t.score is None else sign * t.score, t.number),
     )
-    header = ["", *names, asked.metric, "seeds"]
+    header = ["", *names, spec.metric, "seeds"]
     rows = [
-        [str(place), *(t.values[name] for name in names), _score(t), _runs(asked, t)]
+        [str(place), *(t.values[name] for name in names), _score(t), _runs(spec, t)]
         for place, t in enumerate(order, start=1)
     ]
     return header, rows
@@ -48,35 +46,69 @@ def _score(trial: Trial) -> str:
     return f"{trial.score:.5g}{more}"
 
 
-def _runs(asked: Sweep, trial: Trial) -> str:
+def _runs(spec: Sweep, trial: Trial) -> str:
     done = len(trial.scores)
-    return str(done) if done == len(asked.seeds) else f"{done} of {len(asked.seeds)}"
+    return str(done) if done == len(spec.seeds) else f"{done} of {len(spec.seeds)}"
 
 
-def best_command(asked: Sweep, stages: Sequence[Stage], positional: str) -> str | None:
+def best_command(spec: Sweep, stages: Sequence[Stage], positional: str) -> str | None:
     """Return the command line of the best setting; None where there is none."""
-    best = best_of(stages[-1].trials, highest=asked.highest) if stages else None
+    best = best_of(stages[-1].trials, highest=spec.highest) if stages else None
     if best is None:
         return None
-    settings = asked.run(best.values, asked.seeds[0])
-    again = settings.model_copy(update={"output": str(asked.output / "best")})
+    settings = spec.run(best.values, spec.seeds[0])
+    again = settings.model_copy(update={"output": str(spec.output / "best")})
     return command(again, positional)
 
 
-def as_csv(asked: Sweep, stages: Sequence[Stage]) -> str:
+def command(settings: RunSettings, positional: str) -> str:
+    """Return the command line that trains with these settings.
+
+    Args:
+        settings: of a run.
+        positional: the setting that has no flag.
+    """
+    values, fields = settings.model_dump(), type(settings).ordered()
+    first = values[positional]
+    verb = {"text": "train", "images": "train-images"}[settings.kind]
+    words = ["isotrope", verb, *(first if isinstance(first, list) else [first])]
+    for name, field in fields.items():
+        value = values[name]
+        default = field.get_default(call_default_factory=True)
+        if name in (positional, "progress") or value == default:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, dict):
+            prefix = name.removesuffix("_settings")
+            words += [word for k, v in value.items() for word in (f"--{prefix}.{k}", _typed(v))]
+        elif isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        else:
+            words += [flag, _typed(value)]
+    return shlex.join(words)
+
+
+def _typed(value: object) -> str:
+    """A value as it is typed."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
     """Return one row for each trial: its values, its score, that of every seed, its folders."""
     names = _names(stages)
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    seeds = [f"seed {seed}" for seed in asked.seeds]
+    seeds = [f"seed {seed}" for seed in spec.seeds]
     lines.writerow(
-        ["stage", "trial", *names, asked.metric, "deviation", *seeds, "seconds", "folder", "note"]
+        ["stage", "trial", *names, spec.metric, "deviation", *seeds, "seconds", "folder", "note"]
     )
     for place, stage in enumerate(stages, start=1):
         for trial in stage.trials:
             seconds = [r.metrics.get("seconds") for r in trial.results.values()]
             known = [float(s) for s in seconds if isinstance(s, int | float)]
-            folder = asked.folder(trial.values, asked.seeds[0]).relative_to(asked.output)
+            folder = spec.folder(trial.values, spec.seeds[0]).relative_to(spec.output)
             lines.writerow(
                 [
                     place,
@@ -84,7 +116,7 @@ def as_csv(asked: Sweep, stages: Sequence[Stage]) -> str:
                     *(trial.values.get(name, "") for name in names),
                     _cell(trial.score),
                     _cell(trial.deviation),
-                    *(_cell(trial.scores.get(seed)) for seed in asked.seeds),
+                    *(_cell(trial.scores.get(seed)) for seed in spec.seeds),
                     _cell(sum(known) if known else None),
                     folder,
                     "; ".join(dict.fromkeys(trial.notes.values())),
@@ -98,22 +130,22 @@ def _cell(value: float | None) -> str:
 
 
 def as_markdown(
-    asked: Sweep, stages: Sequence[Stage], again: str, best: str | None, *, drawn: bool
+    spec: Sweep, stages: Sequence[Stage], again: str, best: str | None, *, drawn: bool
 ) -> str:
     """Return a page: the tables, best first, the picture, what is best, and where it comes from.
 
     Args:
-        asked: the sweep.
+        spec: the sweep.
         stages: what they came to.
         again: the command line of the sweep.
         best: that of the best setting.
         drawn: whether there is a picture beside it.
     """
-    goal = "highest" if asked.highest else "lowest"
-    parts = [f"# Sweep of {', '.join(_names(stages))}: {goal} {asked.metric}"]
+    goal = "highest" if spec.highest else "lowest"
+    parts = [f"# Sweep of {', '.join(_names(stages))}: {goal} {spec.metric}"]
     for place, stage in enumerate(stages, start=1):
-        header, rows = table(asked, stage)
-        if len(asked.stages) > 1:
+        header, rows = table(spec, stage)
+        if len(spec.stages) > 1:
             fixed = ", ".join(f"{name} = {value}" for name, value in stage.fixed.items())
             parts.append(f"**Stage {place}**" + (f", with {fixed}" if fixed else ""))
         lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows)]
@@ -122,9 +154,9 @@ def as_markdown(
         parts.append("![scores by setting](sweep.svg)")
     if best is not None:
         parts.append(f"The best:\n\n```\n{best}\n```")
-    seeds = ", ".join(map(str, asked.seeds))
-    how = {"grid": "every combination", "random": "drawn", "optuna": "chosen by Optuna's TPE"}
-    notes = [f"- settings: {how[asked.sampler]}; seeds {seeds}"]
+    seeds = ", ".join(map(str, spec.seeds))
+    how = {"grid": "every combination", "random": "drawn", "tpe": "chosen by Optuna's TPE"}
+    notes = [f"- settings: {how[spec.sampler]}; seeds {seeds}"]
     notes += [f"- {about}" for about in _where(stages)]
     parts.append("\n".join([*notes, f"- command: `{again}`"]))
     return "\n\n".join(parts) + "\n"
@@ -150,14 +182,14 @@ def _where(stages: Sequence[Stage]) -> list[str]:
     ]
 
 
-def as_result(asked: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> Result:
+def as_result(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> Result:
     """Return everything as a record."""
-    trial = best_of(stages[-1].trials, highest=asked.highest) if stages else None
+    trial = best_of(stages[-1].trials, highest=spec.highest) if stages else None
     return Result(
         kind="sweep",
-        name=asked.output.name,
+        name=spec.output.name,
         metrics={
-            asked.metric: None if trial is None else trial.score,
+            spec.metric: None if trial is None else trial.score,
             "deviation": None if trial is None else trial.deviation,
             "trials": sum(len(stage.trials) for stage in stages),
             "runs": sum(len(t.results) for stage in stages for t in stage.trials),
@@ -166,16 +198,16 @@ def as_result(asked: Sweep, stages: Sequence[Stage], again: str, best: str | Non
             "best": None if trial is None else dict(trial.values),
             "best_command": best,
             "command": again,
-            "seeds": list(asked.seeds),
-            "sampler": asked.sampler,
-            "highest": asked.highest,
-            "stages": [_plain(asked, stage) for stage in stages],
+            "seeds": list(spec.seeds),
+            "sampler": spec.sampler,
+            "highest": spec.highest,
+            "stages": [_plain(spec, stage) for stage in stages],
         },
-        provenance=provenance(seed=asked.draws, command=shlex.split(again)),
+        provenance=provenance(seed=spec.draws, command=shlex.split(again)),
     )
 
 
-def _plain(asked: Sweep, stage: Stage) -> dict[str, Any]:
+def _plain(spec: Sweep, stage: Stage) -> dict[str, Any]:
     return {
         "varied": [one.name for one in stage.varied],
         "fixed": dict(stage.fixed),
@@ -185,7 +217,7 @@ def _plain(asked: Sweep, stage: Stage) -> dict[str, Any]:
                 "score": trial.score,
                 "scores": {str(seed): score for seed, score in trial.scores.items()},
                 "notes": {str(seed): note for seed, note in trial.notes.items()},
-                "folders": [str(asked.folder(trial.values, seed)) for seed in asked.seeds],
+                "folders": [str(spec.folder(trial.values, seed)) for seed in spec.seeds],
             }
             for trial in stage.trials
         ],
@@ -193,7 +225,7 @@ def _plain(asked: Sweep, stage: Stage) -> dict[str, Any]:
 
 
 def write(
-    asked: Sweep, stages: Sequence[Stage], again: str, best: str | None
+    spec: Sweep, stages: Sequence[Stage], again: str, best: str | None
 ) -> tuple[list[Path], bool]:
     """Write sweep.csv, sweep.md, sweep.json and, where there is matplotlib, sweep.svg.
 
@@ -207,12 +239,12 @@ def write(
         if error.name != "matplotlib":
             raise
     else:
-        contents["sweep.svg"] = picture(asked, stages).svg
-    contents["sweep.csv"] = as_csv(asked, stages).encode()
+        contents["sweep.svg"] = picture(spec, stages).svg
+    contents["sweep.csv"] = as_csv(spec, stages).encode()
     drawn = "sweep.svg" in contents
-    contents["sweep.md"] = as_markdown(asked, stages, again, best, drawn=drawn).encode()
-    contents["sweep.json"] = as_result(asked, stages, again, best).to_json().encode()
+    contents["sweep.md"] = as_markdown(spec, stages, again, best, drawn=drawn).encode()
+    contents["sweep.json"] = as_result(spec, stages, again, best).to_json().encode()
     for name, content in contents.items():
-        with replacing(asked.output / name) as temporary:
+        with replacing(spec.output / name) as temporary:
             temporary.write_bytes(content)
-    return [asked.output / name for name in contents], drawn
+    return [spec.output / name for name in contents], drawn

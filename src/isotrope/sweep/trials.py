@@ -1,12 +1,13 @@
-"""Trials: settings, what each came to with every seed, and the best of them."""
+"""Trials: what each setting came to with every seed, and the best of them."""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.sweep.search_space import Varied
-from isotrope.sweep.study import Values
+from isotrope.sweep.spec import Values
 
 __all__ = ["Stage", "Trial", "best_of"]
 
@@ -31,11 +32,20 @@ class Trial:
     notes: dict[int, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
+    def take(self, seed: int, result: Result | str | InputError | None) -> None:
+        """Keep what a run came to: its result, why it has none, or nothing so far."""
+        if isinstance(result, Result):
+            self.results[seed] = result
+        elif result is not None:
+            self.notes[seed] = str(result)
+        if isinstance(result, InputError):
+            self.failures.append(str(result))
+
     @property
     def scores(self) -> dict[int, float]:
         """By seed; not of runs that have no such number."""
-        found = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
-        return {s: float(v) for s, v in found.items() if isinstance(v, int | float)}
+        values = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
+        return {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
 
     @property
     def runs(self) -> int:
