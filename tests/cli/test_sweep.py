@@ -18,7 +18,6 @@ from tests.methods.conftest import sentences
 from tests.sweep.pretended import pretend, score
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
-PLOT = "isotrope.sweep.plot"
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
 
 
@@ -151,26 +150,19 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
     assert found.err.splitlines()[-1] == "isotrope: error: no trial of stage 1 has a score"
 
 
-def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch)
-    for name in (PLOT, "isotrope.report.scores"):
-        # not the package: a second one would stay in its parent's attribute
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
-    assert found.code == 0, found.err
-    assert "isotrope: no picture: pip install 'isotrope[report]' brings it" in found.err
-    assert not Path("out/sweep.svg").exists()
-    assert "sweep.svg" not in Path("out/sweep.md").read_text()
-
-
-def test_without_optuna_nothing_is_written(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch)
-    monkeypatch.setitem(sys.modules, "optuna", None)
+@pytest.mark.parametrize("package", ["optuna", "matplotlib"])
+def test_without_a_package_nothing_is_written(
+    run, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    for name in ("sweep.study", "sweep.checks", "sweep.sweep", "sweep.plot", "sweep.tables"):
+        monkeypatch.delitem(sys.modules, f"isotrope.{name}", raising=False)
+    monkeypatch.delitem(sys.modules, "isotrope.report.scores", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
     found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
     assert found.code == 2
-    assert "needs the package 'optuna'" in found.err
+    assert f"needs the package {package!r}" in found.err
     assert "pip install 'isotrope[sweep]'" in found.err
+    assert found.err.count("\n") == 1
     assert not Path("out").exists()
 
 

@@ -1,14 +1,14 @@
 """Optuna's part: every combination; draws that depend on their number alone; a record to go on."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError
 from isotrope.methods.settings import TrainSettings
 from isotrope.sweep.search_space import read_varied
 from isotrope.sweep.spec import Sweep, Values
@@ -37,10 +37,7 @@ def worth(values: Values) -> float:
     return -abs(float(values["learning-rate"]) - 3e-4) * 1e4 - (values["objective"] == "met")
 
 
-def test_a_grid_is_every_combination_and_needs_no_optuna(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
+def test_a_grid_is_every_combination(tmp_path: Path) -> None:
     one = spec(tmp_path, LISTED)
     every = planned(one, one.stages[0])
     assert every is not None
@@ -55,7 +52,6 @@ def test_a_grid_has_no_ranges(tmp_path: Path) -> None:
 
 
 def test_draws_depend_on_their_number_alone(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     few = spec(tmp_path, RANGES, sampler="random", trials=3)
     three, ten = planned(few, few.stages[0]), planned(replace(few, trials=10), few.stages[0])
     assert three is not None
@@ -66,7 +62,6 @@ def test_draws_depend_on_their_number_alone(tmp_path: Path) -> None:
 
 
 def test_draws_lie_in_the_range_and_can_be_typed(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     one = spec(tmp_path, ["learning-rate=1e-5..1e-3", "batch-size=2..5"], sampler="random")
     every = planned(replace(one, trials=200), one.stages[0])
     assert every is not None
@@ -79,7 +74,6 @@ def test_draws_lie_in_the_range_and_can_be_typed(tmp_path: Path) -> None:
 
 
 def test_no_values_are_drawn_twice(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     one = spec(tmp_path, LISTED, sampler="random", trials=5)
     drawn = planned(one, one.stages[0])
     assert drawn is not None
@@ -87,7 +81,6 @@ def test_no_values_are_drawn_twice(tmp_path: Path) -> None:
 
 
 def test_tpe_learns_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     few = spec(tmp_path, RANGES, sampler="tpe", trials=12)
     first = chosen(few)
     assert len(first) == 12
@@ -99,7 +92,6 @@ def test_tpe_learns_and_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     one = spec(tmp_path, RANGES, sampler="tpe", trials=3)
     study = StageStudy(one, one.stages[0], {}, 1)
     begun = [next(study.settings())]
@@ -110,7 +102,6 @@ def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
 
 def test_other_seeds_and_ranges_begin_with_what_was_tried(tmp_path: Path) -> None:
     """A score that Optuna has can not change: a study that differs begins anew, at the same."""
-    pytest.importorskip("optuna")
     one = spec(tmp_path, RANGES, sampler="tpe", trials=6)
     first = chosen(one)
     assert chosen(replace(one, seeds=(1, 2))) == first
@@ -123,7 +114,6 @@ def test_other_seeds_and_ranges_begin_with_what_was_tried(tmp_path: Path) -> Non
 
 
 def test_tpe_may_look_for_the_lowest(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     one = spec(tmp_path, RANGES, sampler="tpe", trials=40, highest=False)
     study = StageStudy(one, one.stages[0], {}, 1)
     scores = []
@@ -134,7 +124,6 @@ def test_tpe_may_look_for_the_lowest(tmp_path: Path) -> None:
 
 
 def test_optuna_opens_the_record_of_a_sweep(tmp_path: Path) -> None:
-    optuna = pytest.importorskip("optuna")
     chosen(spec(tmp_path, LISTED), met=None)  # as where its loss diverges
     file = str(tmp_path / JOURNAL)
     journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(file))
@@ -146,7 +135,6 @@ def test_optuna_opens_the_record_of_a_sweep(tmp_path: Path) -> None:
 
 
 def test_a_damaged_record_is_named_and_a_torn_one_mended(tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
     one = spec(tmp_path, RANGES, sampler="tpe", trials=3)
     first = chosen(one)
     journal = tmp_path / JOURNAL
@@ -162,16 +150,8 @@ def test_a_damaged_record_is_named_and_a_torn_one_mended(tmp_path: Path) -> None
 
 def test_values_that_were_half_chosen_are_left(tmp_path: Path) -> None:
     """As a process leaves them that is killed between two of them."""
-    optuna = pytest.importorskip("optuna")
     one = spec(tmp_path, RANGES, sampler="tpe", trials=3)
     study = StageStudy(one, one.stages[0], {}, 1)
     study._study.ask({"batch-size": optuna.distributions.IntDistribution(8, 64)})
     assert len(chosen(one)) == 3
     assert [trial.state.name for trial in study._study.trials] == ["FAIL", *["COMPLETE"] * 3]
-
-
-def test_without_optuna_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    for one in (spec(tmp_path, RANGES, sampler="random"), spec(tmp_path, LISTED)):
-        with pytest.raises(MissingExtra, match=r"isotrope\[sweep\]"):
-            StageStudy(one, one.stages[0], {}, 1)

@@ -32,8 +32,6 @@ def spec(tmp_path: Path, *stages: list[str], **more: Any) -> Sweep:
     )
 
 
-pytest.importorskip("optuna")
-
 RATES = ["learning-rate=1e-5,3e-5,1e-4"]
 BOTH = [*RATES, "objective.temperature=0.03,0.05"]
 
@@ -283,7 +281,7 @@ def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert float(rows[3]["seed 1"]) == pytest.approx(70.01)
     assert (one.output / rows[3]["folder"] / "result.json").is_file()
     best = tables.best_command(one, stages, "files")
-    page = tables.as_markdown(one, stages, "isotrope sweep ...", best, drawn=True)
+    page = tables.as_markdown(one, stages, "isotrope sweep ...", best)
     assert "**Stage 2**, with learning-rate = 3e-5" in page
     assert "| 1 | 3e-5 | 70.005 ± 0.0071 | 2 |" in page
     assert "- settings: every combination; seeds 0, 1" in page

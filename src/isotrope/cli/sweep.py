@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, add_fields, dotted
 from isotrope.cli.table import table
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, MissingExtra, nearest
 
 if TYPE_CHECKING:
     from isotrope.methods.settings import RunSettings
@@ -86,9 +86,13 @@ def run(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         _parser("").parse_args(["--help"])
     given, base = _parsed(verb, arguments[1:])
-    from isotrope.sweep import tables
-    from isotrope.sweep.sweep import sweep
-
+    try:
+        from isotrope.sweep.sweep import sweep
+        from isotrope.sweep.tables import as_result, best_command, write
+    except ModuleNotFoundError as error:
+        if error.name not in ("optuna", "matplotlib"):
+            raise
+        raise MissingExtra(error.name, extra="sweep") from error
     spec = _spec(verb, given, base)
     if given.dry_run:
         return _dry(spec)
@@ -98,12 +102,10 @@ def run(arguments: Sequence[str]) -> int:
         measure=not given.show,
     )
     again = shlex.join(["isotrope", "sweep", *arguments])
-    best = tables.best_command(spec, stages, VERBS[verb])
-    files, drawn = tables.write(spec, stages, again, best)
-    if not drawn:
-        print("isotrope: no picture: pip install 'isotrope[report]' brings it", file=sys.stderr)
+    best = best_command(spec, stages, VERBS[verb])
+    files = write(spec, stages, again, best)
     if given.json:
-        print(tables.as_result(spec, stages, again, best).to_json(), end="")
+        print(as_result(spec, stages, again, best).to_json(), end="")
     else:
         print(_text(spec, stages, best, files))
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
@@ -277,11 +279,11 @@ def _dry(spec: "Sweep") -> int:
 
 
 def _text(spec: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]) -> str:
-    from isotrope.sweep import tables
+    from isotrope.sweep.tables import table as rows_of
 
     blocks = []
     for place, stage in enumerate(stages, start=1):
-        header, rows = tables.table(spec, stage)
+        header, rows = rows_of(spec, stage)
         head = f"stage {place}\n" if len(spec.stages) > 1 else ""
         more = f"\n({len(rows) - _MOST} more in {files[-1]})" if len(rows) > _MOST else ""
         blocks.append(head + table(header, rows[:_MOST]) + more)

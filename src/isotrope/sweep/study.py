@@ -15,20 +15,29 @@ import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import TrialState, create_trial
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError
 from isotrope.core.files import replacing, writable
 from isotrope.core.fingerprint import fingerprint
 from isotrope.sweep.search_space import Varied
 from isotrope.sweep.spec import Sweep, Values
 
-if TYPE_CHECKING:
-    import optuna
+__all__ = ["JOURNAL", "StageStudy", "planned", "tried"]
 
-__all__ = ["JOURNAL", "StageStudy", "load_optuna", "planned", "tried"]
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 JOURNAL = "optuna.log"
 """The file in the sweep's folder: ``optuna-dashboard FOLDER/optuna.log`` opens it."""
@@ -41,12 +50,10 @@ def planned(spec: Sweep, stage: Sequence[Varied]) -> list[dict[str, str]] | None
 
     Raises:
         InputError: a range in a grid.
-        MissingExtra: optuna is not installed, and values are to be drawn.
     """
     sampler = spec.sampler_of(stage)
     if sampler == "grid":
         return _grid(stage)
-    optuna = load_optuna()
     if sampler == "tpe":
         return None
     study = optuna.create_study()
@@ -83,7 +90,7 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
         stage: what is varied.
         fixed: at the best of the stages before.
     """
-    optuna, every = load_optuna(), list[dict[str, str]]()
+    every: list[dict[str, str]] = []
     if not (spec.output / JOURNAL).is_file():
         return every
     journal = _open(spec.output / JOURNAL)
@@ -110,12 +117,10 @@ class StageStudy:
         place: of the stage, from 1.
 
     Raises:
-        MissingExtra: optuna is not installed.
         InputError: the journal is damaged, or cannot be written.
     """
 
     def __init__(self, spec: Sweep, stage: Sequence[Varied], fixed: Values, place: int) -> None:
-        self._optuna = load_optuna()
         self._spec, self._stage = spec, stage
         self._journal = spec.output / JOURNAL
         _mend(self._journal)
@@ -127,7 +132,7 @@ class StageStudy:
         ranges = [(one.name, one.values, one.span) for one in stage]
         choice = [spec.sampler_of(stage), spec.draws, spec.highest, list(spec.seeds)]
         with writable(self._journal):
-            self._study = self._optuna.create_study(
+            self._study = optuna.create_study(
                 storage=_open(self._journal),
                 study_name=f"{title} {fingerprint(spec.metric, ranges, dict(fixed), choice)[:6]}",
                 direction="maximize" if spec.highest else "minimize",
@@ -162,8 +167,8 @@ class StageStudy:
             yield number, values
 
     def _add(self, values: Values) -> int:
-        trial = self._optuna.trial.create_trial(
-            state=self._optuna.trial.TrialState.RUNNING,
+        trial = create_trial(
+            state=TrialState.RUNNING,
             params=_params(self._stage, values),
             distributions=_distributions(self._stage),
         )
@@ -174,38 +179,21 @@ class StageStudy:
     def _ask(self) -> tuple[int, dict[str, str]]:
         seed = _seed(self._spec, len(self._study.get_trials(deepcopy=False)))
         with warnings.catch_warnings(), writable(self._journal):
-            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             # trials that are running count as bad, so that those beside them differ
-            sampler = self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
             self._study.sampler = sampler
             trial = self._study.ask(_distributions(self._stage))
         return trial.number, _spelled(self._stage, trial.params)
 
     def tell(self, number: int, score: float | None) -> None:
         """Keep the score of a trial, None where it has none; a trial that has one keeps it."""
-        failed = self._optuna.trial.TrialState.FAIL if score is None else None
+        failed = TrialState.FAIL if score is None else None
         with writable(self._journal):
             self._study.tell(number, score, state=failed, skip_if_finished=True)
 
 
-def load_optuna() -> Any:  # noqa: ANN401 - a module that may be missing
-    """Return Optuna, silenced.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtra("optuna", extra="sweep") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
-
-
-def _open(journal: Path) -> "optuna.storages.JournalStorage":
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-
+def _open(journal: Path) -> JournalStorage:
     file = str(journal)
     try:
         return JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
@@ -232,19 +220,17 @@ def _seed(spec: Sweep, number: int) -> int:
     return int(np.random.SeedSequence([spec.draws, number]).generate_state(1)[0])
 
 
-def _distributions(stage: Sequence[Varied]) -> "dict[str, optuna.distributions.BaseDistribution]":
+def _distributions(stage: Sequence[Varied]) -> dict[str, BaseDistribution]:
     return {one.name: _distribution(one) for one in stage}
 
 
-def _distribution(one: Varied) -> "optuna.distributions.BaseDistribution":
-    from optuna import distributions
-
+def _distribution(one: Varied) -> BaseDistribution:
     if one.span is None:
-        return distributions.CategoricalDistribution(one.values)
+        return CategoricalDistribution(one.values)
     if one.span.whole:
         low, high = int(one.span.low), int(one.span.high)
-        return distributions.IntDistribution(low, high, log=one.span.log)
-    return distributions.FloatDistribution(one.span.low, one.span.high, log=one.span.log)
+        return IntDistribution(low, high, log=one.span.log)
+    return FloatDistribution(one.span.low, one.span.high, log=one.span.log)
 
 
 def _spelled(stage: Sequence[Varied], params: dict[str, Any]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.sweep.checks import check_sweep
 from isotrope.sweep.search_space import Varied
 from isotrope.sweep.spec import Sweep, Values
-from isotrope.sweep.study import StageStudy, load_optuna, planned, tried
+from isotrope.sweep.study import StageStudy, planned, tried
 from isotrope.sweep.trials import Stage, Trial, best_of
 
 __all__ = ["sweep"]
@@ -47,7 +47,6 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
         measure: False trains nothing.
 
     Raises:
-        MissingExtra: Optuna is not installed.
         InputError: before anything runs: a name, a value, data, an encoder, a folder that another
             sweep fills.
         LostProcess: a process died, or was asked to stop; what was finished is kept.
@@ -55,7 +54,6 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
     """
     if not measure:
         return _stages(spec, report, measure=False)
-    load_optuna()  # which a grid needs, too
     check_sweep(spec)
     doing = f"measuring into {spec.output}"
     with alone(spec.output, doing, " (--show looks at what there is)"):

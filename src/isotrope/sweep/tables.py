@@ -11,6 +11,7 @@ from isotrope.core.durations import lasting
 from isotrope.core.files import replacing
 from isotrope.core.result import Result, provenance
 from isotrope.methods.settings import RunSettings
+from isotrope.sweep.plot import picture
 from isotrope.sweep.spec import Sweep
 from isotrope.sweep.trials import Stage, Trial, best_of
 
@@ -129,9 +130,7 @@ def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.8g}"
 
 
-def as_markdown(
-    spec: Sweep, stages: Sequence[Stage], again: str, best: str | None, *, drawn: bool
-) -> str:
+def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> str:
     """Return a page: the tables, best first, the picture, what is best, and where it comes from.
 
     Args:
@@ -139,7 +138,6 @@ def as_markdown(
         stages: what they came to.
         again: the command line of the sweep.
         best: that of the best setting.
-        drawn: whether there is a picture beside it.
     """
     goal = "highest" if spec.highest else "lowest"
     parts = [f"# Sweep of {', '.join(_names(stages))}: {goal} {spec.metric}"]
@@ -150,8 +148,7 @@ def as_markdown(
             parts.append(f"**Stage {place}**" + (f", with {fixed}" if fixed else ""))
         lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows)]
         parts.append("\n".join(lines))
-    if drawn:
-        parts.append("![scores by setting](sweep.svg)")
+    parts.append("![scores by setting](sweep.svg)")
     if best is not None:
         parts.append(f"The best:\n\n```\n{best}\n```")
     seeds = ", ".join(map(str, spec.seeds))
@@ -224,27 +221,15 @@ def _plain(spec: Sweep, stage: Stage) -> dict[str, Any]:
     }
 
 
-def write(
-    spec: Sweep, stages: Sequence[Stage], again: str, best: str | None
-) -> tuple[list[Path], bool]:
-    """Write sweep.csv, sweep.md, sweep.json and, where there is matplotlib, sweep.svg.
-
-    Returns:
-        The paths, and whether there is a picture.
-    """
-    contents: dict[str, bytes] = {}
-    try:
-        from isotrope.sweep.plot import picture
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-    else:
-        contents["sweep.svg"] = picture(spec, stages).svg
-    contents["sweep.csv"] = as_csv(spec, stages).encode()
-    drawn = "sweep.svg" in contents
-    contents["sweep.md"] = as_markdown(spec, stages, again, best, drawn=drawn).encode()
-    contents["sweep.json"] = as_result(spec, stages, again, best).to_json().encode()
+def write(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> list[Path]:
+    """Write sweep.svg, sweep.csv, sweep.md and sweep.json; return their paths."""
+    contents = {
+        "sweep.svg": picture(spec, stages).svg,
+        "sweep.csv": as_csv(spec, stages).encode(),
+        "sweep.md": as_markdown(spec, stages, again, best).encode(),
+        "sweep.json": as_result(spec, stages, again, best).to_json().encode(),
+    }
     for name, content in contents.items():
         with replacing(spec.output / name) as temporary:
             temporary.write_bytes(content)
-    return [spec.output / name for name in contents], drawn
+    return [spec.output / name for name in contents]
