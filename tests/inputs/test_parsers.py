@@ -26,6 +26,8 @@ from isotrope.methods.settings import TrainSettings
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.sweep.search_space import read_varied
+from isotrope.sweep.spec import Sweep
+from isotrope.sweep.study import planned
 
 quick = settings(
     max_examples=60,
@@ -239,15 +241,13 @@ spans = st.tuples(numbers.map(str), st.sampled_from(["..", "...", "."]), numbers
     equals=st.sampled_from(["=", "", "=="]),
 )
 def test_varied(name: str, told: str, equals: str) -> None:
-    import numpy as np
-
     found = refused_or(lambda: read_varied(f"{name}{equals}{told}", TrainSettings))
     if found is None:
         return
     assert found.ends
-    for _ in range(3):
-        drawn = found.draw(np.random.default_rng(0))
-        assert found.holds(drawn), (found, drawn)
+    sweep = Sweep(TrainSettings, {}, [[found]], Path("none"), sampler="random", trials=3)
+    for values in planned(sweep, [found]) or []:
+        assert found.holds(values[found.name]), (found, values)
 
 
 @quick

@@ -123,7 +123,7 @@ def test_of_several_processes_the_starter_and_the_first_have_the_folder(
     """In between, and when one of them is killed, nobody else gets in (tests/core/test_alone)."""
     output, found = Path(quick["output"]), []
 
-    def launch(devices: int, orders: dict) -> tuple[int, None]:
+    def launch(devices: int, task: object, order: object) -> tuple[int, None]:
         with held(output, "started"):
             found.append(is_free(output))
         return 0, None

@@ -158,6 +158,6 @@ def _ends(text: str) -> tuple[float, float]:
         ends = float(low), float(high)
     except ValueError:
         raise ValueError("a range is LOW..HIGH with two numbers") from None
-    if not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
+    if not (math.isfinite(ends[1] - ends[0]) and ends[0] < ends[1]):
         raise ValueError("a range goes from a smaller to a larger number")
     return ends
