@@ -52,9 +52,9 @@ from isotrope.methods.run import try_objective
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.training import train
 from isotrope.paradigm import registry
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
-from papers.machinery.trained import trained
 
 __all__ = ["LOOKS", "check", "run"]
 

@@ -12,7 +12,7 @@ from isotrope.methods.run import Outcome
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.simcse import SimCSE
 from isotrope.methods.training import train
-from papers.machinery.trained import trained
+from isotrope.sweep.trained import trained
 from tests.methods.conftest import sentences
 
 
