@@ -35,6 +35,8 @@ CASES = [
     Case("mhs", {"variant": "released"}),
     Case("mhe", {"variant": "released"}),
     Case("paradigm", {"variant": "released"}),
+    Case("plug-in"),
+    Case("plug-in", {"coupling": "batch"}, sizes=(7, 1), grouped=True),
 ]
 
 
@@ -86,6 +88,12 @@ def test_the_gather_has_the_rows_of_both_and_sums_what_both_want(two: dict) -> N
     assert rows.tolist() == [0, 2, 1]
     assert agreed.tolist() == [4, 0, 4]
     assert summed.item() == 3
+
+
+def test_anchors_that_are_declared_not_to_be_coupled_and_are(two: dict) -> None:
+    """Each process sees its own anchors only, and refuses to take them for all that count."""
+    (refused,) = two["refused"][1]
+    assert refused.tolist() == [4, 40, 700]
 
 
 def test_one_process_gathers_nothing() -> None:

@@ -143,6 +143,10 @@ class _OnePass:
         values = {key: found.values[key] for key in self.values}
         each, by, learnt = self.job.evaluate(positive, values, counts, self.n)
         self._add_learnt(learnt)
+        if len(positive) == self.n:  # nothing to put beside it
+            self.each, self.positive, self.by_positive = each, positive, by[0]
+            self.values, self.by = values, dict(zip(values, by[1:], strict=True))
+            return
         self.each[rows], self.positive[rows], self.by_positive[rows] = each, positive, by[0]
         for key, g in zip(values, by[1:], strict=True):
             self.values[key][rows], self.by[key][rows] = values[key], g

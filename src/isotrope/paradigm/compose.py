@@ -205,7 +205,11 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Tell whether an objective has negatives at all: whether some weight is not zero."""
+    """Tell whether an objective has negatives at all: whether some weight is not zero.
+
+    That depends on the values of its settings, so a batch of noise is asked; no gradient depends on
+    the answer, which is only whether a ratio is accepted.
+    """
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     more = noise[2] if objective.takes_negatives else None
     return bool(objective.terms(noise[0], noise[1], more).weight.any())
