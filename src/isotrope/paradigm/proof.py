@@ -22,7 +22,7 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
-from isotrope.paradigm.forms import Symmetric
+from isotrope.paradigm.forms import Part, Symmetric
 from isotrope.paradigm.objective import INVARIANCES, Objective
 from isotrope.paradigm.separable import of_rows
 
@@ -247,8 +247,8 @@ def _ways(
 
 
 def _at(objective: Objective, temperature: Tensor) -> Objective:
-    """The objective, or the mean of both directions of one, at a temperature."""
-    if isinstance(objective, Symmetric):
+    """The objective, or a form of one, at a temperature."""
+    if isinstance(objective, (Symmetric, Part)):
         return replace(objective, objective=_at(objective.objective, temperature))
     return replace(objective, temperature=temperature)  # type: ignore[type-var]
 
