@@ -168,8 +168,7 @@ def test_anchors_that_are_coupled_otherwise_than_declared(
 ) -> None:
     objective = written(parent, coupling=declared)()
     with pytest.raises(WrongCoupling, match=found):
-        for form in (objective, objective.symmetric()):
-            agreement(form, *batch("random", 600, 6))
+        [agreement(form, *batch("random", 600, 6)) for form in (objective, objective.symmetric())]
 
 
 def test_the_proof_names_what_is_declared_wrongly() -> None:
