@@ -98,6 +98,21 @@ def test_the_symmetric_form_keeps_double_entry(name: str, settings: dict[str, An
         torch.testing.assert_close(objective(a, b, more), mean)
 
 
+# a preset is the default with other numbers
+AGREEING = [case for case in CASES + EDITED if "preset" not in case[1]]
+
+
+@over(AGREEING)
+def test_every_way_to_the_loss_is_the_same(name: str, settings: dict[str, Any]) -> None:
+    """What is declared of the anchors decides how value and gradients are computed."""
+    objective = registry.build(name, settings)
+    parts = [*objective.parts] if objective.has_terms else []
+    for form in (objective, objective.symmetric(), *parts):
+        assert proof.agreement(form, *batch("random", 24, 6)) <= EXACT
+    if settings == {}:  # more than one block of rows
+        assert proof.agreement(objective, *batch("clustered", 600, 6)) <= EXACT
+
+
 @over(CASES)
 def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     objective = built(name, settings)

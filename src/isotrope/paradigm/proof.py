@@ -2,25 +2,29 @@
 
 An objective is written twice: as a formula and as the three components of its gradient. Here the
 two are held against each other by autograd in float64 on batches that provoke mistakes, and what
-the class declares (its invariances, its parts, finite values on degenerate input) is tried.
+the class declares (its invariances, its parts, how its anchors are coupled, finite values on
+degenerate input) is tried.
 ``prove`` runs everything; the test suite calls the single checks for every registered objective
 and setting, ``isotrope objectives NAME --prove`` for a file of your own.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from isotrope.core.errors import WrongCoupling
 from isotrope.core.hyper import Hyper, hypers
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
+from isotrope.paradigm.forms import Part, Symmetric
 from isotrope.paradigm.objective import INVARIANCES, Objective
+from isotrope.paradigm.separable import of_rows
 
 __all__ = [
     "BATCHES",
@@ -29,6 +33,7 @@ __all__ = [
     "EXACT",
     "SHAPES",
     "Check",
+    "agreement",
     "batch",
     "degenerate",
     "double_entry",
@@ -184,6 +189,70 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
     return _worst(errors) / size
 
 
+def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+    """Return how far other ways to the same loss are from the eager backend, value and gradients.
+
+    The ways are the row blocks and, where the anchors are declared not to be coupled, the shares
+    of two processes, added up. They are gone alone and with groups and further negatives, with the
+    gradients of both views, of the negatives, and of a temperature. The bfloat16 backend rounds,
+    and the triton backend has tests of its own: they take no other passes over the same formula.
+
+    Args:
+        objective: any.
+        anchors: n x d in float64; only more than 512 of them are more than one block.
+        positives: n x d.
+
+    Raises:
+        WrongCoupling: the declaration is seen to be wrong.
+    """
+    n = len(anchors)
+    more = further(objective, anchors)
+    plain = [anchors, positives] if more is None else [anchors, positives, more]
+    given = [(plain, None)]
+    if objective.takes_negatives:
+        given.append(([anchors, positives, anchors[: n // 4] - positives[: n // 4]], None))
+    if objective.pairwise:
+        given.append((given[-1][0], torch.arange(n) % (n - n // 3)))
+    return _worst(
+        float((f - t).abs().max() / s)
+        for inputs, groups in given
+        for truth, ways in [_ways(objective, inputs, groups)]
+        for s in [max(1e-9, _largest(*truth[1:]))]
+        for found in ways
+        for f, t, s in zip(found, truth, [1 + truth[0].abs(), *[s] * (len(truth) - 1)], strict=True)
+    )
+
+
+def _ways(
+    objective: Objective, inputs: list[Tensor], groups: Tensor | None
+) -> tuple[list[Tensor], list[list[Tensor]]]:
+    """Value and gradients by the eager backend, and by each of the other ways."""
+    n = len(inputs[0])
+    temperature = objective.hyperparameters().get("temperature")
+    rows = [slice(0, n // 3), slice(n // 3, n)]
+
+    def found(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        views, one = Views(*leaves, groups=groups), objective
+        if isinstance(temperature, float) and objective.space == "sphere":
+            leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
+            one = _at(objective, leaves[-1])
+        value = way(one, views)
+        return [value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True)]
+
+    ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]
+    if objective.coupling == "none":
+        ways.append(lambda o, v: torch.stack([of_rows(o, v, r) for r in rows]).sum())
+    return found(lambda o, v: o.loss(v, backend="eager")), [found(way) for way in ways]
+
+
+def _at(objective: Objective, temperature: Tensor) -> Objective:
+    """The objective, or a form of one, at a temperature."""
+    if isinstance(objective, (Symmetric, Part)):
+        return replace(objective, objective=_at(objective.objective, temperature))
+    return replace(objective, temperature=temperature)  # type: ignore[type-var]
+
+
 def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
     """Return how much the value changes under one of ``INVARIANCES``.
 
@@ -313,7 +382,19 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
         if still:
             found = "not declared, but nothing changes"
         checks.append(Check(f"invariance: {name}", len(cases), found, worst <= EXACT and not still))
-    return [*checks, _finite(cls)]
+    return [*checks, _coupled(cls), _finite(cls)]
+
+
+def _coupled(cls: type[Objective]) -> Check:
+    """Whether every way to the loss is the same one: it is decided by what the class declares."""
+    name = "backends and two processes = eager"
+    plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
+    cases = [form for case in plain for form in (case, case.symmetric())]
+    batches = [batch(kind, n, 6) for kind in ("random", "clustered") for n in (24, 600)]
+    try:
+        return _entries(name, agreement, cases, batches)
+    except WrongCoupling as error:
+        return Check(name, len(cases) * len(batches), str(error), passed=False)
 
 
 def _entries(
