@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.pictures import Picture, square
 from isotrope.encoders import image_folder
 from isotrope.encoders.image_nets import READERS, Reader, build_net
 from isotrope.encoders.names import resolve
-from isotrope.encoders.pictures import Picture, square
 from isotrope.encoders.progress import bar
 from isotrope.encoders.sentence import find_device
 
