@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,8 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
         with _refusing("an image of Pillow"):
             return _cut(_rgb(_upright(picture)), side)
     if isinstance(picture, str | Path) or hasattr(picture, "read"):
-        with _opened(Path(picture) if isinstance(picture, str) else picture) as image:
+        file = Path(picture) if isinstance(picture, str) else picture
+        with _opened(cast("Path | BinaryIO", file)) as image:
             return _cut(_rgb(_upright(image)), side)
     raise InputError(
         "a picture is a path, a PIL image or an array of uint8; "

@@ -117,7 +117,7 @@ class RunSettings(BaseModel):
         description="log to this project of Weights & Biases too (pip install wandb; "
         "WANDB_MODE=offline needs no network)",
     )
-    progress: bool = Field(True, description="show a progress bar")
+    progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
     # the names of subclasses' fields too
     @field_validator(
