@@ -16,7 +16,7 @@ from tests.methods.test_no_place import Fit, at
 from tests.methods.test_on_nan import rows
 
 # what is not a matter of the settings
-_TIMES = {"seconds", "wall_seconds", "sentences_per_second", "images_per_second"}
+_TIMES = {"seconds", "wall_seconds", "samples_per_second", "images_per_second"}
 MORE = {
     "text": {"dev": "auto", "epochs": 0.4, "objective": "barlowtwins", "micro_batch": 6},
     "images": {"method": "mocov2", "knn_every": 1, "holdout": 0.2, "cut": 3.0, "linear": True},

@@ -47,7 +47,7 @@ __all__ = [
 SPARE = ".previous.ckpt"
 """A checkpoint between its two names; a process that is killed there leaves it behind."""
 
-COLUMNS = columns("dev", "skipped", "sentences_per_second")
+COLUMNS = columns("dev", "skipped", "samples_per_second")
 
 
 class Measuring(Protocol):

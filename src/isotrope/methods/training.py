@@ -458,7 +458,7 @@ def _introduce(
     shown = ", ".join(f"{p:g}" for p in rates) or "none"
     pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
     say(
-        f"{report.kept:,} {'texts' if report.columns == 1 else 'pairs'} "
+        f"{report.kept:,} {_unit(store)} "
         f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
         f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
     )
@@ -497,7 +497,7 @@ def _result(
             "steps": module.global_step,
             **module.guard.counted,
             "seconds": round(timer.seconds, 3),
-            "sentences_per_second": round(
+            "samples_per_second": round(
                 timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
             ),
             **{name: newest.get(name) for name in ("loss", *MEASURED)},
@@ -515,6 +515,7 @@ def _result(
             "data": {
                 "files": list(settings.files),
                 "records": report.kept,
+                "unit": _unit(store),
                 "duplicates_dropped": report.duplicates_dropped,
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
@@ -524,6 +525,11 @@ def _result(
         },
         provenance=provenance(seed=settings.seed, data=report.fingerprint),
     )
+
+
+def _unit(store: TokenStore) -> str:
+    """Return what a record is, in the plural."""
+    return "texts" if store.report.columns == 1 else "pairs"
 
 
 def _plain(value: object) -> object:
@@ -559,10 +565,12 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
+    # runs of an earlier version did not say what they count
+    unit, each = result.details["data"].get("unit"), metrics.get("samples_per_second")
+    speed = "" if unit is None or each is None else f", {each:.0f} {unit}/s"
     return (
         f"{result.details['verdict']}\n{spent}"
-        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, "
-        f"{metrics['sentences_per_second']:.0f} sentences/s\n"
+        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{speed}\n"
         f"model:  {output / 'model'}\n"
         f"report: isotrope report {output}"
     )
