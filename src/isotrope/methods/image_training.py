@@ -96,7 +96,7 @@ def fit_images(
     """
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
-    given = ImageSettings.read({"data": data, "encoder": name, **settings})
+    given = ImageSettings.read({"data": data, "encoder": name, **settings}, python=True)
     if own is not None and given.devices > 1:
         raise InputError(
             f"devices={given.devices} starts other processes, which do not have your encoder; "

@@ -86,7 +86,7 @@ def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noq
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
     """
-    return train(TrainSettings.read({"files": files, **settings}), resume=resume)
+    return train(TrainSettings.read({"files": files, **settings}, python=True), resume=resume)
 
 
 def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
