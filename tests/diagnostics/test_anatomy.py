@@ -248,7 +248,7 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
 
 
 def test_a_run_of_ours_is_read_too(tmp_path: Path) -> None:
-    (tmp_path / "metrics.csv").write_text("step,loss,dissipation,sentences_per_second\n3,1.5,,9\n")
+    (tmp_path / "metrics.csv").write_text("step,loss,dissipation,samples_per_second\n3,1.5,,9\n")
     (row,) = Anatomy.load(tmp_path).rows
     assert row == {**dict.fromkeys(COLUMNS), "step": 3, "loss": 1.5}
 

@@ -50,7 +50,7 @@ def stopped(runs: dict, tmp_path: Path) -> dict:
 
 
 def without_speed(folder: Path) -> list[dict[str, str]]:
-    return [{k: v for k, v in row.items() if k != "sentences_per_second"} for row in rows(folder)]
+    return [{k: v for k, v in row.items() if k != "samples_per_second"} for row in rows(folder)]
 
 
 def assert_same_run(found: Path, expected: Path) -> None:

@@ -98,7 +98,7 @@ def two(shared: dict) -> Path:
 
 
 def without_speed(found: list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{k: v for k, v in row.items() if k != "sentences_per_second"} for row in found]
+    return [{k: v for k, v in row.items() if k != "samples_per_second"} for row in found]
 
 
 def test_two_processes_leave_one_run_folder(two: Path) -> None:

@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.methods import simcse
 from isotrope.methods.callbacks import COLUMNS
-from isotrope.methods.training import fit
+from isotrope.methods.training import fit, summary
 from isotrope.paradigm import registry
 from tests.methods.conftest import sentences
 from tests.methods.interrupted import power_cut
@@ -45,7 +45,7 @@ def test_a_run_folder_holds_what_it_promises(quick: dict) -> None:
         if row["loss"]:
             assert float(row["alignment"]) > 0.001, "dropout makes the two views differ"
             assert 0 <= float(row["dissipation"]) <= 1
-            assert float(row["sentences_per_second"]) > 0
+            assert float(row["samples_per_second"]) > 0
     result = json.loads((folder / "result.json").read_text())
     assert result["provenance"]["seed"] == 7
     assert result["provenance"]["versions"]["torch"]
@@ -102,7 +102,7 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     resumed = fit(**broken, resume=True).output
     first, second = weights(whole), weights(resumed)
     assert all(torch.equal(first[k], second[k]) for k in first)
-    drop = "sentences_per_second"
+    drop = "samples_per_second"
     assert [{k: v for k, v in row.items() if k != drop} for row in rows(whole)] == [
         {k: v for k, v in row.items() if k != drop} for row in rows(resumed)
     ]
@@ -422,3 +422,21 @@ def test_cut_initialization_of_text_divides_what_is_not_pretrained(
         torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-8)
     norms = [float(rows(outcome.output)[0]["norm"]) for outcome in outcomes[2:]]
     assert norms[1] < norms[0] / 2
+
+
+@pytest.mark.parametrize("unit", ["texts", "pairs"])
+def test_the_summary_counts_what_it_says(quick: dict, tmp_path: Path, unit: str) -> None:
+    file = tmp_path / "corpus.txt"
+    if unit == "pairs":
+        lines = file.read_text().splitlines()
+        file = tmp_path / "pairs.tsv"
+        halves = zip(lines[:100], lines[100:200], strict=True)
+        file.write_text("".join(f"{a}\t{b}\n" for a, b in halves))
+    outcome = fit(**{**quick, "files": [str(file)], "max_steps": 2})
+    metrics = outcome.result.metrics
+    each = 2 * quick["batch_size"] / metrics["seconds"]
+    assert metrics["samples_per_second"] == pytest.approx(each, rel=0.02)
+    told = summary(outcome)
+    assert f"s, {metrics['samples_per_second']:.0f} {unit}/s\n" in told
+    del outcome.result.metrics["samples_per_second"]  # as in runs of an earlier version
+    assert "/s" not in summary(outcome)

@@ -7,14 +7,14 @@ from typing import Any
 
 OLD = (
     "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
-    "alignment,uniformity,norm,dev,sentences_per_second"
+    "alignment,uniformity,norm,dev,samples_per_second"
 )
 """The columns that runs had before the angles and the parts of the gradient were measured."""
 COLUMNS = (
     "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
     "alignment,uniformity,norm,above_bound,gradient_alignment,gradient_uniformity,"
     "embedding_gradient,positive_mean,positive_std,negative_mean,negative_std,distance_gap,"
-    "opposite_halves,far_opposite,std,effective_rank,false_negatives,dev,sentences_per_second"
+    "opposite_halves,far_opposite,std,effective_rank,false_negatives,dev,samples_per_second"
 )
 OLD_PLOTTED = (
     "dev", "loss", "dissipation", "hardest_share", "ratio", "norm", "gradient_norm", "trajectory",
@@ -41,7 +41,7 @@ def row(step: int, *, dev: float | None, ratio: float | None = 1.0, columns: str
         "far_opposite": 0.0, "std": 0.04, "effective_rank": 50 - decay, "false_negatives": 0.0,
     }  # fmt: skip
     told = (measured if step else {}) | {
-        "step": step, "dev": dev, "sentences_per_second": 400 if step else None,
+        "step": step, "dev": dev, "samples_per_second": 400 if step else None,
     }  # fmt: skip
     cells = [told.get(name) for name in columns.split(",")]
     return ",".join("" if cell is None else f"{cell:.6g}" for cell in cells)
@@ -78,7 +78,7 @@ def write_run(
             "metrics": {
                 "dev_start": at.get(0), "dev_best": None if best is None else at[best],
                 "dev_best_step": best, "dev_final": at.get(40), "steps": 40, "seconds": 12.34,
-                "sentences_per_second": 412.3, "loss": 0.2, "dissipation": 0.25, "dead": 0.01,
+                "samples_per_second": 412.3, "loss": 0.2, "dissipation": 0.25, "dead": 0.01,
                 "hardest_share": 0.4, "ratio": ratio, "alignment": 0.15, "uniformity": -2.9,
                 "norm": 5.5,
             },

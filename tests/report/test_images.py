@@ -89,7 +89,7 @@ def test_the_page(tmp_path: Path) -> None:
         "Images",
     ):
         assert words in page.text
-    for words in ("Dev score", "Dev best", "Sent. /"):
+    for words in ("Dev score", "Dev best", "Samples /"):
         assert words not in page.text
     assert source.count('class="number best"') == 1
     assert json.loads(page.scripts[0][1])["runs"][1]["method"] == "simsiam, cut 9"
@@ -116,6 +116,6 @@ def test_beside_text(tmp_path: Path) -> None:
     assert "scored on different dev data" in page.text
     assert "not measured in a run on text" in page.titles
     assert "not measured in a run on images" in page.titles
-    for words in ("Dev start", "Dev score", "kNN accuracy", "Sent. /", "Images /"):
+    for words in ("Dev start", "Dev score", "kNN accuracy", "Samples /", "Images /"):
         assert words in page.text
     assert 'class="number best"' not in source

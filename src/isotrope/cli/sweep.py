@@ -173,6 +173,7 @@ def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, di
         found, others = dotted(others, prefix)
         chosen |= found
     parser = _parser(verb)
+    parser.dotted = cls.dotted_names
     given = parser.parse_args(others)
     if given.output is None:
         parser.error("--output is missing: the folder of the sweep")

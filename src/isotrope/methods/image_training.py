@@ -32,7 +32,6 @@ from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.encoders.sentence import find_device
 from isotrope.evaluation.image_scores import image_scores, knn_top1
 from isotrope.methods.callbacks import (
-    Bar,
     Checkpoints,
     Dev,
     Metrics,
@@ -48,6 +47,7 @@ from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.launch import cores
 from isotrope.methods.nonfinite import refuse_broken
+from isotrope.methods.progress import Progress, warn
 from isotrope.methods.run import (
     Outcome,
     backend_of,
@@ -96,7 +96,7 @@ def fit_images(
     """
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
-    given = ImageSettings.read({"data": data, "encoder": name, **settings})
+    given = ImageSettings.read({"data": data, "encoder": name, **settings}, python=True)
     if own is not None and given.devices > 1:
         raise InputError(
             f"devices={given.devices} starts other processes, which do not have your encoder; "
@@ -105,14 +105,19 @@ def fit_images(
     return run(given, functools.partial(_train, own=own), resume=resume)
 
 
-def train(settings: ImageSettings, *, resume: bool = False) -> Outcome:
+def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
     """Train as the settings say and write the run folder; see :func:`isotrope.methods.run.run`.
+
+    Args:
+        settings: of the run.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        lines: say how far it is without a bar, too; warnings are always printed.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
-    return run(settings, _train, resume=resume)
+    return run(settings, _train, resume=resume, lines=lines)
 
 
 @dataclass(frozen=True)
@@ -134,13 +139,13 @@ class Prepared:
     steps: int
 
 
-def _train(settings: ImageSettings, own: ImageEncoder | None = None) -> Outcome:
+def _train(settings: ImageSettings, lines: bool, own: ImageEncoder | None = None) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
     prepared = prepare(settings, own)
     if rank() == 0:
         begin(settings)
     wait()
-    return _run(settings, prepared)
+    return _run(settings, prepared, lines=lines)
 
 
 def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepared:
@@ -280,12 +285,12 @@ def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncod
     return encoder
 
 
-def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
+def _run(settings: ImageSettings, prepared: Prepared, *, lines: bool) -> Outcome:
     output, module, steps = Path(settings.output), prepared.module, prepared.steps
     per_epoch = prepared.batches.steps_per_epoch
     torch.manual_seed(settings.seed)
     module.train()
-    bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
+    progress = Progress(steps=steps, bar=settings.progress, lines=lines)
     timer = Timer()
     metrics = Metrics(
         output,
@@ -294,7 +299,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         timer=timer,
         columns=IMAGE_COLUMNS,
         wandb=settings.wandb,
-        tell=bar.tell,
+        progress=progress,
     )
     checkpoints = Checkpoints(
         output / "checkpoints",
@@ -303,9 +308,9 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         last=steps,
         timer=timer,
     )
-    stop = Stop(checkpoints, bar.tell)
+    stop = Stop(checkpoints)
     same = SameData(prepared.images.fingerprint)
-    origin = Origin(output, seed=settings.seed, data=same.fingerprint, tell=bar.tell)
+    origin = Origin(output, seed=settings.seed, data=same.fingerprint)
     dev = Dev(
         _neighbours(settings, prepared),
         every=settings.knn_every * per_epoch,
@@ -313,12 +318,12 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         keep=lambda step, value: None,  # what is saved is the last step
         metrics=metrics,
         timer=timer,
-        tell=bar.tell,
+        progress=progress,
         name="kNN accuracy",
         column="knn",
     )
-    _introduce(settings, prepared, bar.tell)
-    resumed, start = checkpoint(output / "checkpoints", bar.tell)
+    _introduce(settings, prepared, progress.say)
+    resumed, start = checkpoint(output / "checkpoints", warn)
     began = time.perf_counter()
     code = make_steps(
         settings,
@@ -329,7 +334,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         callbacks=[
             timer,
             # the first process alone tells, scores and writes
-            *([bar, origin, metrics, dev] if rank() == 0 else []),
+            *([progress, origin, metrics, dev] if rank() == 0 else []),
             *(same, checkpoints, stop),
         ],
         clip=settings.clip or type(module).recipe.clip,
@@ -341,7 +346,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         return Outcome(nothing(output), output, encoder=module.encoder, first=False)
     result = _result(settings, prepared, dev, metrics, timer, steps)
     refuse_broken(module.encoder, steps)
-    _probe(settings, prepared, result, bar.tell)
+    _probe(settings, prepared, result, progress.say)
     still_there(output)
     module.encoder.save(output / "model", card=image_card(settings, result))
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
@@ -372,7 +377,7 @@ def _probe(
     settings: ImageSettings,
     prepared: Prepared,
     result: Result,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> None:
     """Add the linear probe at the end to the result."""
     if not settings.linear or not labelled(prepared.images):
@@ -380,7 +385,7 @@ def _probe(
     found = image_scores(prepared.module.encoder, prepared.images, knn=False, linear=True)
     accuracy = 100 * float(found.metrics["linear_top1"] or 0)
     result.metrics["linear"] = accuracy
-    tell(f"linear probe: {accuracy:.2f}")
+    say(f"linear probe: {accuracy:.2f}")
 
 
 def _loader(settings: ImageSettings, prepared: Prepared, start: int) -> DataLoader[ImageBatch]:
@@ -417,25 +422,25 @@ def _deaf(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _introduce(settings: ImageSettings, prepared: Prepared, tell: Callable[[str], None]) -> None:
+def _introduce(settings: ImageSettings, prepared: Prepared, say: Callable[[str], None]) -> None:
     """Say what is about to happen."""
     images, module = prepared.images, prepared.module
     tested = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
     skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
-    tell(
+    say(
         f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
         f"{tested}{skipped}"
     )
     plan = module.plan
-    tell(
+    say(
         f"{prepared.steps:,} steps of {prepared.batches.size}; {module.name} with "
         f"{prepared.objective}; {module.encoder.name}, {module.encoder.dimension} features; "
         f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
         f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
     )
-    tell("loss by the {} backend: {}".format(*backend_of(settings)))
+    say("loss by the {} backend: {}".format(*backend_of(settings)))
     if not labelled(images):
-        tell("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
+        say("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
 
 
 def _result(

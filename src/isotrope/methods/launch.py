@@ -38,7 +38,7 @@ def launch(devices: int, run: Mapping[str, Any]) -> tuple[int, Result | None]:
 
     Args:
         devices: how many.
-        run: what rank.py reads: kind, settings, resume, command.
+        run: what rank.py reads: kind, settings, resume, lines, command.
 
     Returns:
         Exit code: 0 where all finished, 130 or 75 where they were asked to stop; and the result

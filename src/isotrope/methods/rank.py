@@ -36,18 +36,18 @@ def main(folder: Path) -> int:
         return _report(folder, "bug", traceback.format_exc())
 
 
-def _text(settings: dict[str, Any], *, resume: bool) -> "Outcome":
+def _text(settings: dict[str, Any], **how: bool) -> "Outcome":
     from isotrope.methods.settings import TrainSettings
     from isotrope.methods.training import train
 
-    return train(TrainSettings.read(settings), resume=resume)
+    return train(TrainSettings.read(settings), **how)
 
 
-def _images(settings: dict[str, Any], *, resume: bool) -> "Outcome":
+def _images(settings: dict[str, Any], **how: bool) -> "Outcome":
     from isotrope.methods.image_settings import ImageSettings
     from isotrope.methods.image_training import train
 
-    return train(ImageSettings.read(settings), resume=resume)
+    return train(ImageSettings.read(settings), **how)
 
 
 _TRAIN = {"text": _text, "images": _images}
@@ -56,7 +56,7 @@ _TRAIN = {"text": _text, "images": _images}
 def _train(folder: Path) -> int:
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     sys.argv = run["command"]  # what the provenance of the run shall say
-    outcome = _TRAIN[run["kind"]](run["settings"], resume=run["resume"])
+    outcome = _TRAIN[run["kind"]](run["settings"], resume=run["resume"], lines=run["lines"])
     if os.environ["RANK"] == "0":
         outcome.result.save(folder / "result.json")
     return outcome.exit_code

@@ -21,17 +21,17 @@ _COLUMNS = (
     ("ratio", "Ratio", "pull towards the positive per push from the negatives"),
     ("norm", "Norm", "mean length of the embeddings that the objective sees"),
     ("opposite_halves", "Opp. halves", "share of pairs more than a right angle apart"),
-    ("sentences_per_second", "Sent. /\u202fs", "sentences per second of training"),
+    ("samples_per_second", "Samples /\u202fs", "texts, or pairs of texts, per second of training"),
     ("images_per_second", "Images /\u202fs", "images per second of training"),
     ("seconds", "Sec\u00adonds", "duration of training"),
 )
-_OF_TEXT = {"sentences_per_second"}
+_OF_TEXT = {"samples_per_second"}
 _OF_IMAGES = {"linear", "norm", "opposite_halves", "images_per_second"}
 
 _FIXED_DIGITS = {
     "dev_best_step": 0,
     "opposite_halves": 3,
-    "sentences_per_second": 0,
+    "samples_per_second": 0,
     "images_per_second": 0,
     "seconds": 1,
 }
