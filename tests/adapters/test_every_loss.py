@@ -62,7 +62,7 @@ NO_LOSS = {
 }
 """What they export beside losses: settings of losses, and a loader."""
 
-ROWS, BATCH, STEPS, WIDTH = 32, 8, 7, 32
+ROWS, BATCH, STEPS, WIDTH = 32, 8, 6, 32
 STEMS = ("blue", "cold", "fast", "grey", "high", "kind", "late", "mild")
 VOCABULARY = [stem + vowel for stem in STEMS for vowel in "aeiou"]
 

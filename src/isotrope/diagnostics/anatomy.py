@@ -61,7 +61,8 @@ class Anatomy:
     - ``negatives``: how many an anchor has on average, 0 of a loss that compares an anchor with
       its own pair only, and in a batch where there is nothing else. GD, W and R are of negatives:
       without any they are None, which is another thing than a GD of 0;
-    - ``temperature``: of the softmax, as it was given, else as it was recognised.
+    - ``temperature``: of the softmax, as the gradient shows it; of one that weighs hard negatives
+      more it is lower than the loss says.
 
     Args:
         objective: what the loss is, if it is one of ours.
@@ -213,7 +214,7 @@ class Anatomy:
         elif terms is None and count:
             kind["negatives"] = None
         if found.kind == "softmax":
-            kind["temperature"] = self.temperature or found.temperature
+            kind["temperature"] = found.temperature
         if told is None:
             told = measure(None, views, terms=terms)
             told["ratio"] = None if terms is None else _live_ratio(terms)

@@ -35,6 +35,7 @@ _ANCHORS = 32  # those of the largest gradients find the temperature
 _DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to prove anything
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
+_CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
 _STEP = 1.25  # another temperature than that must fit clearly worse
 
 
@@ -184,6 +185,8 @@ class _Rows:
 
 def _best(misfit: Callable[[float], float], near: float | None) -> float:
     """The temperature of the least misfit: a grid, or what was near, then the golden section."""
+    if near is not None and misfit(near) <= _CLOSE:
+        return near
     grid = _COARSE if near is None else [near * _STEP**k for k in (-2, -1, 0, 1, 2)]
     middle = min(grid, key=misfit)
     if near is not None and middle in (grid[0], grid[-1]):

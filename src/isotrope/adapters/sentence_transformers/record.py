@@ -68,8 +68,8 @@ def record(
         objective: what the loss is, if it is one of ours; of an ``ObjectiveLoss`` it is known.
         every: steps from one look to the next.
         against: as for :class:`~isotrope.diagnostics.anatomy.Anatomy`.
-        temperature: likewise; by default 1 over the ``scale`` of the loss, if it has one, else
-            what is recognised.
+        temperature: likewise; by default that of the loss (its ``temperature``, or 1 over its
+            ``scale``), if it has one, else what is recognised.
     """
     losses = list(trainer.loss.values()) if isinstance(trainer.loss, dict) else [trainer.loss]
     if objective is None:
@@ -95,9 +95,14 @@ def _objective(losses: list[nn.Module]) -> Objective | None:
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:
-    scales = {getattr(loss, "scale", None) for loss in losses}
-    scale = scales.pop()
-    return 1 / scale if not scales and isinstance(scale, (int, float)) and scale > 0 else None
+    """What the losses say, if they say one and the same."""
+    found = set()
+    for loss in losses:
+        scale, own = getattr(loss, "scale", None), getattr(loss, "temperature", None)
+        if isinstance(scale, (int, float)) and scale > 0:
+            own = 1 / scale
+        found.add(own if isinstance(own, (int, float)) and own > 0 else None)
+    return found.pop() if len(found) == 1 else None
 
 
 def _settings(trainer: BaseTrainer) -> dict[str, Any]:
@@ -129,7 +134,7 @@ class _Watch:
             return
         embedded = self.quietly(self._embedded)
         if self.trainer.args.torch_compile:
-            embedded = torch.compiler.disable(embedded)
+            embedded = torch.compiler.disable(embedded)  # type: ignore[no-untyped-call]
         self._hooks = [self.trainer.model.register_forward_hook(embedded)]
         for loss in self.losses:
             self._hooks.append(loss.register_forward_pre_hook(self.quietly(self._begins)))
@@ -147,7 +152,7 @@ class _Watch:
             self._said.add(what)
             logger.warning("anatomy: %s", what)
 
-    def quietly(self, what: Callable[..., None]) -> Callable[..., None]:
+    def quietly(self, what: Callable[..., object]) -> Callable[..., None]:
         """The same, from which no error reaches the training."""
 
         @functools.wraps(what)
@@ -225,7 +230,7 @@ class _Batch:
         self.value = sum(float(part.detach()) for part in tensors)
         followed = [part for part in tensors if part.requires_grad]
         if followed:
-            followed[0].register_hook(self._scaled)
+            followed[0].register_hook(self._scaled)  # type: ignore[no-untyped-call]
 
     def _scaled(self, gradient: Tensor) -> None:
         self._factor = float(gradient)
