@@ -212,6 +212,11 @@ def test_a_sound_run_is_healthy() -> None:
             "dissipated-early",
             "--objective.margin 0.675",
         ),
+        (
+            {"start": {"negative_mean": None}, "negative_mean": None, "std": 0.0, "dead": None},
+            "no-negatives",
+            "--batch-size 64",
+        ),
         ({"above_bound": 0.1}, "ratio-under-bound", "--objective.ratio 1.5"),
         (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
@@ -289,6 +294,25 @@ def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
     alike = case(false_negatives=0.9).rows
     assert diagnose(of_rows(alike)).verdict == ("false-negatives",)
     assert diagnose(of_rows(alike, settings={"kind": "images"})).verdict == (HEALTHY,)
+
+
+def test_a_loss_of_ones_own_that_stops_pulling_at_a_margin_is_not_losing() -> None:
+    given = case(above_bound=0.1, start={"ratio": 0.0}, ratio=0.0)
+    assert diagnose(given).verdict == ("ratio-under-bound",)
+    assert diagnose(replace(given, objective=None)).verdict == (HEALTHY,)
+
+
+@pytest.mark.parametrize(("start", "verdict"), [(300.0, "norms-too-large"), (3.0, "diverging")])
+def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> None:
+    for radial, expected in ((0.0, verdict), (0.5, HEALTHY)):
+        norm = max(300.0, start)
+        given = case(start={"norm": start, "radial": radial}, norm=norm, radial=radial)
+        assert diagnose(replace(given, objective=None)).verdict[0] == expected
+
+
+def test_an_objective_that_pushes_nothing_needs_no_negatives() -> None:
+    given = case(start={"negative_mean": None}, negative_mean=None, objective="negativecosine")
+    assert "no-negatives" not in diagnose(given).verdict
 
 
 def test_the_other_view_doubles_the_negatives() -> None:

@@ -12,6 +12,7 @@ HEALTHY = "healthy"
 
 VERDICTS = {
     HEALTHY: "nothing was found",
+    "no-negatives": "no anchor has a negative: there is nothing to tell it from",
     "dead-views": "the two views of a text are the same",
     "diverging": "the learning rate is too high",
     "collapsed": "all embeddings are one point",

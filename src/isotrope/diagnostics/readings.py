@@ -88,6 +88,9 @@ def negatives(case: Case) -> int | None:
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
         return int(queue)
+    counted = case.end("negatives")
+    if counted:
+        return round(counted)
     size, objective = case.batch_size, case.objective
     if size is None or (objective is not None and not objective.has_terms):
         return None

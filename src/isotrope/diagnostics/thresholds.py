@@ -49,6 +49,21 @@ THRESHOLDS: dict[str, Threshold] = {
         "diverging: steps with a number that is NaN, infinite or above 1e30",
         "nothing to set",
     ),
+    "without_negatives": Threshold(
+        0.5,
+        "of the logged steps",
+        "above",
+        "no-negatives: steps of a batch in which no anchor has a negative",
+        "nothing to set: a batch of one, or of one group, has none at all",
+    ),
+    "gradient_alone": Threshold(
+        1e-6,
+        "",
+        "below",
+        "no-negatives, of a loss that is not one of ours: mean gradient of an anchor; a loss of "
+        "pairs has one, and needs no negatives",
+        "0 of a softmax over the positive alone, up to rounding",
+    ),
     "view_angle": Threshold(
         0.001,
         "rad",
@@ -135,6 +150,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "false-negatives: texts with a copy in a sample of the data, that differs in a few words",
         ZOO,
     ),
+    "radial": Threshold(
+        0.05,
+        "of the gradient",
+        "above",
+        "norms-too-large, and diverging by norms, are not found above it: the loss is one of dot "
+        "products or distances, and embeddings may be as long as they like",
+        "0 of cosines, up to rounding; as much as components may leave out",
+    ),
     "norm": Threshold(
         100.0,
         "",
@@ -198,6 +221,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "below",
         "ratio-under-bound: anchors whose ratio exceeds the lower bound of Lemma 1",
         "paper 000, Lemma 1 and figure 8; share " + OURS,
+    ),
+    "pull": Threshold(
+        0.01,
+        "",
+        "below",
+        "ratio-under-bound, of a loss that is not one of ours, is not found below it: R at the "
+        "end; a loss that stops pulling at a margin loses nothing by it",
+        OURS,
     ),
     "mean_cosine": Threshold(
         0.6,

@@ -13,6 +13,7 @@ from isotrope.diagnostics.rules.forces import (
     dissipated_early,
     negatives_not_hard,
     never_dissipating,
+    no_negatives,
     ratio_under_bound,
 )
 from isotrope.diagnostics.rules.norms import norms_too_large
@@ -24,6 +25,7 @@ __all__ = ["EXPLAINS", "RULES"]
 
 RULES: tuple[Callable[[Case], Finding | None], ...] = (
     not_finite,
+    no_negatives,
     dead_views,
     unrelated_positives,
     diverging,
@@ -52,6 +54,7 @@ _OF_A_POINT = {
 }
 
 EXPLAINS: dict[str, set[str]] = {
+    "no-negatives": {"collapsed", "dissipated-early", *_OF_A_POINT},
     "dead-views": {"dissipated-early", "false-negatives", "ratio-under-bound"},
     "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_OF_A_POINT},
     "diverging": {"diverging", "collapsed", "dissipated-early", *_OF_A_POINT},

@@ -8,6 +8,7 @@ from isotrope.diagnostics.readings import (
     anchors_done_on_ideal,
     negatives,
     parameters,
+    pushing,
     sick,
     temperature,
     told,
@@ -16,7 +17,49 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-__all__ = ["dissipated_early", "negatives_not_hard", "never_dissipating", "ratio_under_bound"]
+__all__ = [
+    "dissipated_early",
+    "negatives_not_hard",
+    "never_dissipating",
+    "no_negatives",
+    "ratio_under_bound",
+]
+
+
+def no_negatives(case: Case) -> Finding | None:
+    """A contrastive loss is given batches of one row, or of one group: nothing is a negative.
+
+    Its loss and gradient are then 0 from the first step on. A loss of pairs has a gradient all the
+    same, and is not meant.
+    """
+    seen = [row for row in case.rows if row.get("positive_mean") is not None]
+    if not seen:
+        return None
+    share = sum(row.get("negative_mean") is None for row in seen) / len(seen)
+    if not sick("without_negatives", share):
+        return None
+    gradient = case.end("embedding_gradient")
+    if case.objective is None and not sick("gradient_alone", gradient):
+        return None
+    if case.objective is not None and not pushing(case.objective):
+        return None
+    size = case.batch_size
+    found = [] if gradient is None or case.objective is not None else [gradient]
+    return Finding(
+        "no-negatives",
+        (
+            compared("without_negatives", share),
+            *(compared("gradient_alone", number) for number in found),
+            *([] if size is None else [Evidence("batch_size", size)]),
+            *told(case, "loss"),
+        ),
+        THRESHOLDS["without_negatives"].source,
+        "--batch-size 64"
+        if size == 1
+        else "--batch-size 64 (batches of more than one row, and of more than one group)",
+        "No anchor of a batch has a negative, so that a loss that tells positives from negatives "
+        "is 0 and teaches nothing. That it is 0 does not mean that anything has been learnt.",
+    )
 
 
 def negatives_not_hard(case: Case) -> Finding | None:
@@ -104,6 +147,9 @@ def ratio_under_bound(case: Case) -> Finding | None:
     """The pull loses against the push (Lemma 1)."""
     above = case.end("above_bound")
     if above is None or not sick("above_bound", above):
+        return None
+    ratio = case.end("ratio")
+    if case.objective is None and ratio is not None and sick("pull", abs(ratio)):
         return None
     return Finding(
         "ratio-under-bound",
