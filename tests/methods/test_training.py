@@ -277,6 +277,9 @@ def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, m
     assert outcome.result.metrics["dev_best_step"] == 0
     details = outcome.result.details
     assert details["judgement"]["outcome"] == "worse"
+    assert details["model"]["fingerprint"] == details["model"]["start"]
+    saved = SentenceEncoder.load(outcome.output, device="cpu")
+    assert details["model"]["fingerprint"] == saved.fingerprint()
     assert details["verdict"] == details["judgement"]["sentence"]
     assert "training made it worse" in details["verdict"]
     assert "30.00 at step 6 (last step, not saved: -20.00" in details["verdict"]

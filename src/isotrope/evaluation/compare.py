@@ -48,9 +48,10 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
         ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
-        "high", "p", "verdict"}, ...], "percent": ...}``: the models in the given order, the
-        differences those of the second and later ones, each ``higher``, ``lower`` or ``noise``;
-        whether the numbers are percents or shares of 1.
+        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``: the models in the given
+        order, the differences those of the second and later ones, each ``higher``, ``lower`` or
+        ``noise``; what was measured; whether the numbers are percents or shares of 1. Its
+        ``details["same_weights"]`` are the groups of models, by place, with equal fingerprints.
 
     Raises:
         InputError: fewer than two models; other data, protocols or modes; Results without items.
@@ -60,6 +61,7 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     draws = _draws(results, resamples, seed)
     columns = {name: _column(name, rows, results) for name, rows in draws.items()}
     for name, column in columns.items():
+        column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
@@ -79,9 +81,27 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
             "data": results[0].details.get("data"),
             "protocol": results[0].details.get("protocol"),
             "fingerprints": [result.details.get("model") for result in results],
+            "same_weights": _same_weights(results),
         },
         provenance=provenance(seed=seed),
     )
+
+
+def _metric(name: str, result: Result) -> str:
+    """Return what a column measures, by the name under which a task's scores have it."""
+    scores = result.details.get("tasks", {}).get(name, {})
+    found = _AVERAGES.get(name) or next((m for m in _AVERAGES.values() if m in scores), name)
+    return found.capitalize() if found == "spearman" else found
+
+
+def _same_weights(results: Sequence[Result]) -> list[list[int]]:
+    """Return the places of the models that are one and the same, in groups of two or more."""
+    groups: dict[str, list[int]] = {}
+    for i, result in enumerate(results):
+        identity = (result.details.get("model") or {}).get("fingerprint")
+        if identity is not None:
+            groups.setdefault(identity, []).append(i)
+    return [places for places in groups.values() if len(places) > 1]
 
 
 def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np.ndarray]:

@@ -264,7 +264,7 @@ class Dev(L.Callback):
         *,
         every: int,
         last: int,
-        keep: Callable[[int], None] | None,
+        keep: Callable[[int], str] | None,
         metrics: Metrics,
         timer: Timer,
         tell: Callable[[str], None],
@@ -275,6 +275,7 @@ class Dev(L.Callback):
         self.metrics, self.timer, self.tell, self.name = metrics, timer, tell, name
         self.column, self.kept = column, metrics.path.parent / FILE
         self.looks = Looks(name, "last" if keep is None else "best")
+        self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
 
     @property
     def scores(self) -> dict[int, float]:
@@ -312,7 +313,7 @@ class Dev(L.Callback):
         self.looks.add(step, look)
         self.metrics.add(step, {self.column: value})
         if self.keep is not None and self.looks.best == step:
-            self.keep(step)
+            self.weights[step] = self.keep(step)
         if self.looks.complete:
             self.looks.save(self.kept)
         first = self.scores[min(self.scores)]
@@ -348,11 +349,13 @@ class Dev(L.Callback):
             # as tensors: arrays are not among what a checkpoint may hold
             "items": {step: torch.from_numpy(look.items) for step, look in looks.items()},
             "gold": None if gold is None else torch.from_numpy(gold),
+            "weights": self.weights,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
         self.looks.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+        self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")
         # an older checkpoint has the scores alone
         self.looks.looks = {

@@ -479,6 +479,7 @@ def _result(
             },
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
+            "model": {"fingerprint": module.encoder.fingerprint()},
             "plan": asdict(module.plan),
             "batch_size": prepared.batches.size,
             "augments": [asdict(augment) for augment in module.augments],

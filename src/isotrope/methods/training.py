@@ -30,7 +30,7 @@ from isotrope.data.tokens import TokenStore, build
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
-from isotrope.encoders.lora import add_lora, lora_facts
+from isotrope.encoders.lora import add_lora, lora_facts, merged
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
@@ -404,10 +404,12 @@ def _run(
             prefixes=module.prefixes,
         )
 
-    def keep(step: int) -> None:
+    def keep(step: int) -> str:
         refuse_broken(encoder, step)
         still_there(output)
         encoder.save(output / "model", card=card(step, None))
+        with merged(encoder):
+            return encoder.fingerprint()
 
     dev = Dev(
         None if watch is None else lambda: watch.score(encoder),
@@ -444,7 +446,7 @@ def _run(
     if rank() > 0:
         return Outcome(nothing(output), output, encoder=encoder, first=False)
     if watch is None:
-        keep(steps)
+        dev.weights[steps] = keep(steps)
     result = _result(settings, objective, store, dev, metrics, timer, module)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     still_there(output)
@@ -522,6 +524,10 @@ def _result(
             "cut": {"c": settings.cut, "what": settings.cut_what},
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
+            "model": {
+                "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
+                "start": dev.weights.get(0),
+            },
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
