@@ -33,7 +33,7 @@ def anisotropic_start(case: Case) -> Finding | None:
 
 
 def nothing_left_to_learn(case: Case) -> Finding | None:
-    """Most anchors are done before the first update and ever after, and nothing was gained.
+    """Most anchors were done before training began, and it gained nothing.
 
     Where training itself has brought them there, it is dissipated-early.
     """
