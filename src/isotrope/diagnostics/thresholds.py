@@ -204,7 +204,7 @@ THRESHOLDS: dict[str, Threshold] = {
         1.0,
         "points",
         "below",
-        "dissipated-early and nothing-left-to-learn, if there is a dev score: what it has gained",
+        "dissipated-early, if there is a dev score, and nothing-left-to-learn: what it has gained",
         OURS,
     ),
     "above_bound": Threshold(
