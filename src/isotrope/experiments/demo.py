@@ -311,9 +311,9 @@ def _row(
     recipe: Recipe,
 ) -> Row:
     metrics = retrieval(vectors, data, ks=(1,)).metrics
-    looks = Looks("MRR@10 of the held-out functions", "last")
+    judged = Looks("MRR@10 of the held-out functions", "last")
     for step, model in ((0, before), (recipe.steps, vectors)):
-        looks.add(step, retrieval_look(model, data))
+        judged.add(step, retrieval_look(model, data))
     queries, targets = (
         torch.from_numpy(vectors.encode(texts)) for texts in (data.queries, data.corpus)
     )
@@ -335,7 +335,7 @@ def _row(
         hardest_share=components.get("hardest_share"),
         ratio=components.get("ratio"),
         seconds=seconds,
-        judgement=None if vectors is before else judge(looks),
+        judgement=None if vectors is before else judge(judged),
     )
 
 
