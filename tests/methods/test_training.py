@@ -11,13 +11,22 @@ import yaml
 
 import isotrope
 from isotrope.core.errors import InputError
+from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.measures.judgement import Look, judgement_of
 from isotrope.methods import simcse
-from isotrope.methods.callbacks import COLUMNS
+from isotrope.methods.callbacks import COLUMNS, Dev
 from isotrope.methods.training import fit, summary
 from isotrope.paradigm import registry
 from tests.methods.conftest import sentences
 from tests.methods.interrupted import power_cut
+
+RETRIEVAL = "isotrope.methods.watch.retrieval_look"
+
+
+def hits(score: float) -> Look:
+    """Of 1,000 queries so many percent find their answer."""
+    return Look(score, (np.arange(1_000) < 10 * score).astype(float))
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -106,6 +115,22 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     assert [{k: v for k, v in row.items() if k != drop} for row in rows(whole)] == [
         {k: v for k, v in row.items() if k != drop} for row in rows(resumed)
     ]
+    told, again = (
+        Result.load(folder / "result.json").details["judgement"] for folder in (whole, resumed)
+    )
+    assert told == again
+    assert set(told["numbers"]) == {"start", "saved", "last"}
+
+
+def test_a_checkpoint_without_scores_of_examples_is_not_judged(quick: dict, monkeypatch) -> None:
+    """As an older version wrote them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Dev, "state_dict", lambda self: {"scores": self.scores})
+        with power_cut(5):
+            fit(**quick, dev="auto")
+    outcome = fit(**quick, dev="auto", resume=True)
+    assert outcome.result.details["judgement"]["outcome"] == "not known"
+    assert "whether that is more than noise is not known" in outcome.result.details["verdict"]
 
 
 def test_a_run_of_an_older_version_goes_on_with_empty_cells(
@@ -247,14 +272,41 @@ def test_parents_made_for_a_failed_run_go_with_it(quick: dict, tmp_path: Path) -
 
 def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, monkeypatch) -> None:
     values = iter([50.0, 40.0, 30.0])
-    monkeypatch.setattr("isotrope.methods.watch.retrieval_dev", lambda *_, **__: next(values))
+    monkeypatch.setattr(RETRIEVAL, lambda *_, **__: hits(next(values)))
     outcome = fit(**quick, dev="auto")
     assert outcome.result.metrics["dev_best_step"] == 0
-    assert "training made it worse" in outcome.result.details["verdict"]
+    details = outcome.result.details
+    assert details["judgement"]["outcome"] == "worse"
+    assert details["model"]["fingerprint"] == details["model"]["start"]
+    saved = SentenceEncoder.load(outcome.output, device="cpu")
+    assert details["model"]["fingerprint"] == saved.fingerprint()
+    assert details["verdict"] == details["judgement"]["sentence"]
+    assert "training made it worse" in details["verdict"]
+    assert "30.00 at step 6 (last step, not saved: -20.00" in details["verdict"]
+    assert details["verdict"] in (outcome.output / "model" / "README.md").read_text()
+    assert summary(outcome).startswith(details["verdict"])
     start = SentenceEncoder.scratch(sentences(300), seed=7, max_length=128)
     kept = weights(outcome.output)
     state = start.model[0].model.state_dict()
     assert all(torch.equal(kept[k], state[k]) for k in kept if k in state)
+
+
+def test_a_fall_within_noise_is_not_called_worse(quick: dict, monkeypatch) -> None:
+    values, noise = iter([50.0, 49.9, 49.8]), np.random.default_rng(0)
+
+    def look(*_: object, **__: object) -> Look:
+        found = hits(next(values))
+        return Look(found.value, noise.permutation(found.items))
+
+    monkeypatch.setattr(RETRIEVAL, look)
+    outcome = fit(**quick, dev="auto")
+    assert outcome.result.details["judgement"]["outcome"] == "no measurable change"
+    told = outcome.result.details["verdict"]
+    assert told.startswith("no measurable change: held-out MRR@10")
+    assert told.endswith("; the saved model is the one before training")
+    kept = judgement_of(outcome.output, None)  # after the fact, from the scores of examples
+    assert kept is not None
+    assert kept.sentence == told
 
 
 def test_pairs_with_hard_negatives_and_prompts(quick: dict, tmp_path: Path) -> None:
@@ -297,8 +349,6 @@ def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: 
 
 
 def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
-    from isotrope.methods.training import summary
-
     easy = fit(**{**quick, "max_steps": 2}, objective_settings={"dissipation": "margin:0"})
     assert easy.result.metrics["dead"] == 1
     assert "100% of the last batch's anchors had nothing left" in summary(easy)

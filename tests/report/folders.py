@@ -47,6 +47,12 @@ def row(step: int, *, dev: float | None, ratio: float | None = 1.0, columns: str
     return ",".join("" if cell is None else f"{cell:.6g}" for cell in cells)
 
 
+def judged(outcome: str | None) -> dict[str, Any] | None:
+    """A judgement as result.json has it."""
+    sentence = f"{outcome}: as it was judged"
+    return outcome and {"outcome": outcome, "sentence": sentence, "numbers": {}}
+
+
 def write_run(
     folder: Path,
     *,
@@ -57,6 +63,8 @@ def write_run(
     finished: bool = True,
     dev_name: str = "dev STS Spearman (dev.tsv)",
     verdict: str | None = None,
+    judgement: str | None = None,
+    weights: str | None = None,
     settings: str = "",
     columns: str = COLUMNS,
 ) -> Path:
@@ -87,6 +95,8 @@ def write_run(
                 "dev": {"name": dev_name, "kind": "dev.tsv"} if dev else None,
                 "data": {"records": 200, "files": ["notes.txt"]},
                 "verdict": verdict,
+                "judgement": judged(judgement),
+                "model": {"fingerprint": weights},
             },
             "provenance": {
                 "versions": {"isotrope": "0.1.0", "torch": "2.0"}, "python": "3.11",
@@ -116,6 +126,7 @@ def write_image_run(
     finished: bool = True,
     data: str = "def456",
     verdict: str | None = None,
+    judgement: str | None = None,
 ) -> Path:
     """Write a run on images of 40 steps, logged every 2, with ``knn`` spread over its length."""
     folder.mkdir(parents=True)
@@ -148,6 +159,7 @@ def write_image_run(
                 "cut": {"c": cut, "what": "weights"},
                 "data": {"path": "pictures", "images": 200},
                 "verdict": verdict,
+                "judgement": judged(judgement),
             },
             "provenance": {"seed": 1, "data": data},
         }  # fmt: skip

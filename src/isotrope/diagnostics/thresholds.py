@@ -201,6 +201,21 @@ THRESHOLDS: dict[str, Threshold] = {
         "never-dissipating: mean GD, median of the last third",
         "paper 000, sections 3.1 and 4; paper 001, section 4.2",
     ),
+    "done_at_first": Threshold(
+        0.5,
+        "of the anchors",
+        "above",
+        "nothing-left-to-learn: anchors with GD < .01 at the first logged step, before any update",
+        OURS,
+    ),
+    "done_throughout": Threshold(
+        0.75,
+        "of the anchors",
+        "above",
+        "nothing-left-to-learn: anchors with GD < .01, median of the whole run; without a dev "
+        "score it is the value of dead_early",
+        OURS,
+    ),
     "dead_early": Threshold(
         0.9,
         "of the anchors",
@@ -212,7 +227,7 @@ THRESHOLDS: dict[str, Threshold] = {
         1.0,
         "points",
         "below",
-        "dissipated-early, if there is a dev score: what it has gained",
+        "dissipated-early, if there is a dev score, and nothing-left-to-learn: what it has gained",
         OURS,
     ),
     "above_bound": Threshold(

@@ -23,6 +23,7 @@ from isotrope.core.gather import agreed, lost
 from isotrope.core.result import provenance
 from isotrope.core.sealed import seal
 from isotrope.diagnostics.observe import columns
+from isotrope.measures.judgement import FILE, Judgement, Look, Looks, judge, unjudged
 from isotrope.methods.loggers import Loggers
 from isotrope.methods.nonfinite import refuse_broken
 from isotrope.methods.progress import Progress, warn
@@ -259,11 +260,11 @@ class Dev(L.Callback):
 
     def __init__(
         self,
-        score: Callable[[], float] | None,
+        score: Callable[[], Look] | None,
         *,
         every: int,
         last: int,
-        keep: Callable[[int, float | None], None],
+        keep: Callable[[int], str] | None,
         metrics: Metrics,
         timer: Timer,
         progress: Progress,
@@ -272,34 +273,54 @@ class Dev(L.Callback):
     ) -> None:
         self.score, self.every, self.last, self.keep = score, every, last, keep
         self.metrics, self.timer, self.progress, self.name = metrics, timer, progress, name
-        self.column = column
-        self.scores: dict[int, float] = {}
+        self.column, self.kept = column, metrics.path.parent / FILE
+        self.looks = Looks(name, "last" if keep is None else "best")
+        self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """All scores, by step."""
+        return self.looks.scores
 
     @property
     def best(self) -> tuple[int, float] | None:
         """Step and score of the best evaluation, the earliest at ties."""
         if not self.scores:
             return None
-        step = max(self.scores, key=lambda s: (self.scores[s], -s))
+        step = self.looks.best
         return step, self.scores[step]
+
+    def judgement(self, otherwise: str) -> Judgement:
+        """Return whether training helped.
+
+        Args:
+            otherwise: the sentence where nothing was scored.
+        """
+        if not self.scores:
+            return Judgement("not known", otherwise)
+        if not self.looks.complete:
+            step = self.looks.best if self.keep is not None else max(self.scores)
+            return unjudged(self.name, self.scores.get(0), self.scores[step], step)
+        return judge(self.looks)
 
     def evaluate(self, step: int) -> None:
         """Score the encoder as it is after ``step`` updates; keep it if it is the best so far."""
         if self.score is None:
             return
         start = time.perf_counter()
-        value = self.score()
-        self.scores[step] = value
-        best = self.best
-        assert best is not None
+        look = self.score()
+        value = look.value
+        self.looks.add(step, look)
         self.metrics.add(step, {self.column: value})
-        if best[0] == step:
-            self.keep(step, value)
+        if self.keep is not None and self.looks.best == step:
+            self.weights[step] = self.keep(step)
+        if self.looks.complete:
+            self.looks.save(self.kept)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
-        self.progress.scored(
-            step, f"{self.name} {value:.2f}", change, f"best {best[1]:.2f} at step {best[0]:,}"
-        )
+        at = self.looks.best
+        best = f"best {self.scores[at]:.2f} at step {at:,}"
+        self.progress.scored(step, f"{self.name} {value:.2f}", change, best)
         self.timer.rest(time.perf_counter() - start)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -323,11 +344,28 @@ class Dev(L.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scores so far, which go into checkpoints."""
-        return {"scores": self.scores}
+        looks = self.looks.looks
+        gold = next((look.gold for look in looks.values()), None)
+        return {
+            "scores": self.scores,
+            # as tensors: arrays are not among what a checkpoint may hold
+            "items": {step: torch.from_numpy(look.items) for step, look in looks.items()},
+            "gold": None if gold is None else torch.from_numpy(gold),
+            "weights": self.weights,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
-        self.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+        self.looks.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+        self.weights = dict(state_dict.get("weights", {}))
+        gold = state_dict.get("gold")
+        # an older checkpoint has the scores alone
+        self.looks.looks = {
+            int(step): Look(
+                self.scores[int(step)], items.numpy(), None if gold is None else gold.numpy()
+            )
+            for step, items in state_dict.get("items", {}).items()
+        }
 
 
 def worker_gone(error: BaseException) -> bool:

@@ -30,7 +30,8 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.encoders.sentence import find_device
-from isotrope.evaluation.image_scores import image_scores, knn_top1
+from isotrope.evaluation.image_scores import image_scores, knn_look
+from isotrope.measures.judgement import Look
 from isotrope.methods.callbacks import (
     Checkpoints,
     Dev,
@@ -315,7 +316,7 @@ def _run(settings: ImageSettings, prepared: Prepared, *, lines: bool) -> Outcome
         _neighbours(settings, prepared),
         every=settings.knn_every * per_epoch,
         last=steps,
-        keep=lambda step, value: None,  # what is saved is the last step
+        keep=None,  # what is saved is the last step
         metrics=metrics,
         timer=timer,
         progress=progress,
@@ -363,13 +364,13 @@ def labelled(images: ImageSet) -> bool:
     return bool((known != known[0]).any())
 
 
-def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], float] | None:
+def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], Look] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
     if not labelled(prepared.images):
         return None
     most = settings.knn_images
-    return lambda: (
-        100 * knn_top1(prepared.module.encoder, prepared.images, limit_train=most, limit_test=most)
+    return lambda: knn_look(
+        prepared.module.encoder, prepared.images, limit_train=most, limit_test=most
     )
 
 
@@ -454,6 +455,7 @@ def _result(
     scores, best, newest = dev.scores, dev.best, metrics.last()
     images, module = prepared.images, prepared.module
     tested = images.test
+    judgement = dev.judgement("no labels to test with: whether training helped is not known")
     return Result(
         kind="train-images",
         name=Path(settings.output).name,
@@ -482,6 +484,7 @@ def _result(
             },
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
+            "model": {"fingerprint": module.encoder.fingerprint()},
             "plan": asdict(module.plan),
             "batch_size": prepared.batches.size,
             "augments": [asdict(augment) for augment in module.augments],
@@ -494,20 +497,11 @@ def _result(
                 "skipped": len(images.skipped),
                 "replaced": len(images.replaced),
             },
-            "verdict": _verdict(dev),
+            "verdict": judgement.sentence,
+            "judgement": asdict(judgement),
         },
         provenance=provenance(seed=settings.seed, data=images.fingerprint),
     )
-
-
-def _verdict(dev: Dev) -> str:
-    """Return one sentence: did training help?"""
-    if dev.best is None:
-        return "no labels to test with: whether training helped is not known"
-    first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
-    rose = "rose" if last > first else "fell" if last < first else "stayed"
-    step, best = dev.best
-    return f"kNN accuracy {rose} from {first:.2f} to {last:.2f} (best {best:.2f} at step {step})"
 
 
 def summary(outcome: Outcome) -> str:

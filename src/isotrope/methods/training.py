@@ -8,6 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from isotrope.core.alone import clear, holds_nothing, still_there
 from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
 from isotrope.core.gather import rank, rows_of, wait, world_size
 from isotrope.core.progress import bar
 from isotrope.core.result import Result, provenance
@@ -27,9 +29,10 @@ from isotrope.data.tokens import TokenStore, build
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
-from isotrope.encoders.lora import add_lora, lora_facts
+from isotrope.encoders.lora import add_lora, lora_facts, merged
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
+from isotrope.measures.judgement import Judgement
 from isotrope.methods.callbacks import Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
 from isotrope.methods.card import lora_line, model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
@@ -68,6 +71,7 @@ __all__ = [
 ]
 
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
+_NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
 
 
@@ -385,10 +389,8 @@ def _run(
             "document": settings.passage_prompt,
         }
 
-    def keep(step: int, value: float | None) -> None:
-        refuse_broken(encoder, step)
-        still_there(output)
-        card = model_card(
+    def card(step: int, judgement: Judgement | None) -> str:
+        return model_card(
             settings,
             objective,
             store.report,
@@ -396,10 +398,17 @@ def _run(
             steps=steps,
             dev=dev.scores,
             name=dev.name,
+            judgement=judgement,
             lora=lora_facts(encoder),
             prefixes=module.prefixes,
         )
-        encoder.save(output / "model", card=card)
+
+    def keep(step: int) -> str:
+        refuse_broken(encoder, step)
+        still_there(output)
+        encoder.save(output / "model", card=card(step, None))
+        with merged(encoder):
+            return encoder.fingerprint()
 
     dev = Dev(
         None if watch is None else lambda: watch.score(encoder),
@@ -436,10 +445,14 @@ def _run(
     if rank() > 0:
         return Outcome(nothing(output), output, encoder=encoder, first=False)
     if watch is None:
-        keep(steps, None)
+        dev.weights[steps] = keep(steps)
     result = _result(settings, objective, store, dev, metrics, timer, module)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     still_there(output)
+    if dev.best is not None:  # what is saved could not be judged before the last step
+        with replacing(output / "model" / "README.md") as temporary:
+            text = card(dev.best[0], Judgement.read(result.details["judgement"]))
+            temporary.write_text(text, encoding="utf-8")
     result.save(output / "result.json")
     put_away(output)
     return Outcome(result, output, encoder=encoder)
@@ -484,8 +497,8 @@ def _result(
 ) -> Result:
     best = dev.best
     first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
-    newest = metrics.last()
-    report = store.report
+    newest, report = metrics.last(), store.report
+    judgement = dev.judgement(_NOT_SCORED)
     return Result(
         kind="train",
         name=Path(settings.output).name,
@@ -510,6 +523,10 @@ def _result(
             "cut": {"c": settings.cut, "what": settings.cut_what},
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
+            "model": {
+                "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
+                "start": dev.weights.get(0),
+            },
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
@@ -521,7 +538,8 @@ def _result(
                 "holdout": report.held_out,
                 "views": report.views,
             },
-            "verdict": _verdict(dev),
+            "verdict": judgement.sentence,
+            "judgement": asdict(judgement),
         },
         provenance=provenance(seed=settings.seed, data=report.fingerprint),
     )
@@ -534,22 +552,6 @@ def _unit(store: TokenStore) -> str:
 
 def _plain(value: object) -> object:
     return value if isinstance(value, (int, float, str)) or value is None else str(value)
-
-
-def _verdict(dev: Dev) -> str:
-    """Return one sentence: did training help?"""
-    best = dev.best
-    if best is None:
-        return "no dev score was asked for: whether training helped is not known (use --dev)"
-    step, score = best
-    first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
-    if step == 0:
-        what = "training made it worse" if last < first else "training did not help"
-        return (
-            f"{what}: {dev.name} was {first:.2f} at the start and never higher "
-            f"({last:.2f} at the end); the saved model is the one you came with"
-        )
-    return f"{dev.name} rose from {first:.2f} to {score:.2f} at step {step}"
 
 
 def summary(outcome: Outcome) -> str:

@@ -1,11 +1,11 @@
 """Rules about the components of the gradient: which negatives push, how long, against what pull."""
 
-import statistics
-
 from isotrope.diagnostics.evidence import Case
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
     anchors_done_on_ideal,
+    gained,
+    later_dead,
     negatives,
     parameters,
     pushing,
@@ -123,10 +123,9 @@ def never_dissipating(case: Case) -> Finding | None:
 
 def dissipated_early(case: Case) -> Finding | None:
     """Hardly an anchor has a gradient after the first fifth, and the dev score has not gained."""
-    dead = case.series("dead")
-    if len(dead) < 5:
+    later, gain = later_dead(case), gained(case)
+    if later is None or len(case.series("dead")) < 5:
         return None
-    later, gain = statistics.median(dead[len(dead) // 5 :]), _gain(case)
     if not sick("dead_early", later) or (gain is not None and not sick("gain", gain)):
         return None
     return Finding(
@@ -168,10 +167,6 @@ def _stopping(objective: Objective) -> str:
         if form in known:
             return f"--objective {form}"
     return "--objective.dissipation margin:0.3"
-
-
-def _gain(case: Case) -> float | None:
-    return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
 
 
 def _harder(case: Case) -> str:
