@@ -43,7 +43,8 @@ reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or mor
 
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not nightly" -n $(WORKERS) \
+		--dist worksteal
 
 # what has been done stands in faults/figures.json, and is not done again
 faults: $(READY) ## kill runs, fail their writes, soak, try bad input: the figures (an hour)
@@ -74,7 +75,8 @@ check: $(READY) ## lint, formatting, types, direction of imports, licences, know
 	$(BIN)/python requirements/audit.py
 
 check-all: check ## the checks, then the tests that take longer
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not nightly" -n $(WORKERS) \
+		--dist worksteal
 
 fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
