@@ -43,7 +43,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zoo_data, "collect", some)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few")
 def test_a_reduced_zoo(tmp_path: Path) -> None:
     animals = [animal for animal in ANIMALS if animal.name in TRIED]
