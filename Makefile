@@ -130,12 +130,15 @@ $(READY): requirements/torch.txt requirements/lock.txt pyproject.toml
 	@$(BIN)/python -m pip check
 	@touch $@
 
+# where TORCH_INDEX_URL has no build for a CPU that is so old, it is gigabytes
+LOWEST_TORCH ?= 2.5.0
 LOWEST := tests/objectives tests/paradigm tests/kernels tests/measures tests/test_plain.py
 
 $(VENV)-lowest/.ready: requirements/lowest.txt pyproject.toml
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lowest
-	@$(VENV)-lowest/bin/python -m pip install -qq -r requirements/lowest.txt \
+	@$(VENV)-lowest/bin/python -m pip install -qq torch==$(LOWEST_TORCH) \
 		$(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)")
+	@$(VENV)-lowest/bin/python -m pip install -qq -r requirements/lowest.txt
 	@$(VENV)-lowest/bin/python -m pip install -qq --no-deps -e .
 	@touch $@
 
