@@ -281,10 +281,8 @@ def test_a_second_interrupt_ends_at_once(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 75)],
-)
+@pytest.mark.slow  # a process that imports everything
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_being_stopped_leaves_a_checkpoint_to_resume(
     trained: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

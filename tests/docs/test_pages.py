@@ -21,8 +21,6 @@ GUIDE = ROOT / "docs" / "guide"
 PAGES = [*sorted(GUIDE.glob("*.md")), ROOT / "docs" / "index.md", ROOT / "README.md"]
 RUNNER = Path(__file__).with_name("run_page.py")
 
-# seconds of a processor; the others train
-QUICK = ("compare", "pytorch")
 # they run in a clean environment instead: .ci/newcomer.sh
 NEWCOMER = ("start", "objective", "sentence-transformers")
 
@@ -60,7 +58,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
+        pytest.param(page, id=page.stem, marks=pytest.mark.slow)
         for page in PAGES
         if page.stem not in NEWCOMER
     ],

@@ -23,6 +23,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "QUANTITIES", two)
 
 
+@pytest.mark.slow  # all pictures, twice
 def test_every_picture_in_both_formats(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name) for name in ("one", "$x^$ two")]
     write_report(runs, tmp_path / "r.html", pictures=tmp_path / "pictures")
