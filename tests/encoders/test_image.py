@@ -70,6 +70,7 @@ class TestBuild:
         weight = model.embedder.embedder.convolution.weight
         assert weight.is_contiguous(memory_format=torch.channels_last) is (width == 16)
 
+    @pytest.mark.slow  # a process that imports everything
     def test_few_channels_do_not_kill_the_process(self):
         """In a process of its own: torch writes where it may not, and that is a matter of luck."""
         code = (

@@ -71,7 +71,7 @@ def test_somebody_elses_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "infonce" / "config.yaml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_whole_demo_beats_the_untrained_model(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     outcome = demo(tmp_path / "demo")

@@ -19,14 +19,15 @@ from tests.methods.test_training import rows, weights
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
+def runs(encoder_folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Settings of a run that came to its end, and, beside it, of one that died in its sixth step.
 
     It left checkpoints of steps 2 and 4.
     """
     folder = tmp_path_factory.mktemp("runs")
     (folder / "corpus.txt").write_text("\n".join(sentences(300)) + "\n", encoding="utf-8")
-    settings = {**QUICK, "files": [str(folder / "corpus.txt")], "output": str(folder / "whole")}
+    own = {"encoder": encoder_folder, "files": [str(folder / "corpus.txt")]}
+    settings = {**QUICK, **own, "output": str(folder / "whole")}
     fit(**settings)
     step = simcse.SimCSE.training_step
 

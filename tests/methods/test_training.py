@@ -17,7 +17,6 @@ from isotrope.measures.judgement import Look, judgement_of
 from isotrope.methods import simcse
 from isotrope.methods.callbacks import COLUMNS, Dev
 from isotrope.methods.training import fit, summary
-from isotrope.paradigm import registry
 from tests.methods.conftest import sentences
 from tests.methods.interrupted import power_cut
 
@@ -41,7 +40,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def test_a_run_folder_holds_what_it_promises(quick: dict) -> None:
-    outcome = fit(**quick, dev="auto")
+    outcome = fit(**{**quick, "encoder": "scratch"}, dev="auto")
     folder = outcome.output
     assert outcome.exit_code == 0
     config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -78,16 +77,6 @@ def test_the_model_loads_in_sentence_transformers(quick: dict) -> None:
     card = (outcome.output / "model" / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: sentence-transformers")
     assert "held-out MRR@10" in card
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_every_objective_trains(quick: dict, name: str) -> None:
-    before = SentenceEncoder.scratch(sentences(300), seed=7, max_length=128)
-    outcome = fit(**{**quick, "objective": name, "max_steps": 2})
-    after = weights(outcome.output)
-    start = before.model[0].model.state_dict()
-    assert any(not torch.equal(after[k], start[k]) for k in after if k in start)
-    assert all(torch.isfinite(v).all() for v in after.values())
 
 
 def test_one_seed_gives_the_same_weights_and_another_does_not(quick: dict, tmp_path: Path) -> None:
@@ -253,7 +242,7 @@ def test_float16_on_a_cpu_and_pooling_from_scratch_are_refused(quick: dict) -> N
     with pytest.raises(InputError, match="--precision 16 needs a GPU"):
         fit(**quick, precision="16", device="cpu")
     with pytest.raises(InputError, match="an encoder from scratch pools by mean; found 'cls'"):
-        fit(**quick, pooling="cls")
+        fit(**{**quick, "encoder": "scratch"}, pooling="cls")
 
 
 def test_an_empty_folder_stays_empty_when_a_run_fails(quick: dict) -> None:
@@ -285,9 +274,8 @@ def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, m
     assert "30.00 at step 6 (last step, not saved: -20.00" in details["verdict"]
     assert details["verdict"] in (outcome.output / "model" / "README.md").read_text()
     assert summary(outcome).startswith(details["verdict"])
-    start = SentenceEncoder.scratch(sentences(300), seed=7, max_length=128)
+    state = SentenceEncoder.load(quick["encoder"]).model[0].model.state_dict()
     kept = weights(outcome.output)
-    state = start.model[0].model.state_dict()
     assert all(torch.equal(kept[k], state[k]) for k in kept if k in state)
 
 
@@ -349,6 +337,7 @@ def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: 
 
 
 def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
+    quick = {**quick, "encoder": "scratch"}  # so wide that no negative comes before a positive
     easy = fit(**{**quick, "max_steps": 2}, objective_settings={"dissipation": "margin:0"})
     assert easy.result.metrics["dead"] == 1
     assert "100% of the last batch's anchors had nothing left" in summary(easy)

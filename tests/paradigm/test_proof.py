@@ -26,7 +26,7 @@ from isotrope.objectives import (
     VICReg,
 )
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import EXACT, agreement, batch, prove
+from isotrope.paradigm.proof import BATCHES, EXACT, agreement, batch, double_entry, prove
 
 Edit = Callable[[Any, Pairs, Terms], Terms]
 
@@ -93,7 +93,13 @@ MISTAKES: dict[str, tuple[type[Objective], Edit]] = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_found(name: str) -> None:
-    first, *_ = prove(mistaken(*MISTAKES[name]), SHAPES)
+    cls = mistaken(*MISTAKES[name])
+    errors = [double_entry(cls(), *batch(kind, *shape)) for kind in BATCHES for shape in SHAPES]
+    assert not all(error <= EXACT for error in errors)
+
+
+def test_mistakes_fail_the_first_check() -> None:
+    first, *_ = prove(mistaken(*MISTAKES["a millionth of W"]), SHAPES)
     assert not first.passed
     assert first.name.startswith("formula = components")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.hyper import Hyper, hypers
@@ -52,33 +52,35 @@ EXACT = 1e-9  # float64 autograd against a closed form, relative to what pushes 
 SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (64, 48), (200, 8), (2, 768), (200, 768)]
 
 
-def _random(n: int, d: int) -> tuple[Tensor, Tensor]:
-    return torch.randn(n, d), torch.randn(n, d)
+def _random(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    return torch.randn(n, d, generator=numbers), torch.randn(n, d, generator=numbers)
 
 
-def _clustered(n: int, d: int) -> tuple[Tensor, Tensor]:
-    centre = torch.randn(1, d)
-    return centre + 0.1 * torch.randn(n, d), centre + 0.1 * torch.randn(n, d)
+def _clustered(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    centre = torch.randn(1, d, generator=numbers)
+    a, b = _random(n, d, numbers)
+    return centre + 0.1 * a, centre + 0.1 * b
 
 
-def _collapsed(n: int, d: int) -> tuple[Tensor, Tensor]:
-    line = torch.randn(1, d)
-    return line * (1 + torch.rand(n, 1)) + 1e-6 * torch.randn(n, d), line.repeat(n, 1)
+def _collapsed(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    line = torch.randn(1, d, generator=numbers)
+    length = 1 + torch.rand(n, 1, generator=numbers)
+    return line * length + 1e-6 * torch.randn(n, d, generator=numbers), line.repeat(n, 1)
 
 
-def _antipodal(n: int, d: int) -> tuple[Tensor, Tensor]:
-    x = torch.randn(n, d)
-    return x, -x + 1e-3 * torch.randn(n, d)
+def _antipodal(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d, numbers)
+    return a, -a + 1e-3 * b
 
 
-def _duplicate_rows(n: int, d: int) -> tuple[Tensor, Tensor]:
-    a, b = _random(n, d)
+def _duplicate_rows(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d, numbers)
     a[n // 2 :] = a[: n - n // 2].clone()
     b[n // 2 :] = b[: n - n // 2].clone()
     return a, b
 
 
-BATCHES: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
+BATCHES: dict[str, Callable[[int, int, Generator], tuple[Tensor, Tensor]]] = {
     "random": _random,
     "clustered": _clustered,
     "collapsed": _collapsed,
@@ -89,9 +91,7 @@ BATCHES: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
 
 def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Return anchors and positives of one of ``BATCHES``, n x d float64, not normalised."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        a, b = BATCHES[kind](n, d)
+    a, b = BATCHES[kind](n, d, Generator().manual_seed(seed))
     return a.double(), b.double()
 
 
@@ -124,9 +124,9 @@ def further(objective: Objective, anchors: Tensor) -> Tensor | None:
     """Return further negatives, 4 x d, for an objective that has no others, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2)
-        return torch.randn(4, anchors.shape[1], dtype=torch.float64).to(anchors.dtype)
+    numbers = Generator().manual_seed(2)
+    more = torch.randn(4, anchors.shape[1], dtype=torch.float64, generator=numbers)
+    return more.to(anchors.dtype)
 
 
 def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -262,20 +262,19 @@ def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor
     n, d = anchors.shape
     more = further(objective, anchors)
     changed_more = more
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        if name == "rotation":
-            turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype))[0]
-            changed = (anchors @ turn, positives @ turn)
-            changed_more = None if more is None else more @ turn
-        elif name == "permutation":
-            order = torch.randperm(n)
-            changed = (anchors[order], positives[order])
-        elif name == "view swap":
-            changed = (positives, anchors)
-        else:
-            factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype)
-            changed = (anchors * factors[0], positives * factors[1])
+    numbers = Generator().manual_seed(1)
+    if name == "rotation":
+        turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype, generator=numbers))[0]
+        changed = (anchors @ turn, positives @ turn)
+        changed_more = None if more is None else more @ turn
+    elif name == "permutation":
+        order = torch.randperm(n, generator=numbers)
+        changed = (anchors[order], positives[order])
+    elif name == "view swap":
+        changed = (positives, anchors)
+    else:
+        factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype, generator=numbers)
+        changed = (anchors * factors[0], positives * factors[1])
     before = objective(anchors, positives, more)
     return float((objective(*changed, changed_more) - before).abs() / (1 + before.abs()))
 
@@ -307,9 +306,7 @@ def _constant_column(x: Tensor) -> Tensor:
 
 def degenerate(case: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return one of ``DEGENERATE`` as leaves that require gradients."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        a, b = DEGENERATE[case](torch.randn(6, 5), torch.randn(6, 5))
+    a, b = DEGENERATE[case](*_random(6, 5, Generator().manual_seed(0)))
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
 
