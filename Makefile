@@ -20,7 +20,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs test-triton \
-	check check-all fix docs site newcomer lock bench bench-gpu clean
+	test-lowest nightly check check-all fix docs site newcomer lock bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -43,7 +43,8 @@ reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or mor
 
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not nightly" -n $(WORKERS) \
+		--dist worksteal
 
 # what has been done stands in faults/figures.json, and is not done again
 faults: $(READY) ## kill runs, fail their writes, soak, try bad input: the figures (an hour)
@@ -51,6 +52,10 @@ faults: $(READY) ## kill runs, fail their writes, soak, try bad input: the figur
 
 test-mteb: $(VENV)/.ready-mteb ## MTEB's own check of an encoder, and its STS scores beside ours
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/adapters/test_mteb.py
+
+# the oldest versions that pyproject.toml allows of what losses need
+test-lowest: $(VENV)-lowest/.ready ## losses and their components with the oldest torch and numpy (minutes)
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -m "not slow and not nightly" $(LOWEST)
 
 test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
@@ -73,8 +78,17 @@ check: $(READY) ## lint, formatting, types, direction of imports, licences, know
 	$(BIN)/python requirements/licences.py
 	$(BIN)/python requirements/audit.py
 
+# FLAGS: what .ci/run leaves out because nothing of it has changed
 check-all: check ## the checks, then the tests that take longer
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not nightly" -n $(WORKERS) \
+		--dist worksteal $(FLAGS)
+
+# with triton installed torch offers more than it does without: its tests come last
+nightly: check ## every test there is: all bad inputs and presets, faults, pages, kernels (hours)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(MAKE) site test-mteb test-docs newcomer test-lowest
+	$(MAKE) faults zoo
+	$(MAKE) test-triton
 
 fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
@@ -96,7 +110,7 @@ bench-gpu: $(VENV)/.ready-triton ## the losses on an NVIDIA GPU, beside the peer
 	$(BIN)/python benchmarks/gpu.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
-	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo faults build dist
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-lowest site demo demo-images demo-seeds zoo faults build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src papers examples tests benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
@@ -114,6 +128,18 @@ $(READY): requirements/torch.txt requirements/lock.txt pyproject.toml
 	@echo "3/3 isotrope itself"
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m pip check
+	@touch $@
+
+# where TORCH_INDEX_URL has no build for a CPU that is so old, it is gigabytes
+LOWEST_TORCH ?= 2.5.0
+LOWEST := tests/objectives tests/paradigm tests/kernels tests/measures tests/test_plain.py
+
+$(VENV)-lowest/.ready: requirements/lowest.txt pyproject.toml
+	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lowest
+	@$(VENV)-lowest/bin/python -m pip install -qq torch==$(LOWEST_TORCH) \
+		$(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)")
+	@$(VENV)-lowest/bin/python -m pip install -qq -r requirements/lowest.txt
+	@$(VENV)-lowest/bin/python -m pip install -qq --no-deps -e .
 	@touch $@
 
 # what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB, triton 0.7 GB on disk

@@ -70,7 +70,7 @@ def ours(text: Path, steps: int, batch: int, length: int) -> dict[str, float]:
         )
         metrics = outcome.result.metrics
         return {
-            "sentences_per_second": metrics["sentences_per_second"],
+            "sentences_per_second": metrics["samples_per_second"],
             "seconds": metrics["seconds"],
             "peak_mib": peak_mib(),
         }

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from isotrope.core.files import replacing
 from isotrope.core.result import Result
+from papers.machinery.artifact import Scale
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 from papers.machinery.recipes import SEEDS
@@ -29,7 +30,7 @@ from papers.machinery.store import Store
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OUTPUT = RESULTS / "reproduce"
-SCALE = "cpu"
+SCALE: Scale = "cpu"
 LATER = {"DCL", "DCLW", *(n for n in NAMES if "decay" in n and not n.startswith("SimCLR"))}
 MEANS = (
     *("loss", "norm", "norm_backbone", "opposite_halves", "far_opposite", "std"),

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: real data where it is there, offline libraries, quiet threads."""
 
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -17,6 +18,13 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the real data is not beside this checkout (../shared/data)")
     return SHARED
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is captured of stderr passes for a terminal, and bars show at once."""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True)
+    monkeypatch.setattr("isotrope.core.progress.DELAY", 0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

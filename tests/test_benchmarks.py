@@ -42,7 +42,7 @@ def losses(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tiny_sizes(tmp_path: Path) -> None:
     """A few rows of 32 x 16: numbers in every column, a picture, a line for every target."""
     table = tmp_path / "losses.csv"
@@ -83,6 +83,7 @@ def test_plain_peers_compute_what_ours_do(monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(plain(a, b), ours(a, b), rtol=1e-12, atol=0)
 
 
+@pytest.mark.slow
 def test_their_cached_loss_gives_the_gradients_of_the_plain_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -54,6 +54,7 @@ def test_surgery_notices_another_end(monkeypatch, capsys) -> None:
     assert "to the last bit" not in capsys.readouterr().out
 
 
+@pytest.mark.slow  # a real encoder
 def test_statistics_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "river stone cloud engine garden mirror ocean paper".split()  # noqa: SIM905
     texts = [f"{a} {b} {c}" for a, b, c in itertools.permutations(words, 3)][:16]

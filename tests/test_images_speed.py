@@ -20,13 +20,14 @@ def speed(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_parts() -> None:
     said = speed("--parts", "--batch", "2")
     for name in ("simclr", "dino", "PIL", "hue, kornia", "crop, grid_sample"):
         assert f"  {name} " in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_way_trains(tmp_path: Path) -> None:
     table = tmp_path / "speed.csv"
     said = speed("--steps", "1", "--batch", "4", "--rounds", "1", "--csv", str(table))

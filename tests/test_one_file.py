@@ -1,6 +1,7 @@
 """A new objective is one file: command line, training, diagnosis, docs and tests all find it."""
 
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -73,7 +74,7 @@ write_pages(["toyloss"], Path("pages"))
 """
 
 
-@pytest.fixture(params=[pytest.param("in the folder", marks=pytest.mark.slow), "--plugin"])
+@pytest.fixture(params=["in the folder", "--plugin"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], dict[str, str]]:
     """The toy as a file in a copy of the package, or outside it: flags and environment."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
@@ -88,14 +89,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], di
     return [] if inside else ["--plugin", "toy_loss.py"], environment
 
 
+@pytest.mark.slow  # processes that import everything
 def test_a_toy_in_one_file_is_found_everywhere(
     place: tuple[list[str], dict[str, str]], tmp_path: Path
 ) -> None:
     flags, environment = place
 
-    def run(*command: str) -> str:
+    def python(*command: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", *command, *flags],
+            [sys.executable, *command],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -105,30 +107,50 @@ def test_a_toy_in_one_file_is_found_everywhere(
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    # the command line: the list, the card with its flag, the proof
-    assert "nobody, never" in run("isotrope", "objectives")
-    assert "--objective.force" in run("isotrope", "objectives", "toyloss")
-    assert "FAILS" not in run("isotrope", "objectives", "toyloss", "--prove")
-    # training, with the components measured in every run
     few = ["--max-steps", "2", "--batch-size", "16", "--log-every", "1", "--no-progress"]
     settings = ["--encoder", "scratch", "--objective", "toyloss", "--objective.force", "2"]
-    run("isotrope", "train", "sentences.txt", "--output", "run", *settings, *few)
+    commands = [
+        ["objectives"],
+        ["objectives", "toyloss"],
+        ["objectives", "toyloss", "--prove"],
+        ["train", "sentences.txt", "--output", "run", *settings, *few],
+        ["simulate", "dissipation", "--objective", "toyloss", *SMALL],
+    ]
+    said = python("-c", GUARDED, json.dumps([[*command, *flags] for command in commands]))
+    every, card, proof, _, seen = json.loads(said.splitlines()[-1])
+    # the command line: the list, the card with its flag, the proof
+    assert "nobody, never" in every
+    assert "--objective.force" in card
+    assert "FAILS" not in proof
+    # training, with the components measured in every run
     with (tmp_path / "run" / "metrics.csv").open() as lines:
         (first, *_) = csv.DictReader(lines)
     assert float(first["dissipation"]) == 1
     # diagnosis: its components over the angles
-    seen = run("isotrope", "simulate", "dissipation", "--objective", "toyloss", *SMALL)
     assert "ToyLoss" in seen
     # docs
     (tmp_path / "one_page.py").write_text(PAGE)
-    run("one_page")
+    python("one_page.py", *flags)
     assert "**Loss.** L\\_i = -p s\\_ii'." in (tmp_path / "pages" / "toyloss.md").read_text()
     assert (tmp_path / "pages" / "toyloss.svg").is_file()
     # tests
-    quiet = ["-q", "-p", "no:cacheprovider", "-k", "toyloss or doctests"]
-    passed = run("pytest", "tests/objectives/test_registry_wide.py", *quiet)
+    quiet = ["-q", "-p", "no:cacheprovider", "-m", "not nightly", "-k", "toyloss or doctests"]
+    passed = python("-m", "pytest", "tests/objectives/test_registry_wide.py", *quiet, *flags)
     assert " passed" in passed
     assert int(passed.split(" passed")[0].split()[-1]) >= 15
 
 
 SMALL = ["--batches", "4", "--grid", "5", "--output", "simulated"]
+
+# importing everything takes longer than all of these together: one interpreter runs them
+GUARDED = """
+import contextlib, io, json, sys
+from isotrope.cli.main import guarded
+said = []
+for line in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = guarded(line)
+    assert code == 0, (line, code, out.getvalue())
+    said.append(out.getvalue())
+print(json.dumps(said))
+"""

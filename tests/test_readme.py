@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.methods.conftest import sentences
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -15,10 +17,14 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 FIRST, LOOP = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_python_example_runs(tmp_path: Path) -> None:
+def test_the_python_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert len(FIRST.strip().splitlines()) <= 12
     (tmp_path / "sentences.txt").write_text("\n".join(sentences(400)) + "\n", encoding="utf-8")
-    shown = run(FIRST, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(FIRST, "README.md", "exec"), {"__name__": "__main__"})
+    shown = capsys.readouterr().out
     assert (tmp_path / "runs" / "short" / "model" / "modules.json").is_file()
     assert "tensor" in shown
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tiny_sizes(tmp_path: Path) -> None:
     table = tmp_path / "spectrum.csv"
     command = [sys.executable, str(ROOT / "benchmarks/spectrum.py"), "--smoke", "--rounds", "2"]

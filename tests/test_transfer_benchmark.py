@@ -40,6 +40,7 @@ def script(monkeypatch: pytest.MonkeyPatch):
     return module
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on(script, tmp_path: Path, monkeypatch, capsys) -> None:
     table = tmp_path / "transfer.csv"
 

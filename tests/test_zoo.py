@@ -44,7 +44,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "collect", some)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few")
 def test_a_reduced_zoo(tmp_path: Path) -> None:
     animals = [animal for animal in ANIMALS if animal.name in TRIED]

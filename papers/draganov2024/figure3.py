@@ -3,20 +3,12 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from papers.draganov2024.looks import (
-    DECIDED,
-    above,
-    course,
-    growth,
-    last,
-    listed,
-    told,
-    verdict,
-)
+from papers.draganov2024.looks import course, growth, last, listed, told, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Spread, Table
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.small_images import small_images
+from papers.machinery.verdicts import RULE, Answer, Spread, ahead
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -71,7 +63,7 @@ def show(scale: Scale, found: Found) -> Shown:
         ),
         verdict(
             "decay counteracts it: the largest leaves smaller norms than none, in all methods",
-            [above(*pair) for pair in ends.values()],
+            [ahead(*pair) for pair in ends.values()],
             listed(
                 {
                     f"{name}, decay {decay}:": told(one, 2)
@@ -89,8 +81,8 @@ def show(scale: Scale, found: Found) -> Shown:
     )
 
 
-def _grows(quotient: Spread | None) -> bool | None:
-    return None if quotient is None else above(quotient, Spread(1.0, None, 1))
+def _grows(quotient: Spread | None) -> Answer:
+    return ahead(quotient, 1.0)
 
 
 def _drawn(scale: Scale, found: Found) -> "Picture":
@@ -116,10 +108,10 @@ def _drawn(scale: Scale, found: Found) -> "Picture":
 def _notes(scale: Scale) -> list[str]:
     seen = "Norms are of what the objective sees, means over an epoch."
     if scale != "cpu":
-        return [seen, DECIDED]
+        return [seen, RULE]
     return [
         seen,
-        DECIDED,
+        RULE,
         "Each part is trained for two epochs; the whole for 8, at temperature .1. The right side "
         "is table 1's 4 epochs at learning rate .15.",
     ]

@@ -1,24 +1,15 @@
 """Figure 4: the two views of images in a latent space of two dimensions, during training."""
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.draganov2024.looks import (
-    DECIDED,
-    above,
-    at,
-    last,
-    listed,
-    percent,
-    told,
-    verdict,
-)
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Spread, Table
+from papers.draganov2024.looks import at, last, listed, percent, told, verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.recipes import SEEDS
+from papers.machinery.verdicts import RULE, Spread, ahead, spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -85,7 +76,7 @@ def show(scale: Scale, found: Found) -> Shown:
     verdicts = [
         verdict(
             "SimCLR spreads over the directions, BYOL stays on a line",
-            [above(ends["BYOL"], ends["SimCLR"])],
+            [ahead(ends["BYOL"], ends["SimCLR"])],
             listed({f"{name}:": told(one, 2) for name, one in ends.items()}),
         ),
         verdict(
@@ -95,7 +86,7 @@ def show(scale: Scale, found: Found) -> Shown:
         ),
         verdict(
             "batch norm in BYOL's heads puts pairs on opposite halves in the first epoch",
-            [above(opposite["BYOL"], opposite["BYOL, no batch norm"])],
+            [ahead(opposite["BYOL"], opposite["BYOL, no batch norm"])],
             listed({f"{name}, percent:": percent(one) for name, one in opposite.items()}),
         ),
         verdict(
@@ -114,7 +105,7 @@ def show(scale: Scale, found: Found) -> Shown:
 
 def _smaller_pole(scale: Scale, found: Found) -> Spread | None:
     """The share of BYOL's anchors at the less populated end of the line that they lie on."""
-    shares = []
+    shares = {}
     for cell in trained(scale, "BYOL"):
         result = found.get(cell)
         if result is None:
@@ -123,11 +114,8 @@ def _smaller_pole(scale: Scale, found: Found) -> Spread | None:
         angles = np.arctan2(x[:, 1], x[:, 0])
         axis = np.angle(np.exp(2j * angles).mean()) / 2
         share = float((np.cos(angles - axis) > 0).mean())
-        shares.append(min(share, 1 - share))
-    if not shares:
-        return None
-    deviation = float(np.std(shares, ddof=1)) if len(shares) > 1 else None
-    return Spread(math.fsum(shares) / len(shares), deviation, len(shares))
+        shares[cell.seed] = min(share, 1 - share)
+    return spread(shares)
 
 
 def _drawn(scale: Scale, found: Found) -> "Picture":
@@ -157,10 +145,10 @@ def _notes(scale: Scale) -> list[str]:
         "e^(2i theta) over the directions of the anchors. The drawing is of seed 0."
     )
     if scale != "cpu":
-        return [more, DECIDED]
+        return [more, RULE]
     return [
         more,
-        DECIDED,
+        RULE,
         "The digits of scikit-learn, 16 epochs of 11 steps, instead of 128 epochs.",
     ]
 

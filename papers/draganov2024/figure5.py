@@ -6,19 +6,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from papers.draganov2024.cuts import Cuts, cut_groups
-from papers.draganov2024.looks import (
-    DECIDED,
-    above,
-    at,
-    course,
-    first,
-    listed,
-    told,
-    verdict,
-)
+from papers.draganov2024.looks import at, course, first, listed, told, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import RULE, Verdict, ahead, minus
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -59,8 +52,8 @@ def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict
         for name, cuts in group.items()
     }
     ends = {name: (row[CUT[name]], row[1]) for name, row in knn.items()}
-    gain = {name: a.mean - b.mean for name, (a, b) in ends.items() if a and b}
-    gains = ", ".join(f"{name} {one:+.1f}" for name, one in gain.items())
+    gain = {name: minus(a.by_seed, b.by_seed) for name, (a, b) in ends.items() if a and b}
+    gains = ", ".join(f"{name} {signed(one, 1)}" for name, one in gain.items())
     slower = listed(
         {
             f"{name}, c = {cut_name(c)}:": told(one)
@@ -69,12 +62,12 @@ def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict
             if min(row) < 1
         }
     )
-    lower = [above(row[1], one) for row in knn.values() for c, one in row.items() if c < 1]
+    lower = [ahead(row[1], one) for row in knn.values() for c, one in row.items() if c < 1]
     norms = {
         name: {c: first(found, own, "norm") for c, own in sorted(cuts.items())}
         for name, cuts in group.items()
     }
-    falling = [above(a, b) for row in norms.values() for a, b in pairwise(row.values())]
+    falling = [ahead(a, b) for row in norms.values() for a, b in pairwise(row.values())]
     lengths = listed(
         {
             f"{n}, c = {cut_name(c)}:": told(one, 2)
@@ -82,12 +75,12 @@ def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict
             for c, one in row.items()
         }
     )
-    more = [gain[name] > gain["SimCLR"] for name in ("SimSiam", "BYOL") if len(gain) == len(CUT)]
+    more = [ahead(gain.get(name), gain.get("SimCLR")) for name in ("SimSiam", "BYOL")]
     graceful = f"it degrades gracefully: c < 1 learns more slowly ({rates})"
     return [
         verdict(
             f"c > 1 learns faster from the first epochs on ({rates})",
-            [above(one, row[1]) for row in knn.values() for c, one in row.items() if c > 1],
+            [ahead(one, row[1]) for row in knn.values() for c, one in row.items() if c > 1],
             gains,
         ),
         *([verdict(graceful, lower, slower)] if lower else []),
@@ -115,10 +108,10 @@ def _drawn(found: Found, group: Cuts) -> "Picture":
 def _notes(scale: Scale) -> list[str]:
     seen = "Norms are means over the epoch that ends there; weight decay is 5e-4 throughout."
     if scale != "cpu":
-        return [seen, DECIDED]
+        return [seen, RULE]
     return [
         seen,
-        DECIDED,
+        RULE,
         "Ours: 5,000 images of CIFAR-10, 78 steps an epoch. c below 1 was run for SimCLR alone, at "
         "the small learning rate.",
     ]

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.looks import above, last, listed, told, verdict
+from papers.draganov2024.looks import last, listed, told, verdict
 from papers.draganov2024.trainings import cut_name, paper
-from papers.machinery.artifact import Found, Table, Verdict
+from papers.machinery.artifact import Found, Table
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Verdict, ahead, negated
 from papers.paper_numbers import printed
 
 __all__ = ["CUTS", "Grid", "cut_helps", "flat", "helps", "of_paper", "theirs", "trained"]
@@ -58,7 +59,7 @@ def cut_helps(found: Found, grid: Grid, name: str) -> Verdict:
         if not any(c > 1 for c in cuts):
             continue
         best = max(known, key=lambda c: known[c].mean, default=None)
-        answers.append(None if best is None else above(known[best], plain))
+        answers.append(None if best is None else ahead(known[best], plain))
         if best is not None and plain is not None:
             evidence.append(
                 f"decay {decay}: c={cut_name(best)} {told(known[best])}, 1 {told(plain)}"
@@ -72,12 +73,12 @@ def helps(found: Found, row: Mapping[str, Sequence[Cell]], claim: str) -> Verdic
     ends = max(row, key=float), min(row, key=float)
     more, less = (last(found, row[decay], "knn") for decay in ends)
     evidence = listed({f"{ends[0]}:": told(more), f"{ends[1]}:": told(less)})
-    return verdict(claim, [above(more, less)] if ends[0] != ends[1] else [], evidence)
+    return verdict(claim, [ahead(more, less)] if ends[0] != ends[1] else [], evidence)
 
 
 def flat(found: Found, row: Mapping[str, Sequence[Cell]], claim: str) -> Verdict:
     """Tell whether no decay of a row is above another."""
     knn = {decay: last(found, own, "knn") for decay, own in row.items()}
-    pairs = [above(knn[a], knn[b]) for a in knn for b in knn if a != b]
+    pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]
     evidence = listed({f"{decay}:": told(one) for decay, one in knn.items()})
-    return verdict(claim, [None if pair is None else not pair for pair in pairs], evidence)
+    return verdict(claim, [negated(pair) for pair in pairs], evidence)

@@ -1,16 +1,13 @@
-"""What was seen in the epochs of trainings on images, over the seeds, and which mean is above."""
+"""What was seen in the epochs of trainings on images, over the seeds."""
 
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from papers.machinery.artifact import Found, Spread, Verdict
+from papers.machinery.artifact import Found
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
 
 __all__ = [
-    "DECIDED",
-    "above",
     "at",
     "course",
     "first",
@@ -23,11 +20,6 @@ __all__ = [
     "verdict",
 ]
 
-DECIDED = (
-    "A mean counts as above another by more than twice the standard error of the difference; a "
-    "claim fails where it is not. Of single values any difference counts."
-)
-
 Look = dict[str, Any]
 
 
@@ -37,19 +29,12 @@ def _looks(found: Found, cell: Cell) -> list[Look]:
     return [] if result is None else list(result.details.get("looks", []))
 
 
-def _spread(values: Sequence[float | None]) -> Spread | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    deviation = statistics.stdev(known) if len(known) > 1 else None
-    return Spread(statistics.fmean(known), deviation, len(known))
-
-
 def _each(
     found: Found, cells: Sequence[Cell], number: Callable[[list[Look]], float | None]
 ) -> Spread | None:
-    every = [_looks(found, cell) for cell in cells]
-    return _spread([number(looks) for looks in every if looks])
+    every = {cell.seed: _looks(found, cell) for cell in cells}
+    numbers = {seed: number(looks) for seed, looks in every.items() if looks}
+    return spread({seed: value for seed, value in numbers.items() if value is not None})
 
 
 def at(found: Found, cells: Sequence[Cell], name: str, epoch: float) -> Spread | None:
@@ -111,23 +96,9 @@ def course(
     )
 
 
-def above(one: Spread | None, other: Spread | None) -> bool | None:
-    """Whether a mean is above another by more than twice the standard error of the difference.
-
-    Between single values any difference counts. None where one of them is missing.
-    """
-    if one is None or other is None:
-        return None
-    squares = [(s.deviation or 0.0) ** 2 / s.count for s in (one, other)]
-    return one.mean - other.mean > 2 * math.sqrt(sum(squares))
-
-
-def verdict(claim: str, answers: Sequence[bool | None], evidence: str = "") -> Verdict:
+def verdict(claim: str, answers: Sequence[Answer], evidence: str = "") -> Verdict:
     """Return that a claim holds if every answer is yes; it is not run where any is missing."""
-    known = None if not answers or None in answers else all(answers)
-    if False in answers:
-        known = False  # whatever the others would have been
-    return Verdict(claim, known, evidence)
+    return Verdict(claim, all_of(answers), evidence)
 
 
 def percent(spread: Spread | None, digits: int = 1) -> str | None:

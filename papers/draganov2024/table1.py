@@ -2,18 +2,11 @@
 
 from itertools import pairwise
 
-from papers.draganov2024.looks import DECIDED, above, last, listed, told, verdict
+from papers.draganov2024.looks import last, listed, told, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, ROW, decayed
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, negated
 from papers.paper_numbers import printed
 
 CHANCE, NOTHING = 10.0, 0.05
@@ -47,11 +40,11 @@ def show(scale: Scale, found: Found) -> Shown:
 def _verdicts(name: str, knn: Row, norm: Row) -> list[Verdict]:
     decays = list(knn)
     largest, none = decays[0], decays[-1]
-    steps = [above(norm[more], norm[less]) for more, less in pairwise(decays)]
-    ends = above(norm[none], norm[largest])
+    steps = [ahead(norm[more], norm[less]) for more, less in pairwise(decays)]
+    ends = ahead(norm[none], norm[largest])
     inner = [decay for decay in decays[1:-1] if knn[decay] is not None]
     best = max(inner, key=lambda decay: _mean(knn[decay]), default="")
-    peaks = [above(knn.get(best), knn[end]) for end in (largest, none)]
+    peaks = [ahead(knn.get(best), knn[end]) for end in (largest, none)]
     collapsed, shrunk = knn[largest], norm[largest]
     return [
         verdict(
@@ -64,7 +57,7 @@ def _verdicts(name: str, knn: Row, norm: Row) -> list[Verdict]:
         ),
         verdict(
             f"{name}: norms rise as decay falls, and in no step clearly fall",
-            [ends, *(None if step is None else not step for step in steps)],
+            [ends, *(negated(step) for step in steps)],
             listed({f"{decay}:": told(norm[decay], 2) for decay in decays}),
         ),
         verdict(
@@ -83,7 +76,7 @@ def _notes(scale: Scale) -> list[str]:
     shared = [
         "Norms are of what the objective sees, over the last epoch: projections of SimCLR, "
         "predictions of SimSiam and BYOL.",
-        DECIDED,
+        RULE,
     ]
     if scale == "paper":
         return [*shared, "The table does not say after which epoch; ours is 100."]

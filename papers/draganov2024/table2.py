@@ -2,20 +2,12 @@
 
 from typing import Any
 
-from papers.draganov2024.looks import (
-    DECIDED,
-    above,
-    at,
-    first,
-    listed,
-    peak,
-    percent,
-    verdict,
-)
+from papers.draganov2024.looks import at, first, listed, peak, percent, verdict
 from papers.draganov2024.trainings import CUT, ROW, default, paper
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.small_images import small_images
+from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
 
 DATA: dict[Scale, tuple[str, ...]] = {
@@ -81,7 +73,7 @@ def _opposite(scale: Scale, found: Found) -> tuple[Table, list[Verdict]]:
     claims = [
         verdict(
             "in the first epoch SimSiam and BYOL have more pairs on opposite halves than SimCLR",
-            [above(early[data, n], early[data, "SimCLR"]) for data, n in runs if n in NORMALISED],
+            [ahead(early[data, n], early[data, "SimCLR"]) for data, n in runs if n in NORMALISED],
             listed({f"{n}:": percent(one) for (_, n), one in early.items()}),
         ),
         verdict(
@@ -108,7 +100,7 @@ def _heads(scale: Scale, found: Found) -> tuple[Table, Verdict]:
     title = f"the same in epoch 1 of a training of {16 if scale == 'paper' else 1}"
     return Table(["", "batch norm in the heads", "none"], rows, title), verdict(
         "batch norm in the heads is what puts them there: without it fewer are",
-        [above(rates[name, True], rates[name, False]) for name in NORMALISED],
+        [ahead(rates[name, True], rates[name, False]) for name in NORMALISED],
         listed({f"{n}{'' if norm else ' without'}:": percent(r) for (n, norm), r in rates.items()}),
     )
 
@@ -128,9 +120,9 @@ def _notes(scale: Scale) -> list[str]:
         "batches; SimCLR has no batch norm in its head."
     )
     if scale == "paper":
-        return [seen, DECIDED, slip]
+        return [seen, RULE, slip]
     steps = "Our epoch 8 ends after 624 steps of 64 images, the paper's 16 after over 6,000 of 128."
-    return [seen, *([steps] if scale == "cpu" else []), DECIDED, slip]
+    return [seen, *([steps] if scale == "cpu" else []), RULE, slip]
 
 
 ARTIFACT = Artifact(

@@ -2,17 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.looks import DECIDED, above, at, listed, told, verdict
+from papers.draganov2024.looks import at, listed, told, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
 
 DATA = {
@@ -76,7 +70,7 @@ def _faster(
     plain, small = (at(found, own, "knn", epoch) for own in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"
     evidence = listed({f"after epoch {epoch}": told(small), "against": told(plain)})
-    return verdict(claim, [above(small, plain)], evidence)
+    return verdict(claim, [ahead(small, plain)], evidence)
 
 
 def _notes(scale: Scale) -> list[str]:
@@ -92,7 +86,7 @@ def _notes(scale: Scale) -> list[str]:
     notes = [
         f"In the paper's own table the cut is ahead in {ahead} of {len(gains)} places, by "
         f"{min(gains):.1f} to {max(gains):.1f}: it helps, and guarantees nothing.",
-        DECIDED,
+        RULE,
     ]
     if scale == "paper":
         return [

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from papers.draganov2024.looks import above, last, listed, told, verdict
+from papers.draganov2024.looks import last, listed, told, verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.recipes import image_cells
+from papers.machinery.verdicts import ahead, negated
 from papers.paper_numbers import printed
 
 NAMES = {"mocov2": "MoCo v2", "mocov3": "MoCo v3", "dino": "DINO"}
@@ -43,11 +44,11 @@ def show(scale: Scale, found: Found) -> Shown:
         for c in CUTS:
             theirs = [f"{value}" for value in paper.rows[f"{name}/c={c}"]]
             rows.append([f"{title}, c = {c}", *theirs, told(knn[c])])
-        gains = above(knn[3], knn[1])
+        gains = ahead(knn[3], knn[1])
         evidence = listed({f"c = {c}:": told(knn[c]) for c in CUTS})
         if name == "dino":
             claim = "DINO, whose objective is no function of the cosine, gains nothing by the cut"
-            verdicts.append(verdict(claim, [None if gains is None else not gains], evidence))
+            verdicts.append(verdict(claim, [negated(gains)], evidence))
         else:
             verdicts.append(verdict(f"{title} gains by weights divided by 3", [gains], evidence))
     header = ["", "paper: top-1", "paper: top-5", "ours: top-1"]

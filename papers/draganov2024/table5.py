@@ -9,10 +9,10 @@ from papers.draganov2024.grids import (
     theirs,
     trained,
 )
-from papers.draganov2024.looks import DECIDED
 from papers.draganov2024.trainings import decayed
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import RULE
 
 NAME = "SimCLR"
 PAPER = ("1e-8", "1e-6", "5e-6", "1e-5")
@@ -52,9 +52,9 @@ def show(scale: Scale, found: Found) -> Shown:
 
 def _notes(scale: Scale) -> list[str]:
     if scale != "cpu":
-        return [DECIDED]
+        return [RULE]
     return [
-        DECIDED,
+        RULE,
         "Ours are 4 epochs on 5,000 images of CIFAR-10. Decays up to 1e-5 shrink weights by less "
         "than half a percent in so few steps, so there are a row of small decays and a column of "
         "cut-constants instead of the grid.",

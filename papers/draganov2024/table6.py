@@ -9,10 +9,10 @@ from papers.draganov2024.grids import (
     theirs,
     trained,
 )
-from papers.draganov2024.looks import DECIDED
 from papers.draganov2024.trainings import decayed, slow
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import RULE
 
 NAME = "SimSiam"
 PAPER = ("5e-5", "1e-4", "5e-4", "1e-3")
@@ -62,9 +62,9 @@ def show(scale: Scale, found: Found) -> Shown:
 
 def _notes(scale: Scale) -> list[str]:
     if scale != "cpu":
-        return [DECIDED]
+        return [RULE]
     return [
-        DECIDED,
+        RULE,
         "Ours are 4 epochs on 5,000 images of CIFAR-10, a row and a part of the grid. At learning "
         f"rate .002 a decay of {STRONG} shrinks weights in a step as much as 5e-4 does at .15; "
         "without a cut it was not run there.",

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from papers.li2024.losses import EVERY, Loss
 from papers.li2024.measured import Measured
-from papers.machinery.artifact import Spread
 from papers.machinery.over_seeds import course
+from papers.machinery.verdicts import Spread
 from papers.plots.charts import Chart, Series
 
 __all__ = ["courses", "gains", "series"]

@@ -1,28 +1,30 @@
 """Figure 1: STS average of the four ineffective losses before and after modification."""
 
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from papers.li2024.losses import BACKBONES, MODIFIED, ORIGINAL
 from papers.li2024.measured import Measured, measured, notes
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import (
-    above,
-    all_of,
-    minus,
-    shown,
-    signed,
-    spread,
-    told,
-)
+from papers.machinery.over_seeds import shown, signed, told
+from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of, minus, spread
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
 
 PAIRS = tuple(zip(ORIGINAL, MODIFIED, strict=True))
+
+
+WORDS: Mapping[Answer, str | None] = {
+    True: "higher",
+    False: "lower",
+    UNDECIDED: UNDECIDED,
+    None: None,
+}
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -49,7 +51,7 @@ def _table(of: Measured) -> Table:
         paper = printed(PAPER, "figure1").rows[f"{of.base}/{before.row}"]
         own = [shown(spread(of.of(loss).values())) for loss in (before, after)]
         change = minus(of.of(after), of.of(before))
-        word = None if change is None else "higher" if above(change) else "not higher"
+        word = WORDS[above(change)]
         rows.append([before.name, *(f"{v:.2f}" for v in paper), *own, signed(change), word])
     header = ["loss", "paper: before", "after", "ours: before", "after", "change", "verdict"]
     return Table(header, rows, title=of.title)

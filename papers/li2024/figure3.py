@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.figures import numbers
 from isotrope.diagnostics.landscape import Landscape
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:

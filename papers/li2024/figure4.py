@@ -12,15 +12,8 @@ from isotrope.diagnostics.figures import numbers
 from isotrope.diagnostics.landscape import Landscape
 from isotrope.diagnostics.surfaces import ratio
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:

@@ -6,10 +6,21 @@ from functools import partial
 
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import BASELINE, VALUES, notes, varied
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.looks import TREND, curve, diverged, shown, trend
-from papers.machinery.over_seeds import RULE, above, by_seed, minus, signed, spread
+from papers.machinery.looks import curve, diverged, shown
+from papers.machinery.over_seeds import by_seed, signed
+from papers.machinery.verdicts import (
+    RULE,
+    TREND,
+    Verdict,
+    above,
+    ahead,
+    all_of,
+    minus,
+    spread,
+    trend,
+)
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts
 
@@ -71,8 +82,7 @@ def _verdicts(best: Mapping[str, Curve]) -> list[Verdict]:
     low = {value: own for value, own in tau.items() if value < _SHARP}
     small, sharp = max(low), tau[_SHARP]
     falls = {b: minus(tau[a], tau[b]) for a, b in itertools.pairwise(tau)}
-    known = {value: fall.mean for value, fall in falls.items() if fall is not None}
-    whole = len(known) == len(falls)
+    others = [fall for value, fall in falls.items() if value != _SHARP]
     drop = minus(low[small], sharp)
     return [
         Verdict(
@@ -85,7 +95,7 @@ def _verdicts(best: Mapping[str, Curve]) -> list[Verdict]:
         ),
         Verdict(
             f"of all neighbouring temperatures, the fall to {_SHARP:g} is the largest",
-            max(known, key=lambda v: known[v]) == _SHARP and known[_SHARP] > 0 if whole else None,
+            all_of([above(falls[_SHARP]), *(ahead(falls[_SHARP], other) for other in others)]),
             _told(tau),
         ),
         Verdict("STS-B dev grows with the ratio", trend(list(ratio.values()), 1), _told(ratio)),

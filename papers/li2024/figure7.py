@@ -7,16 +7,10 @@ from functools import partial
 from isotrope.diagnostics.hardest_negative import TEMPERATURES
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
-from papers.machinery.looks import (
-    Read,
-    after,
-    before,
-    curve,
-    diverged,
-    shown,
-)
-from papers.machinery.over_seeds import RULE, above, minus, signed, spread
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.looks import Read, after, before, curve, diverged, shown
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import RULE, Verdict, above, minus, spread
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts
 

@@ -6,18 +6,10 @@ from functools import partial
 from isotrope.diagnostics.lemma_share import STEPS
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.looks import (
-    Read,
-    after,
-    before,
-    curve,
-    diverged,
-    shown,
-    steps,
-)
-from papers.machinery.over_seeds import RULE, above, all_of, minus, spread
+from papers.machinery.looks import Read, after, before, curve, diverged, shown, steps
+from papers.machinery.verdicts import RULE, Answer, Verdict, above, all_of, minus, spread
 from papers.plots.charts import Chart, Series, charts
 
 _RATIOS = (1.0, 1.25, 1.5, 2.0)
@@ -69,12 +61,12 @@ def show(scale: Scale, found: Found) -> Shown:
 
 def _verdict(every: Mapping[str, Met]) -> Verdict:
     one, more = _RATIOS[0], _RATIOS[-1]
-    holds: list[bool | None] = []
+    holds: list[Answer] = []
     told = []
     for name, met in every.items():
         low, high = spread(met[one].values()), spread(met[more].values())
         if low is not None and high is not None:
-            holds.append(low.mean > _ENOUGH or above(minus(met[more], met[one])))
+            holds.append(True if low.mean > _ENOUGH else above(minus(met[more], met[one])))
             told.append(f"{name} {low.mean:.0%} to {high.mean:.0%}")
     return Verdict(
         "a ratio above 1 meets Lemma 1 for more anchors, before and after training, at any lambda",

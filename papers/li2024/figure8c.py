@@ -5,20 +5,10 @@ from functools import partial
 
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import VALUES, notes, varied
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.looks import (
-    TREND,
-    Row,
-    after,
-    before,
-    curve,
-    diverged,
-    shown,
-    steps,
-    trend,
-)
-from papers.machinery.over_seeds import RULE
+from papers.machinery.looks import Row, after, before, curve, diverged, shown, steps
+from papers.machinery.verdicts import RULE, TREND, Verdict, trend
 from papers.plots.charts import Chart, charts
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from papers.li2024.grid import SHORT, TRAINING, Point, Stage, named, stages
 from papers.li2024.losses import MODIFIED, TITLES
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Found, Scale, Shown, Table
+from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from papers.li2024.losses import BERT, EFFECTIVE, MODIFIED, ORIGINAL, Loss
 from papers.li2024.measured import Measured
 from papers.machinery.artifact import Scale, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import course, minus, shown, signed, spread
+from papers.machinery.over_seeds import course, shown, signed
 from papers.machinery.recipes import text_cells
+from papers.machinery.verdicts import minus, spread
 
 __all__ = ["TRIED", "longer", "tried"]
 

@@ -14,18 +14,17 @@ from papers.li2024.losses import (
     untrained,
 )
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Found, Scale, Spread, Table
+from papers.machinery.artifact import Found, Scale, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import (
+from papers.machinery.over_seeds import by_seed, extreme, shown, signed
+from papers.machinery.verdicts import (
     RULE,
+    UNDECIDED,
+    Answer,
     BySeed,
+    Spread,
     above,
-    below,
-    by_seed,
-    extreme,
     minus,
-    shown,
-    signed,
     spread,
 )
 from papers.paper_numbers import printed
@@ -35,6 +34,14 @@ __all__ = ["AVERAGE", "Measured", "averages", "measured", "notes", "tasks"]
 AVERAGE = "average"  # of the seven STS tasks
 
 Rows = Mapping[str, tuple[float | str | None, ...]]
+
+
+WORDS: Mapping[Answer, str | None] = {
+    True: "raises",
+    False: "loses",
+    UNDECIDED: UNDECIDED,
+    None: None,
+}
 
 
 @dataclass(frozen=True)
@@ -91,11 +98,8 @@ class Measured:
         return minus(self.of(loss, metric), self.start(metric))
 
     def change(self, loss: Loss, metric: str = AVERAGE) -> str | None:
-        """Return ``raises``, ``keeps`` or ``loses``."""
-        gain = self.gain(loss, metric)
-        if gain is None:
-            return None
-        return "raises" if above(gain) else "loses" if below(gain) else "keeps"
+        """Return ``raises``, ``loses`` or ``undecided``."""
+        return WORDS[above(self.gain(loss, metric))]
 
     def ahead(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
         """Return the lowest of some losses minus the highest of others."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.draws import Angles
 from isotrope.diagnostics.figures import FIGURES, Kind, figure
 from isotrope.diagnostics.landscape import Landscape
-from papers.machinery.artifact import Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Scale, Shown, Table
+from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:

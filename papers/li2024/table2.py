@@ -8,15 +8,8 @@ from papers.li2024.written_after import AFTER, MISPRINT
 from papers.li2024.written_after import SET as SET_AFTER
 from papers.li2024.written_before import BEFORE
 from papers.li2024.written_before import SET as SET_BEFORE
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 
 CROWDED = "1 while 1 - max_{k≠i} h_i·h_k < m, then 0"
 TWICE = "r (1 + the positive's Σ W / Σ W), about 2r"

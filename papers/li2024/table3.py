@@ -21,9 +21,10 @@ from papers.li2024.measured import (
     notes,
     tasks,
 )
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import above, all_of, below, negated, signed
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -89,9 +90,8 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
     )
 
 
-def _loses_or_behind(of: Measured, loss: Loss) -> bool | None:
-    loses, behind = below(of.gain(loss)), above(of.ahead(WORKING, [loss]))
-    return None if loses is None and behind is None else bool(loses or behind)
+def _loses_or_behind(of: Measured, loss: Loss) -> Answer:
+    return any_of([below(of.gain(loss)), above(of.ahead(WORKING, [loss]))])
 
 
 def _draw(of: Measured) -> "Picture":

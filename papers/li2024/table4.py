@@ -14,8 +14,9 @@ from papers.li2024.measured import (
     notes,
     tasks,
 )
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Verdict
-from papers.machinery.over_seeds import below, negated, signed
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import Verdict, ahead, below, negated, spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -51,9 +52,10 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
         f"modified minus original {signed(level)}" if level else "",
     )
     transfer, sts = of.reach(METRIC), of.reach(AVERAGE)
+    half = spread({seed: reach / 2 for seed, reach in sts.by_seed.items()}) if sts else None
     yield Verdict(
         f"{of.who}the choice of the loss matters to transfer less than half as much as to STS",
-        transfer.mean < sts.mean / 2 if transfer and sts else None,
+        ahead(half, transfer),
         f"highest minus lowest of twelve: transfer {transfer}, STS {sts}"
         if transfer and sts
         else "",

@@ -9,25 +9,19 @@ from papers.li2024.figure1 import PAIRS
 from papers.li2024.losses import BERT, Loss
 from papers.li2024.measured import Measured, notes
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import (
+from papers.machinery.over_seeds import shown, signed, told
+from papers.machinery.verdicts import (
+    UNDECIDED,
+    Answer,
     BySeed,
+    Spread,
+    Verdict,
     above,
     all_of,
     minus,
-    shown,
-    signed,
     spread,
-    told,
 )
 from papers.paper_numbers import printed
 
@@ -43,6 +37,14 @@ Walk = Mapping[str, BySeed]
 def between(loss: Loss) -> dict[str, str]:
     """Return the steps to a modified loss; the weight of MHS needs no change."""
     return {k: v for k, v in BETWEEN.items() if k == "+GD" or loss.name != "mMHS"}
+
+
+WORDS: Mapping[Answer, str | None] = {
+    True: "helps",
+    False: "hurts",
+    UNDECIDED: UNDECIDED,
+    None: None,
+}
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -105,7 +107,7 @@ def _table(walks: Mapping[str, Walk]) -> Table:
 
 
 def _word(change: Spread | None) -> str | None:
-    return None if change is None else "helps" if above(change) else "does not help"
+    return WORDS[above(change)]
 
 
 def _verdict(name: str, walk: Walk) -> Verdict:

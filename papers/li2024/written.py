@@ -14,7 +14,8 @@ from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.proof import BATCHES, EXACT, batch, double_entry
-from papers.machinery.artifact import Scale, Table, Verdict
+from papers.machinery.artifact import Scale, Table
+from papers.machinery.verdicts import Verdict
 
 __all__ = [
     "Parts",

@@ -1,11 +1,10 @@
 """Comparing accuracies over seeds."""
 
-import math
-
-from papers.machinery.artifact import Found, Spread, Verdict
+from papers.machinery.artifact import Found
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
 
-__all__ = ["ahead", "all_ahead", "knn", "shown"]
+__all__ = ["all_ahead", "knn", "shown"]
 
 
 def knn(found: Found, cells: list[Cell]) -> Spread | None:
@@ -16,15 +15,6 @@ def knn(found: Found, cells: list[Cell]) -> Spread | None:
 def shown(spread: Spread | None) -> str | None:
     """Return mean and deviation, or None."""
     return None if spread is None else str(spread)
-
-
-def ahead(one: Spread, other: Spread) -> bool:
-    """Return whether a mean is larger by more than twice the standard error of the difference.
-
-    With one seed there is no error, and any difference counts.
-    """
-    variance = sum((s.deviation or 0.0) ** 2 / s.count for s in (one, other))
-    return one.mean - other.mean > 2 * math.sqrt(variance)
 
 
 def all_ahead(
@@ -40,6 +30,4 @@ def all_ahead(
     """
     known = {key: spread for key, spread in others.items() if spread is not None}
     said = ", ".join(f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread)
-    if one is None or len(known) < len(others):
-        return Verdict(claim, None, said)
-    return Verdict(claim, all(ahead(one, other) for other in known.values()), said)
+    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), said)

@@ -11,15 +11,8 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.bounds.convergence import gradient_sum_bound
 from isotrope.paradigm.bounds.curvature import Version, hessian_norm_bound, mio_hessian
 from isotrope.paradigm.bounds.mutual_information import miov1_bound, mutual_information
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 from papers.manna2023.closed_form import (
     VERSIONS,
     Problem,

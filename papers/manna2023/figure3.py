@@ -3,9 +3,10 @@
 import numpy as np
 
 from isotrope.diagnostics.curvature import density
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import RULE, above, extreme, minus
+from papers.machinery.over_seeds import extreme
+from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import among, at_end
 from papers.manna2023.spectra import (
     Look,

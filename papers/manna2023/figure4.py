@@ -1,8 +1,8 @@
 """Figure 4: MIOv3's spectrum against those of other frameworks; three verdicts of section 3.4."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import RULE, above, minus
+from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import among, at_end
 from papers.manna2023.spectra import (
     Look,

@@ -1,8 +1,8 @@
 """What the figures of spectra share: reading, counting, tables, pictures, when a claim holds.
 
 Counts are those of Ritz values, as the paper's; ``Spectrum`` says what they are worth. A difference
-of counts is one if it is larger than its standard deviation over seeds, and than twice that over
-the batches on which MIOv3's Hessian was taken at the same weights.
+of counts is one if its interval over seeds (``verdicts.RULE``) lies above twice the standard
+deviation over the batches on which MIOv3's Hessian was taken at the same weights.
 """
 
 import functools
@@ -17,9 +17,9 @@ import numpy as np
 
 from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
 from isotrope.diagnostics.curvature.lanczos import Floats
-from papers.machinery.artifact import Found, Scale, Table, Verdict
+from papers.machinery.artifact import Found, Scale, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import above, all_of, minus
+from papers.machinery.verdicts import Verdict, above, all_of, minus
 from papers.manna2023.frameworks import among, at_end
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def ordered(
         some: spectra by framework, one for each seed.
         order: frameworks, that with the smallest count first.
         count: of Ritz values.
-        noise: standard deviation over batches; without it and with one seed any difference is one.
+        noise: standard deviation over batches, if it was measured.
     """
     values = {name: at_seeds(some[name], count) for name in order if name in some}
     told = ", ".join(f"{name} {said(own.values())}" for name, own in values.items())

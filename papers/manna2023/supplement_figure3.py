@@ -2,7 +2,7 @@
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import RULE
+from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, EVOLVING, among, evolving
 from papers.manna2023.spectra import (
     Look,

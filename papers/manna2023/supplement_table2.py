@@ -9,15 +9,8 @@ from torch.nn.functional import softplus
 
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 
 TAU = 0.5
 _EXACT = 1e-12

@@ -1,7 +1,8 @@
 """Table 1: the image sets, as our loaders read them."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 PAPER = printed("mio", "table1")

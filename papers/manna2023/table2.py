@@ -3,16 +3,9 @@
 import functools
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import RULE, Spread, Verdict
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import NAMES, PRINTED, among, trained
 from papers.manna2023.table1 import DATA
@@ -88,10 +81,11 @@ def _verdicts(title: str, ours: dict[str, Spread | None], *, first: bool) -> lis
 def _notes(scale: Scale) -> list[str]:
     found = [
         "accuracy in percent of 200 nearest neighbours after the last epoch, mean and standard "
-        "deviation over seeds; ahead: by more than twice the standard error of the difference. "
-        "The benchmark that the paper used reports the best epoch, by the test images",
+        "deviation over seeds. The benchmark that the paper used reports the best epoch, by the "
+        "test images",
         "STL-10: the printed gain of 2.00 is over DCLW; over SimCLR, the best contrastive row, "
         "it is 1.84",
+        RULE,
     ]
     if scale == "cpu":
         found += [

@@ -4,18 +4,10 @@ import functools
 from typing import TYPE_CHECKING
 
 from isotrope.diagnostics.curvature import compare
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import spread
-from papers.manna2023.accuracy import ahead, all_ahead, knn, shown
+from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
+from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import (
     ENCODERS,
     EPOCHS,
@@ -147,8 +139,7 @@ def _worse(title: str, ours: _Accuracies) -> Verdict:
     pairs = {name: (ours[name, LARGER], ours[name, SMALLER]) for name in EVOLVING}
     known = {n: (a, b) for n, (a, b) in pairs.items() if a is not None and b is not None}
     said = ", ".join(f"{name} {a} to {b}" for name, (a, b) in known.items())
-    holds = all(ahead(a, b) for a, b in known.values()) if len(known) == len(pairs) else None
-    return Verdict(claim, holds, said)
+    return Verdict(claim, all_of(ahead(a, b) for a, b in pairs.values()), said)
 
 
 def _first(title: str, ours: _Accuracies) -> Verdict:
@@ -206,6 +197,7 @@ def _notes(scale: Scale, every: list[Look]) -> list[str]:
         "largest in size. The Ritz values themselves cannot decide about H0: positive and others "
         "add up to the iterations. The paper counts none: it rejects H0 because accuracy falls",
         "the printed 84.97 of SimCLR after 500 epochs is what table 2 has for DCL after 200",
+        RULE,
         *notes(scale, every),
     ]
 

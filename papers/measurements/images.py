@@ -16,8 +16,8 @@ from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import train
-from isotrope.methods.resume import trained
 from isotrope.paradigm import registry
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 

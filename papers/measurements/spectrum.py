@@ -24,8 +24,8 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import prepare, train
-from isotrope.methods.resume import trained
 from isotrope.methods.spectrum import Asked, Found, measure
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 from papers.measurements import images

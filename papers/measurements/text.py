@@ -48,11 +48,11 @@ from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
 from isotrope.methods.rebuild import rebuild
-from isotrope.methods.resume import trained
 from isotrope.methods.run import try_objective
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.training import train
 from isotrope.paradigm import registry
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 

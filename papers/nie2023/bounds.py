@@ -20,15 +20,8 @@ from isotrope.paradigm.bounds.contrastive import (
     uniformity_bound,
 )
 from isotrope.paradigm.proof import BATCHES, batch
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture

@@ -6,25 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import (
-    RULE,
-    above,
-    all_of,
-    minus,
-    shown,
-    spread,
-    told,
-)
+from papers.machinery.over_seeds import shown, told
+from papers.machinery.verdicts import RULE, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.losses import DECOUPLED, NAMES, longer
 
 if TYPE_CHECKING:
@@ -52,8 +37,7 @@ def show(scale: Scale, found: Found) -> Shown:
     ended = {NAMES[one]: minus(_last(paths["infonce"]), _last(paths[one])) for one in DECOUPLED}
     seeds = {one: len(paths[one].keys() & paths["infonce"].keys()) for one in DECOUPLED}
     met = all_of(
-        len(gaps) == seeds[one] and bool(above(spread(gaps.values())))
-        for one, gaps in matched.items()
+        above(spread(gaps)) if len(gaps) == seeds[one] else False for one, gaps in matched.items()
     )
     near = ", ".join(f"{len(gaps)} of {seeds[one]}" for one, gaps in matched.items())
     return Shown(

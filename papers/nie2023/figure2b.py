@@ -4,14 +4,8 @@ import dataclasses
 from functools import partial
 from itertools import pairwise
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, no_cells
+from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import MARGINS
 from papers.nie2023.norms import (
     PANELS,

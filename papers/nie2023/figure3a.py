@@ -4,29 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.looks import after
-from papers.machinery.over_seeds import (
-    RULE,
-    BySeed,
-    above,
-    all_of,
-    by_seed,
-    extreme,
-    minus,
-    shown,
-    spread,
-    told,
-)
+from papers.machinery.over_seeds import by_seed, extreme, shown, told
+from papers.machinery.verdicts import RULE, BySeed, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.figure3b import gap
 from papers.nie2023.losses import (
     DECOUPLED,

@@ -3,18 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.looks import after, before, curve, shown, steps
-from papers.machinery.over_seeds import above, all_of, minus, signed, told
+from papers.machinery.over_seeds import signed, told
+from papers.machinery.verdicts import Spread, Verdict, above, all_of, minus
 from papers.nie2023.losses import DECOUPLED, NAMES, trained
 from papers.nie2023.probes import notes
 

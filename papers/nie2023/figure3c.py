@@ -2,23 +2,11 @@
 
 import dataclasses
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.cell import Cell
 from papers.machinery.looks import after
-from papers.machinery.over_seeds import (
-    BySeed,
-    above,
-    all_of,
-    minus,
-    told,
-)
+from papers.machinery.over_seeds import told
+from papers.machinery.verdicts import BySeed, Spread, Verdict, above, all_of, minus
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import probed
 

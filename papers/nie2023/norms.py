@@ -19,7 +19,8 @@ from isotrope.diagnostics.figures import FIGURES, Panel, figure, numbers
 from isotrope.diagnostics.landscape import Landscape
 from isotrope.diagnostics.surfaces import gradient_norm
 from isotrope.paradigm.registry import build
-from papers.machinery.artifact import Scale, Table, Verdict
+from papers.machinery.artifact import Scale, Table
+from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import MARGINS
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 InfoNCE at tau = .05, alignment at alpha = 2 and uniformity at t = 2 are measured at every kept
 step, whatever is trained. A curve begins at the first of them after the untrained encoder, from
 which all fall so far that nothing else would show. It *falls* if its lowest value lies below its
-first one, and *rises* if its last lies above the lowest, by more than a twentieth of its range;
-with several seeds, by more than that and the deviation over seeds. One that falls and then rises on
-the dev set is the overfitting that the paper speaks of.
+first one, and *rises* if its last lies above the lowest, by more than a twentieth of its range,
+over the seeds by ``verdicts.RULE``. One that falls and then rises on the dev set is the overfitting
+that the paper speaks of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Found, Scale, Shown, Spread, Table, Verdict
+from papers.machinery.artifact import Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
 from papers.machinery.looks import Row, curve, steps
-from papers.machinery.over_seeds import above, all_of, spread
+from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
 from papers.paper_numbers import printed
 
@@ -80,7 +80,8 @@ def course(found: Found, trainings: Iterable[Cell], look: str) -> str | None:
     if not falls:
         return None
     words = {(True, True): AGAIN, (True, False): STAYS, (False, True): RISES, (False, False): STILL}
-    return words[bool(above(spread(falls))), bool(above(spread(rises)))]
+    fall, rise = above(spread(falls)), above(spread(rises))
+    return UNDECIDED if UNDECIDED in (fall, rise) else words[fall is True, rise is True]
 
 
 def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
@@ -99,6 +100,7 @@ def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
         f"{own['keep_every']:,} steps of {length}, on the encoder without a head",
         "a curve is judged from its first value after training began: the untrained encoder is so "
         "far above that no rise would show beside it",
+        RULE,
         f"train: {whose}, in two views by dropout; dev: up to 256 pairs of the dev set of STS-B "
         "scored above 4",
         "the paper's figure has curves without numbers in the text; the alignment that the "
@@ -136,7 +138,9 @@ def _table(found: Found, trainings: Sequence[Cell], taken: Mapping[str, str | No
 
 def _decided(claim: Claim, taken: Mapping[str, str | None]) -> Verdict:
     words = {look: taken[look] for look in claim.looks}
-    holds = all_of(None if word is None else word in claim.courses for word in words.values())
+    holds = all_of(
+        word if word in (None, UNDECIDED) else word in claim.courses for word in words.values()
+    )
     told = [f"{_name(look)} {word}" for look, word in words.items() if word is not None]
     return Verdict(claim.text, holds, ", ".join(told))
 

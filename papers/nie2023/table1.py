@@ -5,31 +5,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Spread,
-    Table,
-    Verdict,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import (
+from papers.machinery.over_seeds import by_seed, shown, signed, told
+from papers.machinery.recipes import SEEDS
+from papers.machinery.verdicts import (
     RULE,
     BySeed,
+    Spread,
+    Verdict,
     above,
     all_of,
     below,
-    by_seed,
     minus,
     negated,
-    shown,
-    signed,
     spread,
-    told,
 )
-from papers.machinery.recipes import SEEDS
 from papers.nie2023.losses import (
     DECOUPLED,
     NAMES,

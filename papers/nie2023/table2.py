@@ -2,15 +2,8 @@
 
 import math
 
-from papers.machinery.artifact import (
-    Artifact,
-    Found,
-    Scale,
-    Shown,
-    Table,
-    Verdict,
-    no_cells,
-)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, trained, tuned
 from papers.paper_numbers import printed
 

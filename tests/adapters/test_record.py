@@ -13,10 +13,8 @@ from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from isotrope.adapters.sentence_transformers import record
-from isotrope.core.errors import InputError
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.encoders.names import resolve
-from isotrope.objectives import InfoNCE
 from tests.adapters.trainers import columns, scratch, trainer
 
 
@@ -88,18 +86,174 @@ def test_hard_negatives_are_negatives(tiny: SentenceTransformer, tmp_path: Path)
     assert row[0]["ratio"] == pytest.approx(1, abs=1e-2)
 
 
-def test_a_loss_that_caches_gradients_needs_an_objective(
+def test_a_loss_that_caches_gradients_shows_them_all_the_same(
     tiny: SentenceTransformer, tmp_path: Path
 ) -> None:
-    found = {}
-    for name, objective in (("none", None), ("infonce", InfoNCE(temperature=0.2))):
-        loss = losses.CachedMultipleNegativesRankingLoss(tiny, scale=5.0, mini_batch_size=4)
-        theirs = trainer(tiny, loss, columns("a", "p"), tmp_path, max_steps=1)
-        anatomy = record(theirs, objective=objective)
+    """Its second forward pass carries them."""
+    rows = []
+    for loss in (
+        losses.CachedMultipleNegativesRankingLoss(tiny, scale=5.0, mini_batch_size=3),
+        losses.MultipleNegativesRankingLoss(tiny, scale=5.0),
+    ):
+        theirs = trainer(tiny, loss, columns("a", "p"), tmp_path, max_steps=1, learning_rate=0.0)
+        tiny[0].auto_model.config.hidden_dropout_prob = 0.0
+        for module in tiny.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        anatomy = record(theirs)
         theirs.train()
-        found[name] = anatomy.rows[0]
-    assert found["none"]["dissipation"] is None is not found["none"]["negative_mean"]
-    assert found["infonce"]["dissipation"] is not None
+        rows.append(anatomy.rows[0])
+    assert rows[0]["misfit"] < 1e-3
+    assert rows[0]["temperature"] == pytest.approx(0.2, rel=1e-3)
+    for name in ("dissipation", "ratio", "embedding_gradient", "hardest_share"):
+        assert rows[0][name] == pytest.approx(rows[1][name], rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", [10.0, 50.0])
+def test_the_longest_of_nested_prefixes_has_its_own_gradient(
+    tiny: SentenceTransformer, tmp_path: Path, scale: float
+) -> None:
+    inner = losses.MultipleNegativesRankingLoss(tiny, scale=scale)
+    nested = losses.MatryoshkaLoss(tiny, inner, [128, 64, 32])
+    theirs = trainer(tiny, nested, columns("a", "p"), tmp_path, max_steps=1)
+    row = record(theirs).rows
+    theirs.train()
+    assert row[0]["misfit"] < 1e-3
+    assert row[0]["temperature"] == pytest.approx(1 / scale, rel=1e-2)
+    assert row[0]["ratio"] == pytest.approx(1, abs=1e-2)
+
+
+def test_more_columns_than_dimensions_are_no_reason_for_silence(tmp_path: Path) -> None:
+    model = scratch(width=16)
+    loss = losses.MultipleNegativesRankingLoss(model, scale=20.0)
+    data = columns("a", "p", "n")
+    theirs = trainer(model, loss, data, tmp_path, max_steps=1, per_device_train_batch_size=32)
+    row = record(theirs).rows
+    theirs.train()
+    assert row[0]["negatives"] == 63
+    assert row[0]["misfit"] < 1e-3
+    assert row[0]["temperature"] == pytest.approx(0.05, rel=1e-2)
+    assert row[0]["ratio"] == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gradient_accumulation_steps": 3},
+        {"bf16": True},
+        {"activation_checkpointing": True},
+        {"torch_compile": True, "torch_compile_backend": "eager"},
+        {"eval_strategy": "steps", "eval_steps": 1},
+        {"max_grad_norm": 0.01},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+@pytest.mark.filterwarnings("ignore:.*(activation_checkpointing_enable|lr_scheduler)")
+def test_however_they_train_it_is_seen_and_changes_nothing(
+    tmp_path: Path, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = []
+    for recorded in (False, True):
+        model = scratch(layers=1)
+        theirs = trainer(
+            model,
+            losses.MultipleNegativesRankingLoss(model, scale=20.0),
+            columns("a", "p"),
+            tmp_path,
+            eval_dataset=columns("a", "p", count=8) if "eval_steps" in settings else None,
+            **settings,
+        )
+        anatomy = record(theirs, every=1) if recorded else None
+        theirs.train()
+        weights.append({k: v.clone() for k, v in model.state_dict().items()})
+    assert all(torch.equal(weights[0][k], weights[1][k]) for k in weights[0])
+    assert anatomy is not None
+    looked = [row for row in anatomy.rows if row["norm"] is not None]
+    assert [row["step"] for row in looked] == [0, 1, 2, 3]
+    assert not [r for r in caplog.records if r.name == "isotrope"]
+    for row in looked:
+        assert row["misfit"] < 0.05
+        assert row["temperature"] == pytest.approx(0.05, rel=0.02)
+        assert 0 < row["dissipation"] <= 1
+        assert row["ratio"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_dictionary_of_data_sets_and_losses(tmp_path: Path) -> None:
+    model = scratch(layers=1)
+    data = {
+        "pairs": columns("a", "p"),
+        "scored": columns("a", "b").add_column("score", [float(i % 2) for i in range(32)]),
+    }
+    loss = {
+        "pairs": losses.MultipleNegativesRankingLoss(model),
+        "scored": losses.CosineSimilarityLoss(model),
+    }
+    theirs = trainer(model, loss, data, tmp_path, max_steps=8)  # type: ignore[arg-type]
+    anatomy = record(theirs, every=1)
+    theirs.train()
+    kinds = {row["negatives"] for row in anatomy.rows if row["norm"] is not None}
+    assert kinds == {0, 7}
+    assert all((row["dissipation"] is None) == (row["negatives"] == 0) for row in anatomy.rows)
+    assert "dissipated-early" not in anatomy.diagnose().verdict
+
+
+def test_an_error_of_their_loss_is_theirs(tiny: SentenceTransformer, tmp_path: Path) -> None:
+    class Broken(losses.MultipleNegativesRankingLoss):
+        def forward(self, features: Any, labels: Any) -> torch.Tensor:
+            super().forward(features, labels)
+            raise ArithmeticError("of their own")
+
+    theirs = trainer(tiny, Broken(tiny), columns("a", "p"), tmp_path)
+    record(theirs, every=1)
+    with pytest.raises(ArithmeticError, match=r"^of their own$"):
+        theirs.train()
+
+
+def test_what_goes_wrong_while_looking_never_reaches_the_training(
+    tiny: SentenceTransformer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    theirs = trainer(tiny, losses.MultipleNegativesRankingLoss(tiny), columns("a", "p"), tmp_path)
+    anatomy = record(theirs, tmp_path / "rows", every=1)
+    monkeypatch.setattr(Anatomy, "observe", broken)
+    monkeypatch.setattr(Anatomy, "save", broken)
+    theirs.train()
+    assert theirs.state.global_step == 4
+    assert all(row["norm"] is None for row in anatomy.rows)
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
+    assert "RuntimeError: out of memory" in said
+
+
+def test_a_loss_without_in_batch_negatives_is_told_once(
+    tiny: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = columns("a", "b").add_column("score", [float(i % 2) for i in range(32)])
+    theirs = trainer(tiny, losses.CoSENTLoss(tiny), data, tmp_path, max_steps=8)
+    anatomy = record(theirs, every=1)
+    theirs.train()
+    assert all(row["negatives"] == 0 for row in anatomy.rows)
+    assert all(row["dissipation"] is row["dead"] is None for row in anatomy.rows)
+    assert anatomy.diagnose().verdict == ("healthy",)
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
+    assert "CoSENTLoss compares an anchor with nothing but its own pair" in said
+
+
+def test_a_batch_of_one_is_told_from_a_loss_that_is_done(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(
+        tiny, loss, columns("a", "p"), tmp_path, max_steps=8, per_device_train_batch_size=1
+    )
+    anatomy = record(theirs, every=1)
+    theirs.train()
+    assert {row["loss"] for row in anatomy.rows} == {0.0}
+    assert anatomy.diagnose().verdict == ("no-negatives",)
 
 
 def test_terms_told_apart_are_added_and_evaluation_is_not_looked_at(
@@ -137,23 +291,27 @@ def test_a_resumed_training_goes_on_with_its_rows(
     assert [row["loss"] for row in anatomy.rows[:2]] == [row["loss"] for row in first[:2]]
 
 
-def test_losses_without_pairs_are_refused(tiny: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_single_column_shows_how_embeddings_lie(
+    tiny: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     single = columns("a").add_column("label", [i % 4 for i in range(32)])
     theirs = trainer(tiny, losses.BatchHardTripletLoss(tiny), single, tmp_path)
-    record(theirs)
-    with pytest.raises(InputError, match="BatchHardTripletLoss embeds one column"):
-        theirs.train()
-    inner = losses.MultipleNegativesRankingLoss(tiny)
-    nested = losses.MatryoshkaLoss(tiny, inner, [32, 16])
-    theirs = trainer(tiny, nested, columns("a", "p"), tmp_path)
-    record(theirs)
-    with pytest.raises(InputError, match="MatryoshkaLoss embeds 32 rows of 2 columns with 8"):
-        theirs.train()
+    anatomy = record(theirs, every=1)
+    theirs.train()
+    assert all(row["norm"] is not None for row in anatomy.rows)
+    assert all(row["positive_mean"] is None for row in anatomy.rows)
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
+    assert "BatchHardTripletLoss embeds one column" in said
 
 
-def test_a_batch_over_several_gpus_is_refused(tiny: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_batch_over_several_gpus_is_not_visible(
+    tiny: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     loss = losses.MultipleNegativesRankingLoss(tiny)
     theirs = trainer(tiny, loss, columns("a", "p"), tmp_path)
+    record(theirs)
     theirs.args._n_gpu = 2
-    with pytest.raises(InputError, match="splits each batch between 2 GPUs"):
-        record(theirs)
+    watching = theirs.callback_handler.callbacks[-1]
+    watching.on_train_begin(theirs.args, theirs.state, theirs.control)
+    assert not tiny._forward_hooks
+    assert "splits each batch between 2 GPUs" in caplog.text

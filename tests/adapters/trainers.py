@@ -25,9 +25,11 @@ def columns(*names: str, count: int = 32) -> Dataset:
     return Dataset.from_dict({name: texts(count, seed) for seed, name in enumerate(names)})
 
 
-def scratch(seed: int = 0, **sizes: int) -> SentenceTransformer:
+def scratch(
+    seed: int = 0, texts: list[str] = WORDS, max_length: int = 16, **sizes: int
+) -> SentenceTransformer:
     torch.manual_seed(seed)
-    return SentenceEncoder.scratch(WORDS, max_length=16, **sizes).model
+    return SentenceEncoder.scratch(texts, max_length=max_length, **sizes).model
 
 
 def trainer(
@@ -44,8 +46,13 @@ def trainer(
         "disable_tqdm": True,
         "seed": 1,
     }
-    evaluator = settings.pop("evaluator", None)
+    evaluator, held_out = settings.pop("evaluator", None), settings.pop("eval_dataset", None)
     arguments = SentenceTransformerTrainingArguments(str(folder), **{**common, **settings})
     return SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=data, loss=loss, evaluator=evaluator
+        model=model,
+        args=arguments,
+        train_dataset=data,
+        eval_dataset=held_out,
+        loss=loss,
+        evaluator=evaluator,
     )

@@ -38,7 +38,7 @@ def test_the_verdict_comes_first_and_is_kept(run, fallen: Path) -> None:
     assert lines[-1].startswith("looked at: 20 logged steps; 3 scores")
     kept = json.loads((fallen / "diagnosis.json").read_text())
     assert kept["verdict"] == ["overfitting"]
-    assert set(kept) == {"verdict", "findings"}
+    assert set(kept) == {"verdict", "findings", "numbers", "judgement"}
 
 
 def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
@@ -59,9 +59,15 @@ def test_what_cannot_be_kept_is_told_all_the_same(run, fallen: Path) -> None:
 
 
 def test_a_healthy_run(run, tmp_path: Path) -> None:
-    found = run("diagnose", write_run(tmp_path / "run"), "--json")
+    found = run("diagnose", write_run(tmp_path / "run", judgement="worse"), "--json")
     assert found.code == 0
-    assert json.loads(found.out) == {"verdict": ["healthy"], "findings": []}
+    record = json.loads(found.out)
+    assert (record["verdict"], record["findings"]) == (["healthy"], [])
+    assert record["judgement"]["outcome"] == "worse"
+    assert {number["name"] for number in record["numbers"]} >= {"dead_early", "above_bound"}
+    printed = run("diagnose", tmp_path / "run").out.splitlines()
+    assert printed[0] == "verdict: healthy; outcome: worse"
+    assert printed[2] == "worse: as it was judged"
 
 
 def test_a_model_with_data_and_an_objective(run, model: Path) -> None:

@@ -92,8 +92,11 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     first, second = found.out.split("\n\ndifferences to ")
     lines = [line.split() for line in first.splitlines()]
     assert lines[0][:2] == ["model", "own.tsv"]
-    assert [line[0] for line in lines[2:5]] == [str(models[i]) for i in (0, 1, 0)]
-    assert any(cell.endswith("*") for cell in lines[2] + lines[3])
+    assert lines[1] == ["Spearman"]  # of the file; the others' names are their metrics
+    assert [line[0] for line in lines[3:6]] == [str(models[i]) for i in (0, 1, 0)]
+    assert any(cell.endswith("*") for cell in lines[3] + lines[4])
+    assert first.splitlines()[-1] == f"the same weights: {models[0]}, {models[0]}"
+    assert "own.tsv Spearman" in second
     assert second.startswith(f"{models[0]}\nmodel ")
     verdicts = [line.split()[-1] for line in second.splitlines()[3:] if str(models[1]) in line]
     assert set(verdicts) <= {"higher", "lower", "noise"}
@@ -106,9 +109,12 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
         table = list(csv.DictReader(handle))
     assert len(table) == 3 * columns
     assert table[0]["difference"] == ""
+    assert (table[0]["task"], table[0]["metric"]) == ("own.tsv", "Spearman")
+    assert table[-1]["task"] == table[-1]["metric"]
     assert table[1]["verdict"] in {"higher", "lower", "noise"}
     details = json.loads(run("evaluate", "--compare", *models, *asked[:2], "--json").out)
     assert details["columns"]["own.tsv"]["models"][0]["value"] == float(table[0]["value"])
+    assert details["same_weights"] == []
 
 
 def test_what_is_refused(run, models, files, tmp_path, cache) -> None:

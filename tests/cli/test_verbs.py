@@ -205,7 +205,8 @@ def test_report_diagnoses_what_was_not(run, trained: Path, tmp_path: Path) -> No
 LIMITED = "ulimit -f {blocks}; exec {python} -m isotrope {arguments}"
 
 
-@pytest.mark.parametrize("blocks", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [4, 200])
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     trained: Path, tmp_path: Path, blocks: int
 ) -> None:
@@ -273,10 +274,8 @@ def test_a_second_interrupt_ends_at_once(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 75)],
-)
+@pytest.mark.slow  # a process that imports everything
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_being_stopped_leaves_a_checkpoint_to_resume(
     trained: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

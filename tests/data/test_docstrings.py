@@ -167,6 +167,7 @@ def test_split_refuses_what_it_cannot_hold_out(holdout: int) -> None:
         split(items, holdout, seed=0)
 
 
+@pytest.mark.slow  # it reads the standard library
 def test_the_standard_library_has_hundreds() -> None:
     items = collect([STANDARD_LIBRARY])
     assert len(items) > 500

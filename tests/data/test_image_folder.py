@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.data.image_decode import decode
+from isotrope.core.pictures import square
 from isotrope.data.image_folder import EncodedImages, load_folder
 from isotrope.data.image_records import Found
 from isotrope.data.image_sets import load_images
@@ -131,8 +131,8 @@ def test_what_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda root: None, r"no pictures \(files in .jpeg, .jpg, .png, .webp; found no files\)"),
-        (lambda root: (root / "a.gif").touch(), r"no pictures .*; found \.gif\)"),
+        (lambda root: None, r"no pictures \(files in .bmp, .gif, .* .webp; found no files\)"),
+        (lambda root: (root / "a.svg").touch(), r"no pictures .*; found \.svg\)"),
         (lambda root: (root / "a.png").touch(), "none of 1 files can be read .* such as 'a.png'"),
         (
             lambda root: save(folders(root) / "loose.png", ramp(8, 8)),
@@ -178,7 +178,7 @@ class TestBroken:
         images = self.images(tmp_path, "c0/3.png", "c1/1.png", "c1/2.png")
         expected = {3: "c0/0.png", 5: "c1/3.png", 6: "c1/3.png", 4: "c1/0.png"}
         for i, name in expected.items():
-            assert np.array_equal(images.read([i])[0], decode(tmp_path / name, 8))
+            assert np.array_equal(images.read([i])[0], square(tmp_path / name, 8))
         assert images.replaced == ("c0/3.png", "c1/1.png", "c1/2.png")
 
     def test_in_any_order_it_is_the_same(self, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ class TestBroken:
 
     def test_without_another_of_its_class_any(self, tmp_path: Path) -> None:
         images = self.images(tmp_path, *(f"c1/{i}.png" for i in range(4)))
-        assert np.array_equal(images.read([5])[0], decode(tmp_path / "c2/0.png", 8))
+        assert np.array_equal(images.read([5])[0], square(tmp_path / "c2/0.png", 8))
 
     def test_none_is_whole(self, tmp_path: Path) -> None:
         images = self.images(tmp_path, *(f"c{c}/{i}.png" for c in range(3) for i in range(4)))
@@ -245,7 +245,7 @@ class TestFingerprint:
         def never(*_: object) -> None:
             raise AssertionError
 
-        monkeypatch.setattr("isotrope.data.image_folder.decode", never)
+        monkeypatch.setattr("isotrope.data.image_folder.square", never)
         self.of(folders(tmp_path))
 
 

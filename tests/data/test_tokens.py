@@ -240,6 +240,7 @@ def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
         TokenStore.open(folder)
 
 
+@pytest.mark.slow  # seconds
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     """Ten times the lines must not take more memory (peak of a process of its own)."""
     script = """

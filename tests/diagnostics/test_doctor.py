@@ -11,6 +11,7 @@ from isotrope.diagnostics.evidence import Case, of_rows
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 
 SOUND: dict[str, float] = {
@@ -68,7 +69,67 @@ def first(found: Diagnosis) -> tuple[str, str]:
 def test_a_sound_run_is_healthy() -> None:
     found = diagnose(case())
     assert found.verdict == (HEALTHY,)
-    assert json.loads(found.to_json()) == {"verdict": ["healthy"], "findings": []}
+    record = json.loads(found.to_json())
+    assert {k: record[k] for k in ("verdict", "findings", "judgement")} == {
+        "verdict": ["healthy"], "findings": [], "judgement": None,
+    }  # fmt: skip
+    assert [number["name"] for number in record["numbers"]] == [
+        "dead_early", "hardest_times_uniform", "rank_share", "above_bound",
+    ]  # fmt: skip
+
+
+def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> None:
+    lines = str(diagnose(case())).splitlines()
+    assert lines[0] == "verdict: healthy"
+    assert "- dead early 0.1 of the anchors (sick above 0.9)" in lines
+    assert "- hardest times uniform 18.9 times uniform (sick below 1.5)" in lines
+
+
+def test_healthy_never_stands_alone_beside_a_training_that_made_it_worse() -> None:
+    judged = Judgement("worse", "training made it worse: dev was 80.00 and 78.00", {})
+    found = diagnose(replace(case(scores=(80.0, 79.0)), judgement=judged))
+    assert found.verdict == (HEALTHY,)
+    lines = str(found).splitlines()
+    assert lines[0] == "verdict: healthy; outcome: worse"
+    assert lines[2] == judged.sentence
+    assert json.loads(found.to_json())["judgement"]["outcome"] == "worse"
+
+
+DONE: dict[str, Any] = {"start": {"dead": 0.8}, "dead": 0.875, "scores": (86.7, 86.6)}
+"""all-MiniLM-L6-v2 on pairs of STS-B that people rated 4 or more."""
+
+
+def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
+    found = diagnose(case(**DONE))
+    assert found.verdict == ("nothing-left-to-learn",)
+    (finding,) = found.findings
+    assert "with a third column of near but wrong texts, or with other data" in finding.change
+    assert "   - done at first 0.8 of the anchors (sick above 0.5)" in str(found).splitlines()
+    # more of them do not change the name, nor does the other finding come besides
+    assert diagnose(case(**{**DONE, "dead": 1.0})).verdict == ("nothing-left-to-learn",)
+    assert diagnose(case(**{**DONE, "dead": 1.0, "scores": ()})).verdict == (
+        "nothing-left-to-learn",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({"scores": (86.7, 88.0)}, HEALTHY),  # it has gained
+        ({"scores": ()}, HEALTHY),  # whether it has is not known, and an eighth is not done
+        ({"dead": 0.7}, HEALTHY),
+        ({"start": {"dead": 0.4}}, HEALTHY),
+        # training brought them there, not the data
+        ({"start": {"dead": 0.4}, "dead": 0.95}, "dissipated-early"),
+    ],
+)
+def test_what_is_not_nothing_left_to_learn(changed: dict[str, Any], verdict: str) -> None:
+    assert diagnose(case(**{**DONE, **changed})).verdict == (verdict,)
+
+
+def test_a_measured_improvement_leaves_nothing_to_say() -> None:
+    improved = Judgement("improved", "training improved it", {})
+    assert diagnose(replace(case(**DONE), judgement=improved)).verdict == (HEALTHY,)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +273,11 @@ def test_a_sound_run_is_healthy() -> None:
             "dissipated-early",
             "--objective.margin 0.675",
         ),
+        (
+            {"start": {"negative_mean": None}, "negative_mean": None, "std": 0.0, "dead": None},
+            "no-negatives",
+            "--batch-size 64",
+        ),
         ({"above_bound": 0.1}, "ratio-under-bound", "--objective.ratio 1.5"),
         (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
@@ -289,6 +355,25 @@ def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
     alike = case(false_negatives=0.9).rows
     assert diagnose(of_rows(alike)).verdict == ("false-negatives",)
     assert diagnose(of_rows(alike, settings={"kind": "images"})).verdict == (HEALTHY,)
+
+
+def test_a_loss_of_ones_own_that_stops_pulling_at_a_margin_is_not_losing() -> None:
+    given = case(above_bound=0.1, start={"ratio": 0.0}, ratio=0.0)
+    assert diagnose(given).verdict == ("ratio-under-bound",)
+    assert diagnose(replace(given, objective=None)).verdict == (HEALTHY,)
+
+
+@pytest.mark.parametrize(("start", "verdict"), [(300.0, "norms-too-large"), (3.0, "diverging")])
+def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> None:
+    for radial, expected in ((0.0, verdict), (0.5, HEALTHY)):
+        norm = max(300.0, start)
+        given = case(start={"norm": start, "radial": radial}, norm=norm, radial=radial)
+        assert diagnose(replace(given, objective=None)).verdict[0] == expected
+
+
+def test_an_objective_that_pushes_nothing_needs_no_negatives() -> None:
+    given = case(start={"negative_mean": None}, negative_mean=None, objective="negativecosine")
+    assert "no-negatives" not in diagnose(given).verdict
 
 
 def test_the_other_view_doubles_the_negatives() -> None:

@@ -125,6 +125,7 @@ def test_a_model_without_data_reads_docstrings(
     assert case.notes[0].endswith("of 300 pairs (docstrings)")
 
 
+@pytest.mark.slow  # it reads the documentation of the whole environment
 def test_the_docstrings_are_pairs() -> None:
     texts = subject._docstrings()
     assert texts.views == "pairs"

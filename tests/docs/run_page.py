@@ -30,7 +30,8 @@ from typing import Any
 SKIPPED = "not in CI"
 LINES, LENGTH = 240, 80  # of texts in the folder and of each, with --quick
 # what continuous integration runs besides pages needs no comment
-CALLED = (Path(__file__).resolve().parents[2] / ".ci" / "run").read_text("utf-8").splitlines()
+SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "run"
+CALLED = [line.strip() for line in SCRIPT.read_text("utf-8").splitlines()]
 SHELL = ("console", "sh", "bash", "")
 
 # What --quick makes of a verb's flags: a whole number is the most that stays of a given one, and a

@@ -39,7 +39,7 @@ def test_every_verdict_says_what_decides(word: str) -> None:
 
 def test_cause_and_effect_and_what_was_broken_on_purpose() -> None:
     text = verdict_page("collapsed", ZOO)
-    assert "where one of these is found: [`diverging`](diverging.md), [`unrelated" in text
+    assert "where one of these is found: [`no-negatives`](no-negatives.md), [`diverging`]" in text
     assert "`--weight-decay 5e-4`" in text
     assert "(1e30" not in text
     assert "above 1e30" in verdict_page("diverging", ZOO), "two rules come to it"

@@ -14,15 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.placeholders import write_placeholders
-from tests.docs.run_page import SHELL, blocks
+from tests.docs.run_page import CALLED, SHELL, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [*sorted(GUIDE.glob("*.md")), ROOT / "docs" / "index.md", ROOT / "README.md"]
 RUNNER = Path(__file__).with_name("run_page.py")
 
-# seconds of a processor; the others train
-QUICK = ("compare", "pytorch")
 # they run in a clean environment instead: .ci/newcomer.sh
 NEWCOMER = ("start", "objective", "sentence-transformers")
 
@@ -62,7 +60,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
+        pytest.param(page, id=page.stem, marks=pytest.mark.slow)
         for page in PAGES
         if page.stem not in NEWCOMER
     ],
@@ -90,7 +88,7 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 def test_the_newcomer_reads_the_other_pages() -> None:
     script = (ROOT / ".ci" / "newcomer.sh").read_text(encoding="utf-8")
     assert f"for page in {' '.join(NEWCOMER)}; do" in script
-    assert "make newcomer" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert "make newcomer" in CALLED
 
 
 def test_no_page_names_this_machine() -> None:

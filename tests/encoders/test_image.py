@@ -70,6 +70,7 @@ class TestBuild:
         weight = model.embedder.embedder.convolution.weight
         assert weight.is_contiguous(memory_format=torch.channels_last) is (width == 16)
 
+    @pytest.mark.slow  # a process that imports everything
     def test_few_channels_do_not_kill_the_process(self):
         """In a process of its own: torch writes where it may not, and that is a matter of luck."""
         code = (
@@ -229,8 +230,8 @@ class TestEncode:
         norms = np.linalg.norm(vit.encode(pictures(3, 16), normalize=True), axis=1)
         np.testing.assert_allclose(norms, 1, atol=1e-6)
 
-    def test_the_bar_counts_images(self, vit, capsys, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("isotrope.encoders.progress.DELAY", 0)  # it is done at once
+    @pytest.mark.usefixtures("terminal")
+    def test_the_bar_counts_images(self, vit, capsys):
         vit.encode(pictures(3, 16), batch_size=2, progress=True)
         assert "3/3" in capsys.readouterr().err
 

@@ -28,6 +28,7 @@ def close(found, truth):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.slow  # a process that imports everything
 def test_two_processes_are_one(two, case):
     first, second = two[case]
     truth = one_process(case)

@@ -5,8 +5,9 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.evaluation.compare import bootstrap_spearman, compare, holm
+from isotrope.evaluation.compare import compare
 from isotrope.evaluation.sts import spearman
+from isotrope.measures.bootstrap import bootstrap_spearman, holm
 
 NAMES = ("STS12", "STS13")
 

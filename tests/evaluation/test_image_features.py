@@ -36,8 +36,8 @@ def test_a_limit_beyond_all_takes_all(limit):
     assert image_features(Sums(), part, limit=limit).labels.tolist() == part.labels.tolist()
 
 
-def test_both_parts_and_their_bars(capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("isotrope.encoders.progress.DELAY", 0)  # it is done at once
+@pytest.mark.usefixtures("terminal")
+def test_both_parts_and_their_bars(capsys):
     data = picture_set()
     train, test = both_features(Sums(), data, limit_train=60, limit_test=30, progress=True)
     assert (len(train.vectors), len(test.vectors)) == (60, 30)

@@ -72,7 +72,7 @@ def test_what_is_refused(model, folder, tmp_path):
     with pytest.raises(InputError, match="is no folder; an encoder of images takes a folder"):
         encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"holds no pictures \(\.jpeg"):
+    with pytest.raises(InputError, match=r"holds no pictures \(\.bmp"):
         pictures_below(tmp_path / "empty")
     with pytest.raises(InputError, match="columns and pooling are of text; leave them out"):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")

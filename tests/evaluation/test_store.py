@@ -158,6 +158,7 @@ print(found.to_json())
 """
 
 
+@pytest.mark.slow  # a process that imports everything
 def test_a_killed_run_goes_on(sts_folder: Path, tmp_path: Path) -> None:
     """SIGKILL between two tasks: what was finished is not scored again."""
     command = [sys.executable, "-c", SLOWLY, str(sts_folder), str(tmp_path / "kept")]

@@ -230,6 +230,7 @@ def test_the_result_is_json(sets, table):
     )
 
 
+@pytest.mark.slow  # a real encoder
 def test_published_value_of_sts_b(minilm, shared_data):
     (test,) = (s for s in load_sts(shared_data / "sts", ["STS-B"])["STS-B"] if s.split == "test")
     assert sts_dev(minilm, test) == pytest.approx(82.03, abs=0.02)

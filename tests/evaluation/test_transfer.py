@@ -169,6 +169,7 @@ def seven() -> dict[str, TransferTask]:
     return {name: task(name, size=40) for name in TASKS}
 
 
+@pytest.mark.usefixtures("terminal")
 def test_all_seven_and_some(seven, capsys: pytest.CaptureFixture[str]) -> None:
     table = encoder_of(*seven.values())
     result = transfer(table, seven, mode="prototyping", progress=True, batch_size=7)

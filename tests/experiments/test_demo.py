@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.experiments.demo import OBJECTIVES, RECIPE, demo
+from isotrope.core.result import Result
+from isotrope.experiments.demo import OBJECTIVES, RECIPE, Row, demo, line
 
 SMALL = replace(RECIPE, heldout=100, trained=600, steps=3, batch_size=16, probe=16)
 
@@ -23,6 +24,15 @@ def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
     assert [r.model for r in first.rows] == ["untrained", *OBJECTIVES]
     assert all(r.dissipation is not None for r in first.rows[1:])
     assert first.rows[2].ratio is None, "Barlow Twins' ratio is matrix-valued"
+    # the line, the row and the run agree on which model was saved
+    for row in first.rows[1:]:
+        result = Result.load(tmp_path / "demo" / row.model / "result.json")
+        assert row.saved == (result.metrics["dev_best_step"] == SMALL.steps)
+        at = next(i for i, words in enumerate(told) if words.startswith(f"{row.model}: "))
+        saved = row.mrr if row.saved else first.rows[0].mrr
+        assert told[at].startswith(f"{row.model}: MRR@10 {saved:.4f} on the held-out functions")
+        assert told[at + 1].endswith(result.details["verdict"])
+        assert ("the saved model is the one before training" in told[at + 1]) == (not row.saved)
     page = first.report.read_text()
     assert "Held-out functions" in page
     for name in OBJECTIVES:
@@ -30,6 +40,20 @@ def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
     functions = re.match(r"([\d,]+) documented functions", told[0])
     assert functions is not None
     assert int(functions[1].replace(",", "")) > 2_000
+
+
+def test_the_line_has_the_score_of_the_model_that_was_saved() -> None:
+    untrained = Row("untrained", mrr=0.6521, recall=0.56, alignment=1.0, uniformity=-3.6)
+    kept = replace(untrained, model="infonce", mrr=0.6982)
+    assert line(kept, untrained) == (
+        "infonce: MRR@10 0.6982 on the held-out functions: the saved model"
+    )
+    left = replace(untrained, model="barlowtwins", mrr=0.6576, saved=False)
+    assert line(left, untrained) == (
+        "barlowtwins: MRR@10 0.6521 on the held-out functions: the saved model, the untrained one "
+        "(last step, not saved: 0.6576)"
+    )
+    assert left.label == "barlowtwins (last step, not saved)"
 
 
 def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
@@ -47,7 +71,7 @@ def test_somebody_elses_run_of_the_same_name_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "infonce" / "config.yaml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_whole_demo_beats_the_untrained_model(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     outcome = demo(tmp_path / "demo")
@@ -55,6 +79,9 @@ def test_the_whole_demo_beats_the_untrained_model(tmp_path: Path) -> None:
     assert outcome.best != "untrained"
     assert scores[outcome.best] > scores["untrained"] + 0.02
     best = next(row for row in outcome.rows if row.model == outcome.best)
-    assert best.helped
-    assert best.gain == pytest.approx(best.mrr - scores["untrained"])
+    assert best.saved
+    assert best.judgement is not None
+    assert best.judgement.outcome == "improved"
+    gain = best.judgement.numbers["last"]["difference"] / 100
+    assert gain == pytest.approx(best.mrr - scores["untrained"])
     assert len(outcome.examples) == 3

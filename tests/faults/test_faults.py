@@ -19,6 +19,7 @@ from tests.faults.writes import faults_of, full_disk, interrupt
 Wholes = Callable[[str], Whole]
 
 
+@pytest.mark.slow
 def test_killed_runs_of_text_end_in_the_same_state(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path
 ) -> None:
@@ -26,7 +27,7 @@ def test_killed_runs_of_text_end_in_the_same_state(
     assert found.total >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name != "text, dev score"])
 def test_killed_runs_end_in_the_same_state(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path, name: str
@@ -34,6 +35,7 @@ def test_killed_runs_end_in_the_same_state(
     assert kill_points(server, whole(name), corpus, tmp_path, count=2, seed=100).total >= 2
 
 
+@pytest.mark.slow
 def test_what_differs_is_seen(server: Server, whole: Wholes, corpus: Path, tmp_path: Path) -> None:
     """The harness can fail: a run with another seed is not the same run."""
     reply = server.run(command("text, dev score", corpus, tmp_path / "run", seed=8), tmp_path)
@@ -44,6 +46,7 @@ def test_what_differs_is_seen(server: Server, whole: Wholes, corpus: Path, tmp_p
     assert any(line.startswith("last.ckpt: optimizer_states") for line in wrong)
 
 
+@pytest.mark.slow
 def test_every_kind_of_failed_write_is_one_line(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path
 ) -> None:
@@ -62,7 +65,7 @@ def test_every_kind_of_failed_write_is_one_line(
     assert refused >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["text, all kept", "mocov2"])
 def test_failed_writes_are_one_line(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path, name: str
@@ -71,7 +74,7 @@ def test_failed_writes_are_one_line(
     assert sum(interrupt(server, whole(name), corpus, tmp_path / "x", f).refused for f in some) >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_full_disk(server: Server, whole: Wholes, corpus: Path, tmp_path: Path) -> None:
     found = full_disk(server, whole("text"), corpus, tmp_path / "disk", share=0.3)
     if found is None:
@@ -79,7 +82,7 @@ def test_a_full_disk(server: Server, whole: Wholes, corpus: Path, tmp_path: Path
     assert found.refused == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_of_two_runs_on_a_folder_is_refused(
     server: Server, other: Server, whole: Wholes, corpus: Path, tmp_path: Path
 ) -> None:
@@ -87,7 +90,7 @@ def test_one_of_two_runs_on_a_folder_is_refused(
         contend((server, other), whole("text, dev score"), corpus, tmp_path / str(moment))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_that_dies_is_one_line(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path
 ) -> None:
@@ -95,7 +98,7 @@ def test_a_worker_that_dies_is_one_line(
     kill_child(server, of, corpus, tmp_path / "x", number=0, said=WORKER)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_that_a_scheduler_ends_end_in_the_same_state(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path
 ) -> None:
@@ -103,7 +106,7 @@ def test_runs_that_a_scheduler_ends_end_in_the_same_state(
     assert sum(requeue(server, of, corpus, tmp_path / str(n)) for n in range(3)) >= 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_memory_and_files_do_not_grow(corpus: Path, tmp_path: Path) -> None:
     changed = {"max-steps": 600, "eval-every": 20, "checkpoint-every": 20, "batch-size": 4}
     arguments = command("text, dev score", corpus, tmp_path / "run", **changed)

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-_SPEEDS = ("sentences_per_second", "images_per_second")
+_SPEEDS = ("samples_per_second", "images_per_second")
 _TIMES = {"seconds", "wall_seconds", *_SPEEDS}
 
 

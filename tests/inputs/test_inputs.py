@@ -7,8 +7,8 @@ import pytest
 
 from tests.inputs import Bench, Case, corpus, summary, tried
 
-EVERY = 8
-"""Of the corpus, one of so many is tried by `make test`; the others by `make check-all`."""
+EVERY = 16
+"""Of the corpus, one of so many is tried by `make test`; the others by `make nightly`."""
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def _marked(number: int, case: Case) -> object:
-    marks = () if number % EVERY == 0 else pytest.mark.slow
+    marks = () if number % EVERY == 0 else pytest.mark.nightly
     return pytest.param(case, id=case.name, marks=marks)
 
 

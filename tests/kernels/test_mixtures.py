@@ -8,9 +8,9 @@ from torch import Tensor
 
 from isotrope.core.views import Views, unit
 from isotrope.kernels import rowblock, sweeps
-from isotrope.kernels.asked import Unfused, ask
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.mixtures import Mixing
+from isotrope.kernels.statistics import Unfused, record
 from isotrope.objectives import MixCSE, MixedInfoNCE
 from isotrope.objectives.mixing import Mixed
 from isotrope.paradigm.objective import Objective
@@ -186,7 +186,7 @@ def test_nothing_flows_into_what_mixtures_are_made_of() -> None:
 def test_two_mixtures_are_not_fused() -> None:
     first, second = ALL[0].mixing, ALL[-1].mixing
     with pytest.raises(Unfused, match="two mixtures"):
-        ask(lambda seen: seen.mixed(first, TAU) + seen.mixed(second, TAU), torch.float64)
+        record(lambda seen: seen.mixed(first, TAU) + seen.mixed(second, TAU), torch.float64)
 
 
 @pytest.mark.parametrize("objective", ALL, ids=repr)

@@ -11,10 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels import pushes, rowblock
-from isotrope.kernels.asked import Unfused
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pushes import Acting, Exponent, Pushing
 from isotrope.kernels.rowblock import RowBlockPairs
+from isotrope.kernels.statistics import Unfused
 from isotrope.objectives import InfoNCE, ModifiedMHE, NTXent, Paradigm, SimCLRGrad
 from isotrope.paradigm import registry
 from isotrope.paradigm.compose import part

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from isotrope.encoders.sentence import SentenceEncoder
+
 WORDS = (  # noqa: SIM905 - a list of 26 quoted words reads worse
     "river stone cloud engine garden mirror ocean paper rocket silver tiger violet winter yellow "
     "anchor bridge candle desert forest guitar harbor island jungle kettle lantern meadow"
@@ -44,10 +46,19 @@ QUICK = {
 }
 
 
+@pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small encoder, built once: ``scratch`` would learn the same vocabulary in every run."""
+    folder = tmp_path_factory.mktemp("small") / "encoder"
+    SentenceEncoder.scratch(sentences(300), seed=7, width=32).save(folder)
+    return str(folder)
+
+
 @pytest.fixture
-def quick(corpus: Path, tmp_path: Path) -> dict[str, Any]:
-    """Settings of a run of a second: a small encoder from scratch, six steps."""
-    return {**QUICK, "files": [str(corpus)], "output": str(tmp_path / "run")}
+def quick(corpus: Path, encoder_folder: str, tmp_path: Path) -> dict[str, Any]:
+    """Settings of a run of half a second: a small encoder, six steps."""
+    own = {"encoder": encoder_folder, "files": [str(corpus)]}
+    return {**QUICK, **own, "output": str(tmp_path / "run")}
 
 
 IMAGES = {
@@ -71,10 +82,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def settings(kind: str, corpus: Path, tmp_path: Path) -> dict[str, Any]:
+def settings(kind: str, quick: dict[str, Any]) -> dict[str, Any]:
     """Settings of a run of six steps, with a checkpoint after each."""
-    own = {**QUICK, "files": [str(corpus)]} if kind == "text" else {**IMAGES, "log_every": 2}
-    return {**own, "output": str(tmp_path / "run"), "max_steps": 6, "checkpoint_every": 1}
+    own = quick if kind == "text" else {**IMAGES, "log_every": 2, "output": quick["output"]}
+    return {**own, "max_steps": 6, "checkpoint_every": 1}
 
 
 @pytest.fixture

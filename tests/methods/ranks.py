@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from isotrope.core.errors import WrongCoupling
 from isotrope.core.gather import gathered
 from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
 from isotrope.methods.gradient_cache import cached
 from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.shares import shared_loss
 from tests import two_processes
 
@@ -37,7 +39,22 @@ class Case:
         return " ".join(words + ["grouped"] * self.grouped + ["cached"] * self.cached)
 
     def built(self) -> Objective:
+        if self.objective == "plug-in":
+            return PlugIn(**self.settings)
         return registry.build(self.objective, self.settings)
+
+
+class PlugIn(Objective, register=False):
+    """A user's own: all anchors are steeper where the mean of all log-sum-exps is large."""
+
+    coupling: Any = "batch"
+    name, paper = "plug-in", Paper("none", "none", "none")
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        lse = pairs.logsumexp(0.05)
+        return torch.nn.functional.softplus(lse - pairs.positive / 0.05) * (
+            1 + torch.relu(lse.mean() - 5)
+        )
 
 
 def encoder() -> nn.Module:
@@ -120,7 +137,21 @@ def _work(rank: int, cases: list[Case]) -> dict[str, tuple[float, list[Tensor]]]
         loss.backward()
         results[str(case)] = loss.item(), [p.grad for p in model.parameters()]
     results["facts"] = 0.0, _facts(rank)
+    results["refused"] = 0.0, [_refused(rank)]
     return results
+
+
+def _refused(rank: int) -> Tensor:
+    """Whether a plug-in whose anchors are declared not to be coupled is refused, by size."""
+    found = []
+    for half in (4, 40, 700):
+        generator = torch.Generator().manual_seed(rank)
+        views = Views(*torch.randn(2, half, 8, generator=generator).requires_grad_())
+        try:
+            shared_loss(PlugIn(coupling="none"), gathered(views))
+        except WrongCoupling:
+            found.append(half)
+    return torch.tensor(found)
 
 
 def _facts(rank: int) -> list[Tensor]:

@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from isotrope.methods import fit
 from isotrope.paradigm import registry
@@ -23,6 +25,10 @@ def test_a_few_steps_with_each(quick: dict, name: str) -> None:
         measured = {row[column] != "" for column in ("dissipation", "dead")}
         assert measured == {registry.build(name).has_terms}
     assert float(rows[0]["gradient_norm"]) > 0
+    after = load_file(Path(quick["output"]) / "model" / "model.safetensors")
+    start = load_file(Path(quick["encoder"]) / "model.safetensors")
+    assert any(not torch.equal(after[k], start[k]) for k in after if k in start)
+    assert all(torch.isfinite(v).all() for v in after.values())
 
 
 @pytest.mark.parametrize(

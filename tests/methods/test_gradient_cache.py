@@ -491,7 +491,7 @@ def test_an_encoder_with_batch_statistics_leaves_nothing_behind(quick: dict, mon
 
     monkeypatch.setattr(SentenceEncoder, "scratch", normalised)
     with pytest.raises(InputError, match=r"cannot be used with .*extra \(BatchNorm1d\)"):
-        fit(**quick, micro_batch=6)
+        fit(**{**quick, "encoder": "scratch"}, micro_batch=6)
     assert not Path(quick["output"]).exists()
 
 

@@ -19,14 +19,15 @@ from tests.methods.test_training import rows, weights
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
+def runs(encoder_folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Settings of a run that came to its end, and, beside it, of one that died in its sixth step.
 
     It left checkpoints of steps 2 and 4.
     """
     folder = tmp_path_factory.mktemp("runs")
     (folder / "corpus.txt").write_text("\n".join(sentences(300)) + "\n", encoding="utf-8")
-    settings = {**QUICK, "files": [str(folder / "corpus.txt")], "output": str(folder / "whole")}
+    own = {"encoder": encoder_folder, "files": [str(folder / "corpus.txt")]}
+    settings = {**QUICK, **own, "output": str(folder / "whole")}
     fit(**settings)
     step = simcse.SimCSE.training_step
 
@@ -50,7 +51,7 @@ def stopped(runs: dict, tmp_path: Path) -> dict:
 
 
 def without_speed(folder: Path) -> list[dict[str, str]]:
-    return [{k: v for k, v in row.items() if k != "sentences_per_second"} for row in rows(folder)]
+    return [{k: v for k, v in row.items() if k != "samples_per_second"} for row in rows(folder)]
 
 
 def assert_same_run(found: Path, expected: Path) -> None:

@@ -24,6 +24,12 @@ from .interrupted import power_cut
 
 
 @pytest.fixture
+def quick(quick: dict) -> dict:
+    """With an encoder whose embeddings have 128 coordinates."""
+    return {**quick, "encoder": "scratch"}
+
+
+@pytest.fixture
 def nested(quick: dict) -> dict:
     """Prefixes of embeddings of 128 coordinates; the whole and a repeated one count once."""
     return {**quick, "matryoshka": [16, 128, 64, 16], "head": "none", "max_steps": 3}

@@ -8,7 +8,6 @@ import torch
 from isotrope.core.gather import gathered, rows_of
 from isotrope.core.views import Views
 from isotrope.paradigm import registry, shares
-from isotrope.paradigm.separable import separable
 from isotrope.paradigm.shares import shared_loss
 from tests.methods.ranks import Case, of_rank, on_two, one_process
 
@@ -36,6 +35,8 @@ CASES = [
     Case("mhs", {"variant": "released"}),
     Case("mhe", {"variant": "released"}),
     Case("paradigm", {"variant": "released"}),
+    Case("plug-in"),
+    Case("plug-in", {"coupling": "batch"}, sizes=(7, 1), grouped=True),
 ]
 
 
@@ -89,6 +90,12 @@ def test_the_gather_has_the_rows_of_both_and_sums_what_both_want(two: dict) -> N
     assert summed.item() == 3
 
 
+def test_anchors_that_are_declared_not_to_be_coupled_and_are(two: dict) -> None:
+    """Each process sees its own anchors only, and refuses to take them for all that count."""
+    (refused,) = two["refused"][1]
+    assert refused.tolist() == [4, 40, 700]
+
+
 def test_one_process_gathers_nothing() -> None:
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     views = Views(x, x * 2)
@@ -119,30 +126,3 @@ def test_gathered_views_are_not_gathered_again() -> None:
     x = torch.randn(4, 3)
     with pytest.raises(ValueError, match="only square views can be gathered; found 2 anchors and"):
         gathered(Views(x[:2], x))
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "expected"),
-    [
-        ("infonce", {}, True),
-        ("infonce", {"symmetric": True}, True),
-        ("infonce", {"in_batch": False}, True),
-        ("mpt", {}, True),
-        ("dcl", {}, True),
-        ("dcl", {"views": "both"}, False),
-        ("dclw", {}, False),
-        ("ntxent", {}, False),
-        ("mhe", {}, False),
-        ("mhe", {"part": "attraction"}, True),
-        ("barlowtwins", {}, False),
-        ("vicreg", {}, False),
-        ("paradigm", {}, True),
-        ("paradigm", {"variant": "released"}, False),
-    ],
-)
-def test_what_can_be_computed_a_few_anchors_at_a_time(
-    name: str, settings: dict, expected: bool
-) -> None:
-    state = torch.random.get_rng_state()
-    assert separable(registry.build(name, settings)) is expected
-    assert torch.equal(torch.random.get_rng_state(), state)

@@ -44,8 +44,10 @@ def short_forms(kind: type) -> list[str]:
 
 
 NAMES = registry.names()
-CASES = [(name, s) for name in NAMES for s in proof.settings(Objective.registered[name])]
-CASES += [
+ALL = [(name, s) for name in NAMES for s in proof.settings(Objective.registered[name])]
+PRESETS = [case for case in ALL if "preset" in case[1]]  # the defaults with other numbers
+CASES = [case for case in ALL if case not in PRESETS]
+FORMS = [
     ("paradigm", {kind.__name__.lower(): form})
     for kind in (Dissipation, Weight, Ratio)
     for form in short_forms(kind)
@@ -58,9 +60,15 @@ EDITED = [
 ]
 
 
-def over(cases: list[tuple[str, dict[str, Any]]]) -> pytest.MarkDecorator:
-    ids = [f"{name}-{spelled(settings)}" for name, settings in cases]
-    return pytest.mark.parametrize(("name", "settings"), cases, ids=ids)
+def over(*cases: tuple[str, dict[str, Any]]) -> pytest.MarkDecorator:
+    """Over these in every run of the suite, and nightly over the presets and part forms too."""
+    params = [
+        pytest.param(*case, id=f"{case[0]}-{spelled(case[1])}", marks=marks)
+        for some, marks in ((cases, []), (PRESETS + FORMS, [pytest.mark.nightly]))
+        for case in some
+        if not (marks and case in cases)
+    ]
+    return pytest.mark.parametrize(("name", "settings"), params)
 
 
 def random_views(objective: Objective, n: int, d: int) -> Views:
@@ -75,17 +83,26 @@ def built(name: str, settings: dict[str, Any]) -> Objective:
     return objective
 
 
-@over(CASES + EDITED)
+@over(*CASES, *FORMS, *EDITED)
 def test_double_entry(name: str, settings: dict[str, Any]) -> None:
     """Autograd of the formula equals scale x assembled terms, projected as autograd projects."""
     objective = built(name, settings)
     for kind in BATCHES:
-        for shape in SHAPES if kind == "random" and name != "paradigm" else SHAPES[:4]:
+        large = 4 if kind != "random" or name == "paradigm" else 6 if settings else len(SHAPES)
+        for shape in SHAPES[:large]:
             error = proof.double_entry(objective, *batch(kind, *shape))
             assert error <= EXACT, (kind, shape)
 
 
-@over(CASES)
+@pytest.mark.parametrize("kind", BATCHES)
+def test_double_entry_of_presets(kind: str) -> None:
+    for name, settings in PRESETS:
+        objective = registry.build(name, settings)
+        error = proof.double_entry(objective, *batch(kind, 8, 3))
+        assert error <= EXACT, (name, settings)
+
+
+@over(*CASES)
 def test_the_symmetric_form_keeps_double_entry(name: str, settings: dict[str, Any]) -> None:
     objective = built(name, settings).symmetric()
     for kind in BATCHES:
@@ -98,7 +115,18 @@ def test_the_symmetric_form_keeps_double_entry(name: str, settings: dict[str, An
         torch.testing.assert_close(objective(a, b, more), mean)
 
 
-@over(CASES)
+@over(*CASES, *EDITED)
+def test_every_way_to_the_loss_is_the_same(name: str, settings: dict[str, Any]) -> None:
+    """What is declared of the anchors decides how value and gradients are computed."""
+    objective = registry.build(name, settings)
+    parts = [*objective.parts] if objective.has_terms else []
+    for form in (objective, objective.symmetric(), *parts):
+        assert proof.agreement(form, *batch("random", 24, 6)) <= EXACT
+    if settings == {}:  # more than one block of rows
+        assert proof.agreement(objective, *batch("clustered", 600, 6)) <= EXACT
+
+
+@over(*CASES, *FORMS)
 def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     objective = built(name, settings)
     for kind in BATCHES:
@@ -108,7 +136,7 @@ def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     assert not objective.parts.attraction.has_terms
 
 
-@over(CASES)
+@over(*CASES)
 def test_invariances_are_as_declared(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     batches = [batch(kind, *shape) for kind in BATCHES for shape in SHAPES[:4]]
@@ -120,7 +148,7 @@ def test_invariances_are_as_declared(name: str, settings: dict[str, Any]) -> Non
             assert max(changes) > EXACT, f"{invariance}: not declared, but nothing changes"
 
 
-@over(CASES)
+@over(*CASES)
 def test_terms_have_the_settled_shapes(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     views = random_views(objective, 7, 4)
@@ -142,7 +170,7 @@ def test_terms_have_the_settled_shapes(name: str, settings: dict[str, Any]) -> N
         assert (terms.weight[:, 7:14].diagonal() == 0).all()
 
 
-@over(CASES)
+@over(*CASES, *FORMS)
 def test_finite_on_degenerate_input(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     for case in DEGENERATE:
@@ -162,7 +190,7 @@ def test_finite_over_the_declared_ranges(name: str) -> None:
                 assert not found, (setting, case, dtype)
 
 
-@over(CASES)
+@over(*CASES)
 def test_groups_are_never_negatives(name: str, settings: dict[str, Any]) -> None:
     """With all rows in one group nothing pushes: no weight."""
     objective = built(name, settings)
@@ -175,7 +203,7 @@ def test_groups_are_never_negatives(name: str, settings: dict[str, Any]) -> None
         torch.testing.assert_close(terms.weight, objective.terms(a, b).weight)
 
 
-@over(CASES)
+@over(*CASES)
 def test_gradient_scales_with_the_inverse_norm(name: str, settings: dict[str, Any]) -> None:
     """The papers' norm effect: the gradient on a raw embedding dies with its norm."""
     objective = registry.build(name, settings)
@@ -189,7 +217,7 @@ def test_gradient_scales_with_the_inverse_norm(name: str, settings: dict[str, An
     torch.testing.assert_close(thrice, once / 3)
 
 
-@over(CASES)
+@over(*CASES)
 def test_per_anchor_is_what_the_scalar_reduces(name: str, settings: dict[str, Any]) -> None:
     a, b = batch("random", 9, 5)
     objective = registry.build(name, settings)
@@ -208,7 +236,7 @@ def test_per_anchor_is_what_the_scalar_reduces(name: str, settings: dict[str, An
 CONSTANT_TARGETS = {"dino", "mixcse", "mixedinfonce"}
 
 
-@over(CASES)
+@over(*CASES)
 def test_the_temperature_may_be_learnt(name: str, settings: dict[str, Any]) -> None:
     """A 0-dim tensor gets its gradient, unless everything but the anchor is constant."""
     objective = registry.build(name, settings)
@@ -228,12 +256,12 @@ def test_the_temperature_may_be_learnt(name: str, settings: dict[str, Any]) -> N
     torch.testing.assert_close(slope, expected, rtol=1e-6, atol=1e-8)
 
 
-@over(CASES)
+@over(*CASES)
 def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     """Of everything that flows, the temperature too."""
     objective = registry.build(name, settings)
-    if objective.holds != "nothing" or "preset" in settings:
-        pytest.skip("something is constant, or it is the default with other numbers")
+    if objective.holds != "nothing":
+        pytest.skip("something is constant")
     a, b = batch("random", 4, 3)
     inputs = {"anchors": a, "positives": b, "negatives": proof.further(objective, a)}
     live = [k for k, v in inputs.items() if v is not None]
@@ -252,7 +280,7 @@ def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     assert torch.autograd.gradgradcheck(value, leaves, fast_mode=True)
 
 
-@over(CASES)
+@over(*CASES)
 def test_nan_is_never_hidden(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     for side in range(2):
@@ -265,7 +293,7 @@ def test_nan_is_never_hidden(name: str, settings: dict[str, Any]) -> None:
         assert gradient.isnan().any()
 
 
-@over(CASES)
+@over(*CASES)
 def test_autocast_rounds_nothing(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     views = random_views(objective, 6, 4)
@@ -280,7 +308,7 @@ def test_autocast_rounds_nothing(name: str, settings: dict[str, Any]) -> None:
             assert objective.per_anchor(*given, more).dtype == torch.float32
 
 
-@over(CASES)
+@over(*CASES)
 def test_objectives_are_values(name: str, settings: dict[str, Any]) -> None:
     """Equal copies, also of both forms and of an edited one, that say and do the same."""
     one = registry.build(name, settings)

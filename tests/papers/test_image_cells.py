@@ -25,6 +25,7 @@ def test_the_file_is_what_the_cells_have(script: ModuleType) -> None:
     assert f"| {sorted(methods)[0]} | 3 | " in script.report(rows)
 
 
+@pytest.mark.slow
 def test_cells_are_run_once_and_reported(
     script: ModuleType,
     tmp_path: Path,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from isotrope.core.errors import WrongCoupling
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import (
@@ -25,7 +26,7 @@ from isotrope.objectives import (
     VICReg,
 )
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import EXACT, prove
+from isotrope.paradigm.proof import BATCHES, EXACT, agreement, batch, double_entry, prove
 
 Edit = Callable[[Any, Pairs, Terms], Terms]
 
@@ -92,7 +93,13 @@ MISTAKES: dict[str, tuple[type[Objective], Edit]] = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_found(name: str) -> None:
-    first, *_ = prove(mistaken(*MISTAKES[name]), SHAPES)
+    cls = mistaken(*MISTAKES[name])
+    errors = [double_entry(cls(), *batch(kind, *shape)) for kind in BATCHES for shape in SHAPES]
+    assert not all(error <= EXACT for error in errors)
+
+
+def test_mistakes_fail_the_first_check() -> None:
+    first, *_ = prove(mistaken(*MISTAKES["a millionth of W"]), SHAPES)
     assert not first.passed
     assert first.name.startswith("formula = components")
 
@@ -149,3 +156,37 @@ def test_false_declarations_are_found(invariances: set[str], found: str | None) 
     ]
     assert [check.name for check in false] == [f"invariance: {'scale' if found else 'view swap'}"]
     assert false[0].worst == found if found else float(false[0].worst) > EXACT
+
+
+@pytest.mark.parametrize(
+    ("parent", "declared", "found"),
+    [
+        (NTXent, "none", "its formula compares the anchors with each other"),
+        (MHE, "none", "its formula returns one number for the batch"),
+        (DCLW, "none", "the loss of an anchor changes with other anchors"),
+        (InfoNCE, "linear", "its value is not linear in the sums over the negatives"),
+        (InfoNCE, "total", "its value is no function of the sum of all exponentials"),
+        (DCLW, "linear", "its value is not linear in the sums over the negatives"),
+    ],
+)
+def test_anchors_that_are_coupled_otherwise_than_declared(
+    parent: type[Objective], declared: str, found: str
+) -> None:
+    objective = written(parent, coupling=declared)()
+    with pytest.raises(WrongCoupling, match=found):
+        [agreement(form, *batch("random", 600, 6)) for form in (objective, objective.symmetric())]
+
+
+def test_the_proof_names_what_is_declared_wrongly() -> None:
+    checks = prove(written(InfoNCE, coupling="linear"), [(2, 2)])
+    (check,) = (check for check in checks if not check.passed)
+    assert check.worst.startswith("infonce declares coupling='linear', but its value is not linear")
+
+
+def test_a_part_of_several_processes_that_is_wrong_without_a_statistic() -> None:
+    """What asks for the embeddings cannot be refused where it is computed; the proof sees it."""
+
+    def formula(self: Objective, pairs: Pairs) -> Tensor:
+        return (pairs.views.anchors * pairs.views.own.mean(dim=0)).sum(dim=1)
+
+    assert agreement(written(InfoNCE, formula=formula)(), *batch("random", 24, 6)) > 0.01

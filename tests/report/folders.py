@@ -7,14 +7,14 @@ from typing import Any
 
 OLD = (
     "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
-    "alignment,uniformity,norm,dev,sentences_per_second"
+    "alignment,uniformity,norm,dev,samples_per_second"
 )
 """The columns that runs had before the angles and the parts of the gradient were measured."""
 COLUMNS = (
     "step,epoch,loss,learning_rate,gradient_norm,dissipation,dead,hardest_share,ratio,"
     "alignment,uniformity,norm,above_bound,gradient_alignment,gradient_uniformity,"
     "embedding_gradient,positive_mean,positive_std,negative_mean,negative_std,distance_gap,"
-    "opposite_halves,far_opposite,std,effective_rank,false_negatives,dev,sentences_per_second"
+    "opposite_halves,far_opposite,std,effective_rank,false_negatives,dev,samples_per_second"
 )
 OLD_PLOTTED = (
     "dev", "loss", "dissipation", "hardest_share", "ratio", "norm", "gradient_norm", "trajectory",
@@ -41,10 +41,16 @@ def row(step: int, *, dev: float | None, ratio: float | None = 1.0, columns: str
         "far_opposite": 0.0, "std": 0.04, "effective_rank": 50 - decay, "false_negatives": 0.0,
     }  # fmt: skip
     told = (measured if step else {}) | {
-        "step": step, "dev": dev, "sentences_per_second": 400 if step else None,
+        "step": step, "dev": dev, "samples_per_second": 400 if step else None,
     }  # fmt: skip
     cells = [told.get(name) for name in columns.split(",")]
     return ",".join("" if cell is None else f"{cell:.6g}" for cell in cells)
+
+
+def judged(outcome: str | None) -> dict[str, Any] | None:
+    """A judgement as result.json has it."""
+    sentence = f"{outcome}: as it was judged"
+    return outcome and {"outcome": outcome, "sentence": sentence, "numbers": {}}
 
 
 def write_run(
@@ -57,6 +63,8 @@ def write_run(
     finished: bool = True,
     dev_name: str = "dev STS Spearman (dev.tsv)",
     verdict: str | None = None,
+    judgement: str | None = None,
+    weights: str | None = None,
     settings: str = "",
     columns: str = COLUMNS,
 ) -> Path:
@@ -78,7 +86,7 @@ def write_run(
             "metrics": {
                 "dev_start": at.get(0), "dev_best": None if best is None else at[best],
                 "dev_best_step": best, "dev_final": at.get(40), "steps": 40, "seconds": 12.34,
-                "sentences_per_second": 412.3, "loss": 0.2, "dissipation": 0.25, "dead": 0.01,
+                "samples_per_second": 412.3, "loss": 0.2, "dissipation": 0.25, "dead": 0.01,
                 "hardest_share": 0.4, "ratio": ratio, "alignment": 0.15, "uniformity": -2.9,
                 "norm": 5.5,
             },
@@ -87,6 +95,8 @@ def write_run(
                 "dev": {"name": dev_name, "kind": "dev.tsv"} if dev else None,
                 "data": {"records": 200, "files": ["notes.txt"]},
                 "verdict": verdict,
+                "judgement": judged(judgement),
+                "model": {"fingerprint": weights},
             },
             "provenance": {
                 "versions": {"isotrope": "0.1.0", "torch": "2.0"}, "python": "3.11",
@@ -116,6 +126,7 @@ def write_image_run(
     finished: bool = True,
     data: str = "def456",
     verdict: str | None = None,
+    judgement: str | None = None,
 ) -> Path:
     """Write a run on images of 40 steps, logged every 2, with ``knn`` spread over its length."""
     folder.mkdir(parents=True)
@@ -148,6 +159,7 @@ def write_image_run(
                 "cut": {"c": cut, "what": "weights"},
                 "data": {"path": "pictures", "images": 200},
                 "verdict": verdict,
+                "judgement": judged(judgement),
             },
             "provenance": {"seed": 1, "data": data},
         }  # fmt: skip

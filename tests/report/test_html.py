@@ -7,9 +7,11 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.measures.judgement import Look, Looks
 from isotrope.report.diagnoses import Diagnosis, summary
 from isotrope.report.html import Example, Table, write_report
 from tests.report.folders import PLOTTED, SICK, write_diagnosis, write_run
@@ -100,21 +102,33 @@ def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_headline_and_verdicts(tmp_path: Path) -> None:
-    better = write_run(tmp_path / "better", verdict="dev rose from 86.61 to 87.13")
-    worse = write_run(tmp_path / "worse", dev=(86.61, 86.0, 85.0))
+    better = write_run(tmp_path / "better", judgement="improved")
+    worse = write_run(tmp_path / "worse", dev=(86.61, 86.0, 85.0), judgement="worse")
     running = write_run(tmp_path / "running", dev=(86.61, 86.9), finished=False)
     _, page = report(tmp_path, worse, better, running)
     assert (
         "better is best: dev STS Spearman (dev.tsv) 87.13 at step 20, +0.52 over the model"
         in page.text
     )
-    assert "Dev rose from 86.61 to 87.13." in page.text
-    assert "No step has beaten step 0 (86.61)." in page.text
+    assert "better Improved: as it was judged." in page.text
+    assert "worse Worse: as it was judged." in page.text
+    assert "85.00 not saved" in page.text
+    assert "87.13 not saved" not in page.text
     assert (
         "In progress (or stopped) at step 40: best dev score 86.90 (+0.29) at step 40." in page.text
     )
     _, page = report(tmp_path, worse)
     assert "Training made it worse: the best model is the one before training" in page.text
+    even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="no measurable change")
+    _, page = report(tmp_path, even)
+    assert "No measurable change: the best model is the one before training" in page.text
+    _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="no measurable change"))
+    assert "+0.52 over the model before training: no measurable change." in page.text
+    # an older version judged by less than this one does
+    old = write_run(tmp_path / "old", dev=(86.61, 86.5), verdict="training made it worse")
+    _, page = report(tmp_path, old)
+    assert "86.61 at step 0, which was saved (start: 86.61); whether that is more than" in page.text
+    assert "training made it worse" not in page.text
     _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
     assert "No gain: the best model is the one before training, step 0." in page.text
     _, page = report(tmp_path, better)
@@ -197,6 +211,63 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     assert "Not diagnosed yet" not in page.text
     _, page = report(tmp_path, unknown)
     assert "Not diagnosed yet: no one looked." in page.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "colour", "sentence"),
+    [
+        ("worse", "healthy; worse", "sick", "Healthy, but training made it worse."),
+        ("no measurable change", "healthy; no measurable change", "even", "Healthy."),
+        ("improved", "healthy; improved", "healthy", "Healthy."),
+    ],
+)
+def test_the_pill_is_green_only_where_verdict_and_outcome_are_good(
+    tmp_path: Path, outcome: str, words: str, colour: str, sentence: str
+) -> None:
+    run = write_diagnosis(write_run(tmp_path / "run", judgement=outcome))
+    source, page = report(tmp_path, run)
+    assert f'<strong class="{colour}">{words}</strong>' in source
+    assert source.count('<strong class="') == 1
+    assert sentence in page.text
+
+
+def test_of_healthy_runs_those_that_got_worse_are_named(tmp_path: Path) -> None:
+    runs = [
+        write_diagnosis(write_run(tmp_path / name, judgement=outcome))
+        for name, outcome in (("a", "worse"), ("b", "improved"))
+    ]
+    _, page = report(tmp_path, *runs)
+    assert "All 2 runs are healthy, but training made worse: a." in page.text
+
+
+def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", dev=(50.0, 20.0), finished=False)
+    looks = Looks("dev MRR@10")
+    for step, share in ((0, 0.5), (40, 0.2)):
+        looks.add(step, Look(100 * share, (np.arange(200) < 200 * share).astype(float)))
+    looks.save(run / "dev.npz")
+    _, page = report(tmp_path, run)
+    assert "In progress (or stopped) at step 40: training made it worse: dev MRR@10 was 50.00" in (
+        page.text
+    )
+
+
+def test_equal_weights_are_told(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / name, weights=weights)
+        for name, weights in (("a", "1f"), ("b", "1f"), ("c", "2f"), ("d", None), ("e", None))
+    ]
+    _, page = report(tmp_path, *runs)
+    assert "Its saved model has the same weights as that of b." in page.text
+    assert "Its saved model has the same weights as that of a." in page.text
+    assert page.text.count("same weights") == 2
+
+
+def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
+    number = {"name": "dead_early", "number": 0.25, "threshold": 0.9, "unit": "", "side": "above"}
+    record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}
+    _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
+    assert "Healthy: well. Nothing was found: dead early 0.25 (sick above 0.9)." in page.text
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:

@@ -67,7 +67,7 @@ def test_both_kinds_have_a_picture_of_their_own_score(tmp_path: Path) -> None:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    plain = write_image_run(tmp_path / "plain", knn=(24.9, 36.2, 35.8))
+    plain = write_image_run(tmp_path / "plain", knn=(24.9, 36.2, 35.8), judgement="improved")
     cut = write_image_run(tmp_path / "cut", cut=9, method="simsiam", knn=(24.9, 30.0, 36.0))
     running = write_image_run(tmp_path / "running", finished=False)
     source, page = report(tmp_path, plain, cut, running)
@@ -76,7 +76,8 @@ def test_the_page(tmp_path: Path) -> None:
         "cut is best: kNN accuracy 36.00 at step 40, +11.10 over the model before training."
         in page.text
     )
-    assert "Best kNN accuracy 36.20 (+11.30) at step 20." in page.text
+    assert "plain Improved: as it was judged." in page.text
+    assert "36.20 not saved" in page.text
     assert "In progress (or stopped) at step 40: best kNN accuracy 36.20" in page.text
     assert "simsiam, cut 9; ntxent: temperature 0.1" in page.text
     for words in (
@@ -89,17 +90,16 @@ def test_the_page(tmp_path: Path) -> None:
         "Images",
     ):
         assert words in page.text
-    for words in ("Dev score", "Dev best", "Sent. /"):
+    for words in ("Dev score", "Dev best", "Samples /"):
         assert words not in page.text
     assert source.count('class="number best"') == 1
     assert json.loads(page.scripts[0][1])["runs"][1]["method"] == "simsiam, cut 9"
 
 
 def test_training_that_harms_and_runs_on_other_images(tmp_path: Path) -> None:
-    told = "kNN accuracy fell from 24.90 to 20.00"
-    worse = write_image_run(tmp_path / "worse", knn=(24.9, 26.0, 20.0), verdict=told)
+    worse = write_image_run(tmp_path / "worse", knn=(24.9, 26.0, 20.0), judgement="worse")
     _, page = report(tmp_path, worse)
-    assert f"{told}." in page.text
+    assert "Worse: as it was judged." in page.text
     assert "Training made it worse: the best model is the one before training" in page.text
     _, page = report(tmp_path, worse, write_image_run(tmp_path / "other", data="elsewhere"))
     assert "scored on different dev data" in page.text
@@ -116,6 +116,6 @@ def test_beside_text(tmp_path: Path) -> None:
     assert "scored on different dev data" in page.text
     assert "not measured in a run on text" in page.titles
     assert "not measured in a run on images" in page.titles
-    for words in ("Dev start", "Dev score", "kNN accuracy", "Sent. /", "Images /"):
+    for words in ("Dev start", "Dev score", "kNN accuracy", "Samples /", "Images /"):
         assert words in page.text
     assert 'class="number best"' not in source

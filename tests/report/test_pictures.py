@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.report import pictures
 from isotrope.report.html import write_report
 from isotrope.report.pictures import picture, write_pictures
 from isotrope.report.quantities import QUANTITIES
@@ -15,6 +16,14 @@ from isotrope.report.runs import read_run
 from tests.report.folders import OLD, PLOTTED, write_run
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pictures, not all of them: the names of files, and what stops them, are the same."""
+    two = tuple(quantity for quantity in QUANTITIES if quantity.key in ("dev", "loss"))
+    monkeypatch.setattr(pictures, "QUANTITIES", two)
+
+
+@pytest.mark.slow  # all pictures, twice
 def test_every_picture_in_both_formats(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name) for name in ("one", "$x^$ two")]
     write_report(runs, tmp_path / "r.html", pictures=tmp_path / "pictures")
@@ -53,6 +62,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
         write_pictures([run], tmp_path / "a")
 
 
+@pytest.mark.usefixtures("few")
 def test_names_that_are_no_text(tmp_path: Path) -> None:
     """A bell, half a character: no XML may hold them."""
     names = ["bell\x07", os.fsdecode(b"latin\xfc")]
@@ -63,8 +73,9 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     assert "bell\N{REPLACEMENT CHARACTER}" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
-    ("pictures", "page", "said"),
+    ("folder", "page", "said"),
     [
         ("pictures", "taken/page.html", "cannot write .*page.html"),
         ("same", "same", "cannot be both the page and the folder"),
@@ -72,11 +83,11 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
         ("taken/pictures", "page.html", "cannot write .*dev.svg"),
     ],
 )
-def test_all_is_written_or_nothing(tmp_path: Path, pictures: str, page: str, said: str) -> None:
+def test_all_is_written_or_nothing(tmp_path: Path, folder: str, page: str, said: str) -> None:
     run = write_run(tmp_path / "run")
     (tmp_path / "taken").write_text("")
     (tmp_path / "blocked" / "loss.png").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InputError, match=said):
-        write_report([run], tmp_path / page, pictures=tmp_path / pictures)
+        write_report([run], tmp_path / page, pictures=tmp_path / folder)
     assert sorted(tmp_path.rglob("*")) == before

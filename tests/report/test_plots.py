@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from isotrope.report.panels import Panel, panel, panels, sections
+from isotrope.report.pictures import write_pictures
 from isotrope.report.plots import styles
 from isotrope.report.quantities import QUANTITIES
 from isotrope.report.runs import Run, read_run
@@ -155,3 +156,95 @@ def test_names_are_neither_math_nor_markup() -> None:
     run = record("$x^$ <b>\N{SNOWMAN}\u4e2d and a long tail", [0, 1], dev=[1.0, 2.0])
     wide = one("dev", [run]).wide
     assert ">$x^$ &lt;b&gt;\N{SNOWMAN}\u4e2d and a lon\u2026<" in wide
+
+
+def limits(shown: Panel) -> tuple[float, float]:
+    """The lower and the upper end of the vertical axis, by the scale."""
+    scale = shown.scales[shown.key]
+    _, top, _, bottom = scale.box
+    offset, slope = scale.lines[0]["y"]
+    return (bottom - offset) / slope, (top - offset) / slope
+
+
+SHARES = ("hardest_share", "above_bound", "false_negatives", "opposite_halves")
+
+
+@pytest.mark.parametrize("key", SHARES)
+@pytest.mark.parametrize("values", [[0, 0], [1, 1], [0, 1], [0.2, 0.2], [0.98, 1]])
+def test_the_axis_of_a_share_stays_within_0_and_1(key: str, values: list[float]) -> None:
+    low, high = limits(one(key, [record("a", [0, 1], **{key: values})]))
+    assert low == pytest.approx(0, abs=1e-4)
+    assert values[-1] <= high + 1e-4 <= 1 + 2e-4
+
+
+@pytest.mark.parametrize("key", ["dissipation", "norm", "gradient_norm", "effective_rank", "std"])
+@pytest.mark.parametrize("values", [[0, 0], [0.2, 3], [7, 7]])
+def test_the_axis_of_what_is_never_negative_is_not_either(key: str, values: list[float]) -> None:
+    low, high = limits(one(key, [record("a", [0, 1], **{key: values})]))
+    assert low >= -1e-4
+    assert high > max(values)
+
+
+def test_each_dev_metric_has_a_picture_of_its_own(tmp_path: Path) -> None:
+    sts, mrr = "dev STS Spearman (dev.tsv)", "held-out MRR@10 of 155 queries"
+    folders = [
+        write_run(tmp_path / "a", dev_name=sts, dev=(80, 81), settings="dev: dev.tsv\n"),
+        write_run(tmp_path / "b", dev_name=mrr, dev=(20, 30), settings="dev: auto\n"),
+        write_run(tmp_path / "c", dev_name=sts, dev=(82, 83), settings="dev: dev.tsv\n"),
+        write_run(tmp_path / "d", dev=(84, 85), settings="dev: dev.tsv\n", finished=False),
+        write_run(tmp_path / "e", dev=()),
+    ]
+    runs = [read_run(folder) for folder in folders]
+    first, second = (shown for shown in panels(runs) if shown.key.startswith("dev"))
+    assert (first.key, first.title) == ("dev", "Dev STS Spearman (dev.tsv)")
+    assert (second.key, second.title) == ("dev2", "Held-out MRR@10 of 155 queries")
+    assert [line["run"] for line in first.scales["dev"].lines] == [0, 2, 3]
+    assert [line["run"] for line in second.scales["dev2-wide"].lines] == [1]
+    assert (first.without, second.without) == (("e",), ())
+    low, high = limits(second)
+    assert 10 < low < high < 40
+    assert styles(5)[1].colour in second.svg
+    assert styles(5)[0].colour not in second.svg
+    assert {file.name for file in write_pictures(runs, tmp_path / "p")} >= {"dev.svg", "dev2.svg"}
+
+
+def dashes(shown: Panel, run: int, line: str = "") -> tuple[str, ...]:
+    """The dash pattern and its offset of a line."""
+    found = re.search(rf'id="series-{shown.key}-{run}{line}"> <path d="[^"]*"([^>]*)', shown.svg)
+    assert found
+    return tuple(re.findall(r"stroke-dash(?:array|offset): ([^;\"]*)", found[1]))
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_runs_of_equal_values_take_turns(count: int) -> None:
+    steps = [float(step) for step in range(50)]
+    values = list(np.sin(np.array(steps) / 9) / 3 + 0.5)
+    equal = [record(f"r{i}", steps, above_bound=values, dissipation=values) for i in range(count)]
+    other = record("other", steps, above_bound=[v / 2 for v in values])
+    shown = one("above_bound", [*equal, other])
+    patterns = [dashes(shown, i) for i in range(count)]
+    assert len({pattern[0] for pattern in patterns}) == 1  # the same stripes,
+    assert len(set(patterns)) == count  # one after the other
+    on, off = map(float, patterns[0][0].split(","))
+    assert off == pytest.approx((count - 1) * on, rel=1e-3)
+    if count < 6:
+        assert dashes(shown, count) == ()
+    apart = one("above_bound", [equal[0], other])
+    assert dashes(apart, 0) == dashes(apart, 1) == ()
+
+
+def test_a_shorter_run_on_a_longer_one_is_seen() -> None:
+    long = record("long", [0, 1, 2, 3, 4], ratio=[1, 2, 3, 4, 5])
+    short = record("short", [0, 2, 4], ratio=[1, 3, 5])
+    assert dashes(one("ratio", [long, short]), 0) != dashes(one("ratio", [long]), 0)
+    single = one("ratio", [record(name, [3], ratio=[1]) for name in "ab"])
+    markers = re.findall(r'xlink:href="#([^"]*)"[^>]*fill: (#\w+)', single.svg)
+    assert len({marker for marker, colour in markers if colour != "none"}) == 2
+
+
+def test_dotted_lines_of_equal_values_take_turns_too() -> None:
+    runs = [record(n, [0, 1, 2], dissipation=[3, 2, 1], dead=[0, 0.5, 1]) for n in "ab"]
+    shown = one("dissipation", runs)
+    first, second = dashes(shown, 0, "-1"), dashes(shown, 1, "-1")
+    assert first[0] == second[0] != dashes(shown, 0)[0]
+    assert first[1:] != second[1:]

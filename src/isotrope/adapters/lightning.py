@@ -58,7 +58,7 @@ class AnatomyCallback(L.Callback):
         *,
         objective: Objective | None = None,
         every: int = 10,
-        against: Literal["cross", "both"] = "cross",
+        against: Literal["cross", "both"] | None = None,
         reduction: Literal["mean", "sum"] = "mean",
         temperature: float | None = None,
         dev: str | None = None,

@@ -3,16 +3,37 @@
 import argparse
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from isotrope.core.errors import InputError
+from isotrope.core.usual import meant
 
 __all__ = ["Parser", "add_fields", "dotted"]
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: one line, exit code 2."""
+    """An argument parser whose errors are ours: one line, exit code 2.
+
+    Attributes:
+        dotted: returns the flags with a dot that there are, which it does not parse itself.
+    """
+
+    dotted: Callable[[], list[str]] = staticmethod(list)
+
+    def parse_args(  # type: ignore[override] # of its two forms this is the one that is used
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all; a flag that is not known names the one that was probably meant."""
+        given, rest = self.parse_known_args(args, namespace)
+        if rest:
+            wrong = next((word for word in rest if word.startswith("--")), "")
+            own = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
+            name = meant(wrong[2:].partition("=")[0], [*own, *self.dotted()]) if wrong else None
+            hint = "" if name is None else f" (did you mean --{name}?)"
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        return given
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage.
@@ -88,6 +109,18 @@ def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]
         if not equals:
             value = next(waiting, "--")
         if value.startswith("--") or not value:
-            raise InputError(f"--{name} needs a value, e.g. --{name} 0.05")
+            shown = _example(name, rest)
+            raise InputError(f"--{name} needs a value{shown and f', e.g. --{name} {shown}'}")
         found[name] = value
     return found, others
+
+
+def _example(name: str, arguments: Sequence[str]) -> str:
+    """Return a value that ``objective.x`` takes; nothing of other dotted flags."""
+    prefix, _, key = name.partition(".")
+    if prefix != "objective":
+        return ""
+    from isotrope.paradigm.registry import example
+
+    after = dict(pairwise(" ".join(arguments).replace("--objective=", "--objective ").split()))
+    return example(key, after.get("--objective", ""))

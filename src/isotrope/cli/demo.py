@@ -48,21 +48,28 @@ def run(arguments: Sequence[str]) -> int:
         outcome = demo(folder, seed=seed, tell=lambda line: print(line, flush=True))
         runs[seed] = outcome.rows
         print()
-        print(table(COLUMNS, [[_shown(cell) for cell in row.cells()] for row in outcome.rows]))
-        print("\ngain in MRR@10 over the untrained model (± standard error over the queries):")
+        cells = [[row.label, *map(_shown, row.cells()[1:])] for row in outcome.rows]
+        print(table(COLUMNS, cells))
+        print("\ngain in MRR@10 over the untrained model, on the held-out functions:")
         for row in outcome.rows[1:]:
-            verdict = "helped" if row.helped else "did not help (not more than two errors)"
-            print(f"  {row.model}: {row.gain:+.4f} ± {row.error:.4f}  {verdict}")
+            print(f"  {row.label}: {_gain(row)}")
+        if outcome.examples:
+            print("\nwhat is found first, before and after; the right answer in brackets:")
         for example in outcome.examples:
             print(f"\n  {example.query}")
             print(f"    before: {_found(example.before, example.answer)}")
             print(f"    after:  {_found(example.after, example.answer)}")
-        print(f"\nbest model ({outcome.best}): {outcome.model or 'the untrained one'}")
+        print(f"\nbest model by the dev set: {outcome.model or 'the untrained one'}")
         print(f"report: {outcome.report}\n")
     if len(runs) > 1:
         print(
             table(
-                ["MRR@10 gain over the untrained model", *map(str, runs), "mean", "std"],
+                [
+                    "MRR@10 gain over the untrained model after the last step, saved or not",
+                    *map(str, runs),
+                    "mean",
+                    "std",
+                ],
                 _gains(runs),
             )
         )
@@ -82,6 +89,14 @@ def _gains(runs: "dict[int, list[Row]]") -> list[list[str]]:
             [name, *(f"{g:+.4f}" for g in [*gains, statistics.fmean(gains)]), f"{spread:.4f}"]
         )
     return rows
+
+
+def _gain(row: "Row") -> str:
+    """Return the gain with its interval, as a share like the table's, and the outcome."""
+    assert row.judgement is not None
+    last = row.judgement.numbers["last"]
+    gain, low, high = (last[name] / 100 for name in ("difference", "low", "high"))
+    return f"{gain:+.4f}, 95% interval {low:+.4f} to {high:+.4f}: {row.judgement.outcome}"
 
 
 def _shown(cell: "str | float | None") -> str:

@@ -60,6 +60,10 @@ def comparison(result: Result) -> str:
     """Return the models side by side, then every difference to the first with its verdict."""
     details = result.details
     columns = details["columns"]
+    measured = {
+        name: "" if name == column["metric"] else column["metric"]
+        for name, column in columns.items()
+    }
     side_by_side = [
         [
             name,
@@ -74,7 +78,7 @@ def comparison(result: Result) -> str:
     differences = [
         [
             name,
-            task,
+            f"{task} {measured[task]}".strip(),
             *(_number(cell[key], column, "+") for key in ("value", "low", "high")),
             f"{cell['p']:.4f}",
             cell["verdict"],
@@ -84,8 +88,13 @@ def comparison(result: Result) -> str:
         for cell in [column["differences"][i]]
     ]
     noise = 1 - details["level"]
+    heads = [f"{name}\n{metric}".strip() for name, metric in measured.items()]
+    same = "".join(
+        f"the same weights: {', '.join(details['models'][i] for i in places)}\n"
+        for places in details["same_weights"]
+    )
     return (
-        f"{table(['model', *columns], side_by_side)}\n* the best of a column\n\n"
+        f"{table(['model', *heads], side_by_side)}\n* the best of a column\n{same}\n"
         f"differences to {details['models'][0]}\n"
         f"{table(['model', 'task', 'difference', 'from', 'to', 'p', 'verdict'], differences)}\n\n"
         f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
@@ -110,7 +119,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     found = []
     for task, column in result.details["columns"].items():
         for i, name in enumerate(result.details["models"]):
-            row = {"model": name, "task": task, **column["models"][i]}
+            row = {"model": name, "task": task, "metric": column["metric"], **column["models"][i]}
             other = column["differences"][i - 1] if i else dict.fromkeys(column["differences"][0])
             renamed = {"value": "difference", "low": "from", "high": "to"}
             found.append(row | {renamed.get(key, key): value for key, value in other.items()})

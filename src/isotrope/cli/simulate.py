@@ -3,18 +3,17 @@
 import argparse
 import contextlib
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser, dotted
 from isotrope.cli.table import table
 from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape
-    from isotrope.diagnostics.draws import Progress
     from isotrope.report.surfaces import Picture
 
 KINDS = {
@@ -87,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     }
     grid = given.grid or 100
     total = {"dissipation": grid**2, "weight": grid}.get(given.kind, 0)
-    with bar(total, shown=not given.json) as progress:
+    with bar(total, given.kind, show=not given.json) as progress:
         found = figure(
             given.kind, panels, common=not given.independent, progress=progress, **options
         )
@@ -153,22 +152,6 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
             for_these = " and ".join(kinds_of_flag)
             parser.error(f"--{flag} makes no difference to {given.kind}; it is for {for_these}")
     return given
-
-
-@contextlib.contextmanager
-def bar(total: int, *, shown: bool) -> "Iterator[Progress | None]":
-    """A progress bar on stderr, if that is a terminal, there is something to do, and tqdm."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield None
-        return
-    disable = None if total and shown else True
-    shape = "{l_bar}{bar}| {elapsed}<{remaining}"
-    with tqdm(
-        total=total, file=sys.stderr, disable=disable, leave=False, delay=1, bar_format=shape
-    ) as drawn:
-        yield drawn.update
 
 
 def _write(

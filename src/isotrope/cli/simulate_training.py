@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, dotted
-from isotrope.cli.simulate import TRAINED, bar, write
+from isotrope.cli.simulate import TRAINED, write
 from isotrope.cli.table import table
 from isotrope.core.errors import MissingExtra
+from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.convergence import Convergence
@@ -115,7 +116,7 @@ def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
     norms, angles = room.NORMS, room.ANGLES
     if given.grid is not None or objective.pairwise:
         norms, angles = room.grid(_GRID if given.grid is None else given.grid)
-    with bar(len(norms) + len(angles), shown=not given.json) as progress:
+    with bar(len(norms) + len(angles), "convergence", show=not given.json) as progress:
         found = room.convergence(objective, (*norms, *angles), protocol, progress=progress)
     by_norm, by_angle = found[: len(norms)], found[len(norms) :]
     picture = _steps_picture(title, by_norm, by_angle, limit)
@@ -174,7 +175,9 @@ def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
         cells = simclr_cells(given.objective, settings)
     else:
         cells = simclr_cells() | byol_cells()
-    with bar(len(cells) * max(given.epochs, 0), shown=not given.json) as progress:
+    with bar(
+        len(cells) * max(given.epochs, 0), "latent", "epochs", show=not given.json
+    ) as progress:
         runs = latent(
             cells,
             given.data,

@@ -5,13 +5,14 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.table import table
 from isotrope.core.errors import MissingExtra
+from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.curvature import Compared
@@ -73,7 +74,9 @@ def run(arguments: Sequence[str]) -> int:
         device=given.device,
     )
     found = []
-    with _bar(len(places) * asked.products, show=given.progress and not given.json) as progress:
+    products = len(places) * asked.products
+    shown = given.progress and not given.json
+    with bar(products, "spectrum", "products", show=shown) as progress:
         for folder, file in places:
             found.append(measure(folder, asked, file=file, progress=progress, tell=_warn))
     compared = _compared(found) if asked.by == "parameters" else None
@@ -155,23 +158,6 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Pa
     if given.checkpoint:
         return given, [(given.runs[0], file) for file in given.checkpoint]
     return given, [(folder, None) for folder in given.runs]
-
-
-@contextlib.contextmanager
-def _bar(total: int, *, show: bool) -> Iterator[Callable[[int], object] | None]:
-    """A progress bar on stderr, if that is a terminal."""
-    from tqdm import tqdm
-
-    shape = "{l_bar}{bar}| {n_fmt}/{total_fmt} products, {elapsed}<{remaining}"
-    with tqdm(
-        total=total,
-        desc="spectrum",
-        file=sys.stderr,
-        disable=None if show else True,
-        leave=False,
-        bar_format=shape,
-    ) as bar:
-        yield bar.update
 
 
 def _warn(line: str) -> None:

@@ -177,6 +177,7 @@ def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, di
         values, others = dotted(others, prefix)
         chosen |= values
     parser = _parser(verb)
+    parser.dotted = cls.dotted_names
     given = parser.parse_args(others)
     if given.output is None:
         parser.error("--output is missing: the folder of the sweep")

@@ -6,8 +6,11 @@ __all__ = ["table"]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return aligned columns: numbers to the right, text to the left."""
-    cells = [list(header), *(list(row) for row in rows)]
+    """Return aligned columns: numbers to the right, text to the left; a heading may have lines."""
+    headings = [heading.split("\n") for heading in header]
+    lines = max(map(len, headings))
+    top = [[heading[i] if i < len(heading) else "" for heading in headings] for i in range(lines)]
+    cells = [*top, *(list(row) for row in rows)]
     numeric = [all(row[i][:1] in "+-0123456789" for row in rows) for i in range(len(header))]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
 
@@ -18,4 +21,5 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         )
         return "  ".join([first, *rest]).rstrip()
 
-    return "\n".join([line(cells[0]), "  ".join("-" * w for w in widths), *map(line, cells[1:])])
+    rule = "  ".join("-" * w for w in widths)
+    return "\n".join([*map(line, top), rule, *map(line, cells[lines:])])

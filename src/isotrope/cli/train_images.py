@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     settings, resume = asked
     from isotrope.methods.image_training import summary, train
 
-    outcome = train(settings, resume=resume)
+    outcome = train(settings, resume=resume, lines=True)
     if outcome.first:
         print(summary(outcome), file=sys.stdout)
     return outcome.exit_code

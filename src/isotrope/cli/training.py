@@ -41,6 +41,7 @@ def asked_for(
     for prefix in cls.dotted:
         found, others = dotted(others, prefix)
         chosen |= found
+    parser.dotted = cls.dotted_names
     given = vars(parser.parse_args(others))
     resume, config, show = (given.pop(k) for k in ("resume", "config", "print_config"))
     if not given[positional]:

@@ -13,6 +13,7 @@ __all__ = [
     "NoPerAnchor",
     "NoTerms",
     "Overflow",
+    "WrongCoupling",
     "nearest",
 ]
 
@@ -79,6 +80,10 @@ class NoTerms(TypeError):
 
 class Overflow(InputError, OverflowError):
     """A hyperparameter at which the dtype of the embeddings overflows: refused, not computed."""
+
+
+class WrongCoupling(InputError):
+    """An objective declares its anchors to be coupled in another way than its formula has them."""
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:

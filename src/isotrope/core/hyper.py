@@ -1,9 +1,12 @@
 """Hyper: what a hyperparameter is called, means and may be; carried in ``Annotated[...]``."""
 
 import dataclasses
+import functools
 import math
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 __all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
@@ -54,8 +57,13 @@ class Hyper:
 Temperature = Annotated[float, Hyper("tau", "temperature of the softmax", at_least=1e-4)]
 
 
-def hypers(cls: type) -> dict[str, Hyper]:
+def hypers(cls: type) -> Mapping[str, Hyper]:
     """Return the hyperparameters of a class, by field name, in the order they are declared."""
+    return _hypers(cls)
+
+
+@functools.cache
+def _hypers(cls: type) -> Mapping[str, Hyper]:
     hints = typing.get_type_hints(cls, include_extras=True)
     found: dict[str, Hyper] = {}
     for field in dataclasses.fields(cls):
@@ -63,7 +71,7 @@ def hypers(cls: type) -> dict[str, Hyper]:
         for hyper in getattr(hint, "__metadata__", ()):
             if isinstance(hyper, Hyper):
                 found[field.name] = dataclasses.replace(hyper, choices=_choices(hint.__origin__))
-    return found
+    return MappingProxyType(found)
 
 
 def _choices(hint: object) -> tuple[str | bool, ...]:

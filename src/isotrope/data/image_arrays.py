@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.image_decode import Unreadable, pixels, resized
+from isotrope.core.pictures import Unreadable, pixels, square
 from isotrope.data.image_records import Found, FoundPart
 from isotrope.data.image_splits import balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, place, shown
@@ -58,7 +58,12 @@ class ArrayImages:
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return pictures as RGB, n x 3 x side x side."""
         rows = self.array[np.asarray(indices, np.int64)]
-        return rows if self.side is None else resized(rows, self.side)
+        if self.side is None or self.in_memory():
+            return rows
+        made = np.empty((len(rows), 3, self.side, self.side), np.uint8)
+        for row, to in zip(rows, made, strict=True):
+            to[:] = square(row, self.side)
+        return made
 
     def taken(self, places: NDArray[np.int64]) -> Self:
         """Return only the pictures at these places."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.image_decode import SUFFIXES, Unreadable, decode, measure
+from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
 from isotrope.data.image_records import Found, FoundPart
 from isotrope.data.lines import place, shown
 
@@ -124,7 +124,7 @@ class EncodedImages:
         for candidate in self._candidates(i):
             if not self.broken[candidate]:
                 try:
-                    return decode(self.files.open(candidate), self.side)
+                    return square(self.files.open(candidate), self.side)
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
@@ -194,7 +194,7 @@ def measured(
         such = f", such as {shown(files.name(0))}" if len(files) else ""
         raise InputError(
             f"{place(where)}: none of {len(files)} files can be read as a picture{such}; "
-            "give PNG, JPEG or WebP"
+            "give PNG, JPEG, WebP, GIF, BMP or TIFF"
         )
     kept = None if labels is None else labels[places]
     images = EncodedImages(files.taken(places), facts[places], kept, _flags(len(places)))

@@ -169,7 +169,7 @@ def build(
     holdout: float = 0.0,
     seed: int = 0,
     views: ViewsName = "auto",
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
     """Tokenise a corpus once, in constant memory, and open the store.
 
@@ -213,7 +213,9 @@ def build(
     return TokenStore.open(folder)
 
 
-def _watched(records: Iterable[Record], progress: Callable[[int], None] | None) -> Iterator[Record]:
+def _watched(
+    records: Iterable[Record], progress: Callable[[int], object] | None
+) -> Iterator[Record]:
     unreported = 0
     for record in records:
         unreported += 1

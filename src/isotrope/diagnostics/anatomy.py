@@ -26,17 +26,16 @@ from isotrope.core.files import replacing
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.findings import Diagnosis
-from isotrope.diagnostics.observe import columns, measure
+from isotrope.diagnostics.observe import alone, columns, measure, negative_count
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.recover import Recovered, recover
+from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
+from isotrope.paradigm.softmax_fit import normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
-COLUMNS = columns("misfit", "dev")
-"""What a row may hold: the columns of a run on text, and how much the components leave out."""
-
-MISFIT = 0.05  # of the gradient: components that leave out more are not told
+COLUMNS = columns("misfit", "radial", "negatives", "temperature", "dev")
+"""What a row may hold: the columns of a run on text, and what is recognised of a loss."""
 
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
@@ -47,19 +46,34 @@ class Anatomy:
     """The rows of metrics.csv, from embeddings and a loss.
 
     Every ``every``-th call of :meth:`observe` is looked at; the others do nothing. With an
-    objective of this library the components are its own. Without one they are recovered from the
-    gradient of the loss on the anchors (``isotrope.paradigm.recover``), which determines them
-    where there are fewer columns than dimensions; where it does not, or where they leave out more
-    than 5% of the gradient, they are None. ``misfit`` says how much they leave out. ``ratio`` is
-    then of anchors with GD >= 0.01 only: of smaller gradients rounding leaves none.
+    objective of this library the components are its own. Without one the loss is recognised by its
+    gradient on the anchors (``isotrope.paradigm.recognise``), which shows its components where
+    there are fewer columns than dimensions or where it is a softmax, and the temperature of a
+    softmax. Where they leave out more than 5% of the gradient they are None. ``ratio`` is then of
+    anchors with GD >= 0.01 only: of smaller gradients rounding leaves none.
+
+    Besides the columns of every run a row has
+
+    - ``misfit``: the share of the gradient that the components leave out;
+    - ``radial``: the share of it that makes embeddings longer or shorter: 0 of a loss of cosines.
+      Above 5%, of embeddings that are not normalised, the loss is one of dot products or
+      distances, and what is of cosines is None;
+    - ``negatives``: how many an anchor has on average, 0 of a loss that compares an anchor with
+      its own pair only, and in a batch where there is nothing else. GD, W and R are of negatives:
+      without any they are None, which is another thing than a GD of 0;
+    - ``temperature``: of the softmax, as the gradient shows it; of one that weighs hard negatives
+      more it is lower than the loss says.
 
     Args:
         objective: what the loss is, if it is one of ours.
         every: steps from one look to the next; step 0 is looked at.
-        against: of a loss of one's own, the negatives: the other view, or both (NT-Xent).
+        against: of a loss of one's own, the negatives: the other view, or both (NT-Xent); None
+            finds out.
         reduction: how it makes one number of its n anchors.
-        temperature: of its softmax, if it has one: the 1/temperature in its gradient is then not
-            counted as dissipation, which lies between 0 and 1 as in the papers.
+        temperature: of its softmax, if it has one and the gradient does not show it: the
+            1/temperature in its gradient is then not counted as dissipation, which lies between 0
+            and 1 as in the papers.
+        settings: what is known of the training, as :meth:`diagnose` takes it.
 
     Attributes:
         rows: one a look, by the names in ``COLUMNS``; what was not measured is None.
@@ -74,17 +88,20 @@ class Anatomy:
         objective: Objective | None = None,
         *,
         every: int = 10,
-        against: Literal["cross", "both"] = "cross",
+        against: Literal["cross", "both"] | None = None,
         reduction: Literal["mean", "sum"] = "mean",
         temperature: float | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         for name, value in (("every", every), ("temperature", temperature)):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive; found {value}")
         self.objective, self.every = objective, every
         self.against, self.reduction, self.temperature = against, reduction, temperature
+        self.settings = dict(settings or {})
         self.rows: list[Row] = []
         self.calls = 0
+        self._near: float | None = None  # the temperature that was recognised last
         self._looked: int | None = None
 
     def due(self, step: int | None = None) -> bool:
@@ -98,12 +115,13 @@ class Anatomy:
     def observe(
         self,
         anchors: Tensor,
-        positives: Tensor,
+        positives: Tensor | None,
         loss: Tensor | None = None,
         *,
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
         gradient: Tensor | None = None,
+        labelled: bool = False,
         step: int | None = None,
     ) -> Row | None:
         """Look at a batch, if it is its turn, and return the new row.
@@ -114,11 +132,12 @@ class Anatomy:
 
         Args:
             anchors: n x d embeddings.
-            positives: n x d, row i the positive of anchor i.
+            positives: n x d, row i the positive of anchor i; None where there are none.
             loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d further negatives of all anchors.
             groups: n integers; rows of one group are no negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
+            labelled: the loss has labels as well: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
 
         Raises:
@@ -130,15 +149,29 @@ class Anatomy:
         self.calls += 1
         if not due:
             return None
-        views = Views(anchors, positives, negatives, groups=groups)
+        own = anchors if positives is None else positives
+        views = Views(anchors, own, negatives, groups=groups)
         found: Row = {} if loss is None else {"loss": _scalar(loss)}
         if all(bool(x.isfinite().all()) for x in (anchors, positives, negatives) if x is not None):
             # half precision is for encoders: what follows divides by temperatures
             with torch.autocast(anchors.device.type, enabled=False):
-                found |= self._seen(views, loss, gradient)
+                if positives is not None and self._tells(views):
+                    found |= measure(self.objective, views)
+                    found["negatives"] = negative_count(views)
+                else:
+                    if gradient is None and loss is not None and loss.requires_grad:
+                        gradient = _gradient(loss, anchors)
+                    paired = positives is not None
+                    found |= self._seen(views, gradient, paired=paired, labelled=labelled)
         row, self._looked = self._row(at), at
         row.update(found)
         return row
+
+    def _tells(self, views: Views) -> bool:
+        """Whether the objective tells the components: it may compare rows, and there be one."""
+        if self.objective is None:
+            return False
+        return len(views.anchors) >= self.objective.least_rows or views.negatives is not None
 
     def _row(self, step: int) -> Row:
         """The row of a step, made if need be."""
@@ -148,35 +181,44 @@ class Anatomy:
         self.rows.append({**dict.fromkeys(COLUMNS), "step": step})
         return self.rows[-1]
 
-    def _seen(self, views: Views, loss: Tensor | None, gradient: Tensor | None) -> Row:
+    def _seen(self, views: Views, gradient: Tensor | None, *, paired: bool, labelled: bool) -> Row:
         """What is to be seen of a batch without NaN."""
-        if self.objective is not None:
-            return measure(self.objective, views)
-        if gradient is None and loss is not None and loss.requires_grad:
-            gradient = _gradient(loss, views.anchors)
-        if gradient is None:
-            return measure(None, views)
+        if gradient is None or not bool(gradient.isfinite().all()):
+            known = paired and not labelled
+            return measure(None, views) if known else alone(views.anchors)
+        share = radial(gradient, views.anchors)
         if self.reduction == "mean":
             gradient = gradient * len(gradient)  # of each anchor's own loss
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=_at_least_float(gradient.dtype))
-        found = self._recovered(gradient, views)
-        known = found is not None and found.misfit <= MISFIT and bool(found.determined.all())
-        terms = found.terms if found is not None and known else None
-        return {
-            **measure(None, views, terms=terms),
-            "ratio": None if terms is None else _live_ratio(terms),
-            "embedding_gradient": float(norms.mean()),
-            "misfit": None if found is None else found.misfit,
-        }
+        told: Row = {"embedding_gradient": float(norms.mean()), "radial": share}
+        if share > MISFIT and not normalised(views.anchors):
+            return alone(views.anchors, cosines=False) | told
+        if not paired:
+            return alone(views.anchors) | told
+        found = recognise(gradient, views, against=self.against, labelled=labelled, near=self._near)
+        self._near = found.temperature or self._near
+        temperature = self.temperature or found.temperature
+        if temperature is not None:
+            found = found.in_units_of(1 / temperature)
+        return self._components(found, views, labelled=labelled) | told
 
-    def _recovered(self, gradient: Tensor, views: Views) -> Recovered | None:
-        """The components, unless there are too many columns for any to be determined."""
-        columns = len(views.positives) + (self.against == "both") * len(views.anchors)
-        columns += 0 if views.negatives is None else len(views.negatives)
-        if columns > views.anchors.shape[1]:
-            return None
-        found = recover(gradient, views, against=self.against)
-        return found if self.temperature is None else found.in_units_of(1 / self.temperature)
+    def _components(self, found: Recognised, views: Views, *, labelled: bool) -> Row:
+        """What a recognised loss does to the embeddings, and how they lie."""
+        terms, count = found.terms, negative_count(views)
+        # of labelled pairs some are to be apart: their angles are no angles of positives
+        guessed = labelled and found.kind not in ("softmax", "other") and views.negatives is None
+        told = alone(views.anchors) if found.apart or guessed else None
+        kind: Row = {"misfit": found.misfit, "negatives": count}
+        if found.kind == "pairs":
+            kind["negatives"] = 0.0
+        elif terms is None and count:
+            kind["negatives"] = None
+        if found.kind == "softmax":
+            kind["temperature"] = found.temperature
+        if told is None:
+            told = measure(None, views, terms=terms)
+            told["ratio"] = None if terms is None else _live_ratio(terms)
+        return told | kind
 
     def note(self, step: int | None = None, **numbers: float) -> None:
         """Add numbers to the newest row, or to that of ``step``, which is made if need be.
@@ -209,8 +251,8 @@ class Anatomy:
     def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
-        A dissipation above 1 has the 1/temperature of a softmax in it, which nobody has told
-        (``temperature``); it is then not judged.
+        A dissipation above 1 has a factor of the loss in it that is not known, such as the
+        1/temperature of a softmax (``temperature``); it is then not judged.
 
         Args:
             settings: what else is known of it, in the words of the command line, with underscores:
@@ -219,14 +261,19 @@ class Anatomy:
         from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
         from isotrope.diagnostics.evidence import of_rows
 
-        known = {name.replace("_", "-"): value for name, value in settings.items()}
-        rows = self.rows
-        unscaled = any((row["dissipation"] or 0) > _WHOLE for row in rows)
-        if unscaled:
+        given = {**self.settings, **settings}
+        known = {name.replace("_", "-"): value for name, value in given.items()}
+        rows, notes = self.rows, []
+        if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
+            notes += ["dissipation is not judged: say the temperature of the loss (temperature=)"]
+        if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
+            notes += [
+                "the loss compares an anchor with its own pair only: without in-batch negatives it "
+                "has no dissipation, weights and ratio to judge"
+            ]
         case = of_rows(rows, objective=self.objective, settings=known)
-        told = "dissipation is not judged: say the temperature of the loss (temperature=)"
-        return diagnose(replace(case, notes=(*case.notes, told)) if unscaled else case)
+        return diagnose(replace(case, notes=(*case.notes, *notes)))
 
     def save(self, path: str | Path) -> Path:
         """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder.

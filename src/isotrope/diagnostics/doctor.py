@@ -5,9 +5,11 @@ The evidence is a :class:`~isotrope.diagnostics.evidence.Case`, the knowledge st
 """
 
 from isotrope.diagnostics.evidence import Case
-from isotrope.diagnostics.findings import Diagnosis, Finding
+from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
+from isotrope.diagnostics.readings import later_dead, most_dimensions, negatives, sick
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen
+from isotrope.diagnostics.thresholds import compared
 
 __all__ = ["diagnose"]
 
@@ -23,4 +25,23 @@ def diagnose(case: Case) -> Diagnosis:
             explained |= EXPLAINS.get(finding.verdict, set())
     if not findings and (unknown := not_enough_seen(case)) is not None:
         findings = [unknown]  # nothing was found, but nothing was looked at either
-    return Diagnosis(tuple(findings), case.notes)
+    numbers = () if findings else _key_numbers(case)
+    return Diagnosis(tuple(findings), case.notes, numbers, case.judgement)
+
+
+def _key_numbers(case: Case) -> tuple[Evidence, ...]:
+    """Return what a healthy run is called so by, as far as it was measured."""
+    share, count = case.end("hardest_share"), negatives(case)
+    rank, most = case.end("effective_rank"), most_dimensions(case)
+    found = {
+        "dead_early": later_dead(case),
+        "hardest_times_uniform": None if share is None or count is None else share * count,
+        "rank_share": None if rank is None or not most else rank / most,
+        "above_bound": case.end("above_bound"),
+    }
+    # a number on the other side decided nothing, for want of what else its rule asks for
+    return tuple(
+        compared(name, number)
+        for name, number in found.items()
+        if number is not None and not sick(name, number)
+    )

@@ -18,6 +18,7 @@ from isotrope.core.documents import brief, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.result import Result
+from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -50,6 +51,7 @@ class Case:
         probe: numbers of the saved encoder on data, by column, with what only a probe has
             (``mean_cosine``, ``copies``, ``count``, ``dimension``); None where there was none.
         start: the same of the encoder that training began with.
+        judgement: whether training helped; None where nothing was kept to judge by.
         notes: what was looked at and what could not be.
     """
 
@@ -61,6 +63,7 @@ class Case:
     objective: Objective | None = None
     probe: Row | None = None
     start: Row | None = None
+    judgement: Judgement | None = None
     notes: tuple[str, ...] = ()
 
     def series(self, column: str) -> list[float]:
@@ -152,6 +155,7 @@ def of_run(folder: Path) -> Case:
         settings=settings,
         details=details,
         objective=objective,
+        judgement=judgement_of(folder, details if finished else None),
         notes=(*notes, *said),
     )
 

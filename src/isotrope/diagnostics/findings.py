@@ -6,12 +6,15 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from isotrope.measures.judgement import Judgement
+
 __all__ = ["HEALTHY", "VERDICTS", "Diagnosis", "Evidence", "Finding"]
 
 HEALTHY = "healthy"
 
 VERDICTS = {
     HEALTHY: "nothing was found",
+    "no-negatives": "no anchor has a negative: there is nothing to tell it from",
     "dead-views": "the two views of a text are the same",
     "diverging": "the learning rate is too high",
     "collapsed": "all embeddings are one point",
@@ -21,6 +24,7 @@ VERDICTS = {
     "norms-too-large": "the embeddings are too long to be turned by their gradient",
     "negatives-not-hard": "every negative is pushed alike: the temperature is too high",
     "never-dissipating": "no anchor is ever done: a risk of overfitting",
+    "nothing-left-to-learn": "most anchors were done before training began, and it gained nothing",
     "dissipated-early": "hardly an anchor learns any more, from early on",
     "ratio-under-bound": "the pull is too weak to bring positives closer",
     "anisotropic-start": "all embeddings point the same way to begin with",
@@ -80,10 +84,14 @@ class Diagnosis:
     Attributes:
         findings: the root cause first; none where nothing was found.
         notes: what was looked at and what could not be; not part of the JSON.
+        numbers: the key numbers of a healthy run, with the thresholds that they have not crossed.
+        judgement: whether training helped, by the dev set; None where that is not known at all.
     """
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    numbers: tuple[Evidence, ...] = ()
+    judgement: Judgement | None = None
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -91,16 +99,25 @@ class Diagnosis:
         return tuple(finding.verdict for finding in self.findings) or (HEALTHY,)
 
     def to_json(self) -> str:
-        """Return ``{"verdict": [...], "findings": [...]}``; what is not finite becomes null."""
+        """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
+
+        What is not finite becomes null.
+        """
         record = {
             "verdict": list(self.verdict),
             "findings": [_plain(asdict(finding)) for finding in self.findings],
+            "numbers": [_plain(asdict(number)) for number in self.numbers],
+            "judgement": None if self.judgement is None else _plain(asdict(self.judgement)),
         }
         return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
     def __str__(self) -> str:
-        """The verdict, finding by finding, and what was looked at, in lines of 96 characters."""
-        blocks = [f"verdict: {', '.join(self.verdict)}"]
+        """Verdict, outcome, finding by finding, what was looked at, in lines of 96 characters."""
+        judged = self.judgement
+        outcome = "" if judged is None else f"; outcome: {judged.outcome}"
+        blocks = [f"verdict: {', '.join(self.verdict)}{outcome}"]
+        blocks += [] if judged is None else [_wrapped(judged.sentence)]
+        blocks += ["\n".join(f"- {number}" for number in self.numbers)] if self.numbers else []
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
         blocks += [_wrapped("looked at: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)

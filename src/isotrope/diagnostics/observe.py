@@ -20,7 +20,7 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "SAME", "columns", "measure"]
+__all__ = ["MEASURED", "SAME", "alone", "columns", "measure", "negative_count"]
 
 MEASURED = (
     "dissipation",
@@ -75,7 +75,8 @@ def measure(
         terms: the components, where another than ``objective`` tells them.
 
     Returns:
-        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01;
+        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01, both over the
+        anchors that have negatives and None where none has (a batch of one row, or of one group);
         ``hardest_share`` the share of the weight on the hardest negative; ``ratio`` the mean R;
         ``above_bound`` the share of active anchors whose ratio is above the lower bound of Lemma 1
         (paper 000) for small steps and the hardest negative;
@@ -112,6 +113,33 @@ def measure(
     if terms is not None:
         found |= _components(terms, pairs, few.anchors)
     return found | _spread(views) | _angles(pairs)
+
+
+@torch.no_grad()
+def alone(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
+    """Return what is to be seen of embeddings whose positives are not known, as :func:`measure`.
+
+    Args:
+        embeddings: n x d, raw.
+        cosines: False of embeddings that are compared by dot products or distances: what is of
+            normalised rows says nothing of them, and there are norm and rank only.
+    """
+    raw = _wide(embeddings.detach())
+    found: dict[str, float | None] = dict.fromkeys(MEASURED)
+    found["norm"], found["effective_rank"] = float(mean_norm(raw)), _effective_rank(raw)
+    if cosines:
+        found["uniformity"] = float(uniformity(raw)) if len(raw) > 1 else None
+        found["std"] = float(dimension_std(raw))
+    return found
+
+
+def negative_count(views: Views) -> float:
+    """Return how many negatives an anchor has on average, in the other view and beyond it.
+
+    Args:
+        views: raw embeddings, of which the first 4,096 rows are looked at.
+    """
+    return float(choose_pairs(first_rows(views)).negative().sum(dim=1).double().mean())
 
 
 def _wide(x: Tensor) -> Tensor:

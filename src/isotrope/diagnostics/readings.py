@@ -1,5 +1,7 @@
 """Readings: what several rules take from a case, computed in one place."""
 
+import statistics
+
 import torch
 
 from isotrope.diagnostics.evidence import Case, Row
@@ -10,6 +12,8 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = [
     "anchors_done_on_ideal",
+    "gained",
+    "later_dead",
     "learning_rate",
     "lower_rate",
     "most_dimensions",
@@ -36,6 +40,17 @@ def told(case: Case, *columns: str) -> tuple[Evidence, ...]:
     """Return the numbers at the end that explain a finding without deciding it."""
     found = ((column, case.end(column)) for column in columns)
     return tuple(Evidence(name, number) for name, number in found if number is not None)
+
+
+def gained(case: Case) -> float | None:
+    """Return the best dev score less the first, None without scores."""
+    return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
+
+
+def later_dead(case: Case) -> float | None:
+    """Return the median share of anchors that are done after the first fifth of the looks."""
+    dead = case.series("dead")
+    return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
 
 def point_at_first(case: Case) -> bool:
@@ -88,6 +103,9 @@ def negatives(case: Case) -> int | None:
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
         return int(queue)
+    counted = case.end("negatives")
+    if counted:
+        return round(counted)
     size, objective = case.batch_size, case.objective
     if size is None or (objective is not None and not objective.has_terms):
         return None

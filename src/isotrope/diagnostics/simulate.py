@@ -126,7 +126,11 @@ def _part(objective: Objective) -> Dissipation | None:
 
 
 def _is_of_rows(objective: Objective) -> bool:
-    """Whether the dissipation is a function of the row statistics: tried on angles of all sizes."""
+    """Whether the dissipation is a function of the row statistics: tried on angles of all sizes.
+
+    Its ``coupling`` does not say so: the components of an anchor that depends on no other may still
+    be computed from each of its similarities.
+    """
     rows, _ = probe()
     alone = RowPairs(rows.positive[None], rows)
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:

@@ -1,7 +1,7 @@
 """Thresholds: every number that the doctor decides by, in one table with its source.
 
-docs/diagnosis.md is written from this table by `make docs`. What no paper gives was set on the
-tuning parts of the zoo (benchmarks/zoo) and judged on its last part.
+What no paper gives was set on the tuning parts of the zoo (benchmarks/zoo) and judged on its last
+part.
 """
 
 from dataclasses import dataclass
@@ -48,6 +48,21 @@ THRESHOLDS: dict[str, Threshold] = {
         "above",
         "diverging: steps with a number that is NaN, infinite or above 1e30",
         "nothing to set",
+    ),
+    "without_negatives": Threshold(
+        0.5,
+        "of the logged steps",
+        "above",
+        "no-negatives: steps of a batch in which no anchor has a negative",
+        "nothing to set: a batch of one, or of one group, has none at all",
+    ),
+    "gradient_alone": Threshold(
+        1e-6,
+        "",
+        "below",
+        "no-negatives, of a loss that is not one of ours: mean gradient of an anchor; a loss of "
+        "pairs has one, and needs no negatives",
+        "0 of a softmax over the positive alone, up to rounding",
     ),
     "view_angle": Threshold(
         0.001,
@@ -135,6 +150,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "false-negatives: texts with a copy in a sample of the data, that differs in a few words",
         ZOO,
     ),
+    "radial": Threshold(
+        0.05,
+        "of the gradient",
+        "above",
+        "norms-too-large, and diverging by norms, are not found above it: the loss is one of dot "
+        "products or distances, and embeddings may be as long as they like",
+        "0 of cosines, up to rounding; as much as components may leave out",
+    ),
     "norm": Threshold(
         100.0,
         "",
@@ -178,6 +201,21 @@ THRESHOLDS: dict[str, Threshold] = {
         "never-dissipating: mean GD, median of the last third",
         "paper 000, sections 3.1 and 4; paper 001, section 4.2",
     ),
+    "done_at_first": Threshold(
+        0.5,
+        "of the anchors",
+        "above",
+        "nothing-left-to-learn: anchors with GD < .01 at the first logged step, before any update",
+        OURS,
+    ),
+    "done_throughout": Threshold(
+        0.75,
+        "of the anchors",
+        "above",
+        "nothing-left-to-learn: anchors with GD < .01, median of the whole run; without a dev "
+        "score it is the value of dead_early",
+        OURS,
+    ),
     "dead_early": Threshold(
         0.9,
         "of the anchors",
@@ -189,7 +227,7 @@ THRESHOLDS: dict[str, Threshold] = {
         1.0,
         "points",
         "below",
-        "dissipated-early, if there is a dev score: what it has gained",
+        "dissipated-early, if there is a dev score, and nothing-left-to-learn: what it has gained",
         OURS,
     ),
     "above_bound": Threshold(
@@ -198,6 +236,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "below",
         "ratio-under-bound: anchors whose ratio exceeds the lower bound of Lemma 1",
         "paper 000, Lemma 1 and figure 8; share " + OURS,
+    ),
+    "pull": Threshold(
+        0.01,
+        "",
+        "below",
+        "ratio-under-bound, of a loss that is not one of ours, is not found below it: R at the "
+        "end; a loss that stops pulling at a margin loses nothing by it",
+        OURS,
     ),
     "mean_cosine": Threshold(
         0.6,

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.pictures import Picture, square
+from isotrope.core.progress import bar
 from isotrope.encoders import image_folder
 from isotrope.encoders.image_nets import READERS, Reader, build_net
 from isotrope.encoders.names import resolve
-from isotrope.encoders.pictures import Picture, square
-from isotrope.encoders.progress import bar
 from isotrope.encoders.sentence import find_device
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageEncoder"]
@@ -253,9 +253,11 @@ class ImageEncoder(nn.Module):
         out = np.empty((len(images), self.dimension), dtype=np.float32)
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
-        shown = bar(len(images), "images", show=progress)
         try:
-            with torch.inference_mode():
+            with (
+                torch.inference_mode(),
+                bar(len(images), "encode", "images", show=progress) as done,
+            ):
                 for first in range(0, len(images), batch_size):
                     rows = slice(first, first + batch_size)
                     pixels = [square(picture, self.image_size) for picture in images[rows]]
@@ -263,9 +265,8 @@ class ImageEncoder(nn.Module):
                     h = self(x.float() / 255)
                     h = nn.functional.normalize(h, dim=-1) if normalize else h
                     out[rows] = h.float().cpu().numpy()
-                    shown.update(len(pixels))
+                    done(len(pixels))
         finally:
-            shown.close()
             for module, mode in modes:
                 module.training = mode
         if not np.isfinite(out).all():

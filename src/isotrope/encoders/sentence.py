@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import replacing
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.progress import bar
 from isotrope.encoders.lora import merged, save_adapter
 from isotrope.encoders.names import is_image, resolve
-from isotrope.encoders.progress import bar
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
@@ -332,9 +332,8 @@ class SentenceEncoder(nn.Module):
         order = np.argsort(-lengths, kind="stable")
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
-        shown = bar(len(order), "texts", show=progress)
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), bar(len(order), "encode", "texts", show=progress) as done:
                 for first in range(0, len(order), batch_size):
                     batch = order[first : first + batch_size]
                     padded = self.pad([ids[starts[i] : starts[i + 1]] for i in batch])
@@ -347,9 +346,8 @@ class SentenceEncoder(nn.Module):
                             f"{self.name} gives embeddings that are not finite (NaN or infinite): "
                             "its weights are broken; train it again with a lower --learning-rate"
                         )
-                    shown.update(len(batch))
+                    done(len(batch))
         finally:
-            shown.close()
             for module, mode in modes:
                 module.training = mode
         return out if len(places) == len(texts) else out[where]

@@ -11,20 +11,25 @@ Holm's correction makes it hold for all comparisons of a table together.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
+from isotrope.measures.bootstrap import (
+    LEVEL,
+    RESAMPLES,
+    bootstrap_mean,
+    bootstrap_spearman,
+    holm,
+    interval,
+    p_value,
+    resampled,
+)
 
-__all__ = ["LEVEL", "RESAMPLES", "bootstrap_spearman", "compare", "holm"]
-
-RESAMPLES = 5_000
-LEVEL = 0.95
-
-_HELD = 100_000  # counts held at a time: a few copies of them fit into the cache of a core
+__all__ = ["compare"]
 
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 """What the tasks of an average have a score of."""
@@ -43,9 +48,10 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
         ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
-        "high", "p", "verdict"}, ...], "percent": ...}``: the models in the given order, the
-        differences those of the second and later ones, each ``higher``, ``lower`` or ``noise``;
-        whether the numbers are percents or shares of 1.
+        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``: the models in the given
+        order, the differences those of the second and later ones, each ``higher``, ``lower`` or
+        ``noise``; what was measured; whether the numbers are percents or shares of 1. Its
+        ``details["same_weights"]`` are the groups of models, by place, with equal fingerprints.
 
     Raises:
         InputError: fewer than two models; other data, protocols or modes; Results without items.
@@ -55,6 +61,7 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     draws = _draws(results, resamples, seed)
     columns = {name: _column(name, rows, results) for name, rows in draws.items()}
     for name, column in columns.items():
+        column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
@@ -74,57 +81,27 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
             "data": results[0].details.get("data"),
             "protocol": results[0].details.get("protocol"),
             "fingerprints": [result.details.get("model") for result in results],
+            "same_weights": _same_weights(results),
         },
         provenance=provenance(seed=seed),
     )
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number by Holm's step-down method (Holm 1979)."""
-    p = np.asarray(values, dtype=np.float64)
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(steps, 1.0)
-    return [float(value) for value in corrected]
+def _metric(name: str, result: Result) -> str:
+    """Return what a column measures, by the name under which a task's scores have it."""
+    scores = result.details.get("tasks", {}).get(name, {})
+    found = _AVERAGES.get(name) or next((m for m in _AVERAGES.values() if m in scores), name)
+    return found.capitalize() if found == "spearman" else found
 
 
-def bootstrap_spearman(
-    predicted: Sequence[np.ndarray], gold: np.ndarray, counts: np.ndarray
-) -> np.ndarray:
-    """Return Spearman's correlation of every model in every resample.
-
-    A resample is how often it holds each pair; equal values share their mean rank, so a pair drawn
-    twice ties with itself. The values are sorted once, not in every resample.
-
-    Args:
-        predicted: for each of m models the scores of n pairs.
-        gold: n human scores.
-        counts: n x b, each column sums to n.
-
-    Returns:
-        m x b; 0 where a resample ranks nothing.
-    """
-    y = _centred_ranks(gold, counts)
-    weighted = counts * y
-    length = np.einsum("nb,nb->b", weighted, y)
-    found = []
-    for scores in predicted:
-        x = _centred_ranks(scores, counts)
-        product = np.einsum("nb,nb->b", weighted, x)
-        norm = np.sqrt(np.einsum("nb,nb->b", counts, x * x) * length)
-        found.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
-    return np.stack(found)
-
-
-def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in each resample, less the mean rank: n x b."""
-    _, where = np.unique(values, return_inverse=True)
-    order = np.argsort(where, kind="stable")
-    starts = np.flatnonzero(np.diff(where[order], prepend=-1))
-    equal = np.add.reduceat(counts[order], starts, axis=0)
-    rank = np.cumsum(equal, axis=0) - (equal + values.size) / 2
-    return np.asarray(rank[where])
+def _same_weights(results: Sequence[Result]) -> list[list[int]]:
+    """Return the places of the models that are one and the same, in groups of two or more."""
+    groups: dict[str, list[int]] = {}
+    for i, result in enumerate(results):
+        identity = (result.details.get("model") or {}).get("fingerprint")
+        if identity is not None:
+            groups.setdefault(identity, []).append(i)
+    return [places for places in groups.values() if len(places) > 1]
 
 
 def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np.ndarray]:
@@ -132,7 +109,7 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
     found = {}
     for name, (size, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        blocks = [statistic(counts) for counts in _counts(rng, size, resamples)]
+        blocks = [statistic(counts) for counts in resampled(rng, size, resamples)]
         found[name] = np.concatenate(blocks, axis=1)
     ordered: dict[str, np.ndarray] = {}
     for average, score in _AVERAGES.items():
@@ -174,17 +151,7 @@ def _correlation(predicted: Sequence[np.ndarray], gold: np.ndarray) -> _Statisti
 
 
 def _mean(rows: np.ndarray) -> _Statistic:
-    return lambda counts: np.asarray(rows @ counts / rows.shape[1])
-
-
-def _counts(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield how often each resample holds each of ``size`` things, block by block (size x b)."""
-    most = max(1, _HELD // size)
-    for start in range(0, resamples, most):
-        rows = min(most, resamples - start)
-        places = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
-        held = np.bincount(places.ravel(), minlength=rows * size).reshape(rows, size)
-        yield np.ascontiguousarray(held.T, dtype=np.float64)
+    return lambda counts: bootstrap_mean(rows, counts)
 
 
 def _column(name: str, draws: np.ndarray, results: Sequence[Result]) -> dict[str, Any]:
@@ -193,25 +160,18 @@ def _column(name: str, draws: np.ndarray, results: Sequence[Result]) -> dict[str
     # how embeddings lie is neither good nor bad
     best = None if name in results[0].details.get("corpus", {}) else max(values)
     models = [
-        {"value": value, **_interval(row), "best": value == best}
+        {"value": value, **interval(row), "best": value == best}
         for value, row in zip(values, draws, strict=True)
     ]
     differences = [
-        {"value": round(value - values[0], 6), **_interval(row - draws[0]), "p": _p(row - draws[0])}
+        {
+            "value": round(value - values[0], 6),
+            **interval(row - draws[0]),
+            "p": p_value(row - draws[0]),
+        }
         for value, row in zip(values[1:], draws[1:], strict=True)
     ]
     return {"models": models, "differences": differences}
-
-
-def _interval(draws: np.ndarray) -> dict[str, float]:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return {"low": round(float(low), 6), "high": round(float(high), 6)}
-
-
-def _p(differences: np.ndarray) -> float:
-    """Return the two-sided p-value that the differences are on one side of zero by chance."""
-    beyond = 1 + min((differences <= 0).sum(), (differences >= 0).sum())
-    return min(1.0, 2 * float(beyond) / (1 + len(differences)))
 
 
 _SAME = {"data": "on other data", "protocol": "on other protocol", "mode": "in another mode"}

@@ -5,16 +5,15 @@ however many pictures there are and wherever they lie.
 """
 
 import inspect
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import bar
 from isotrope.data.image_splits import balanced_prefix
 from isotrope.data.labelled import Features
-from isotrope.encoders.progress import bar
 from isotrope.evaluation.embed import Encoder, encoder_name
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def image_features(
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     vectors = np.empty((len(chosen), 0), dtype=np.float32)
-    with closing(bar(len(chosen), f"{what} pictures", show=progress)) as done:
+    with bar(len(chosen), "encode", f"{what} pictures", show=progress) as done:
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
             rows = np.asarray(encoder.encode(part.images.read(index), **options))
@@ -72,7 +71,7 @@ def image_features(
                     f"{len(index)} pictures; it returned an array of shape {rows.shape}"
                 )
             vectors[first : first + len(rows)] = rows
-            done.update(len(rows))
+            done(len(rows))
     return Features(vectors, labels[chosen])
 
 

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.documents import place
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
-from isotrope.data.image_decode import SUFFIXES
+from isotrope.core.pictures import SUFFIXES, Unreadable, square
 from isotrope.encoders.image import ImageEncoder
-from isotrope.encoders.pictures import square
 from isotrope.evaluation.nearest import nearest_rows
 
 __all__ = ["encode_pictures", "pictures_below", "search_pictures"]
@@ -133,9 +132,7 @@ def _encoded(
         for name in names[first : first + _BLOCK]:
             try:
                 pixels.append(square(Path(folder) / name, encoder.image_size))
-            except MissingExtra:
-                raise
-            except InputError as error:
+            except Unreadable as error:
                 broken.append(str(error))
             else:
                 kept.append(name)

@@ -12,11 +12,12 @@ from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.image_features import both_features
 from isotrope.evaluation.knn import knn as nearest_neighbours
 from isotrope.evaluation.linear_probe import Probe, linear_probe
+from isotrope.measures.judgement import Look
 
 if TYPE_CHECKING:
     from isotrope.data.image_sets import ImageSet
 
-__all__ = ["image_scores", "knn_top1"]
+__all__ = ["image_scores", "knn_look"]
 
 
 def image_scores(
@@ -73,7 +74,7 @@ def image_scores(
     )
 
 
-def knn_top1(
+def knn_look(
     encoder: Encoder,
     image_set: "ImageSet",
     *,
@@ -82,8 +83,8 @@ def knn_top1(
     k: int = 200,
     temperature: float = 0.1,
     batch_size: int = 256,
-) -> float:
-    """Return the share of test pictures that their neighbours name right: kNN while training.
+) -> Look:
+    """Return the percentage of test pictures that their neighbours name right, and which they are.
 
     Args:
         encoder: see :func:`isotrope.evaluation.image_features.image_features`.
@@ -101,4 +102,4 @@ def knn_top1(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
     )
     found = nearest_neighbours(train, test, k=k, temperature=temperature)
-    return float(found.metrics["knn_top1"] or 0.0)
+    return Look(100 * float(found.metrics["knn_top1"] or 0.0), found.items["knn_top1"])

@@ -9,8 +9,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.retrieval_sets import RetrievalSet
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
+from isotrope.measures.judgement import Look
 
-__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "search"]
+__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_look", "search"]
 
 
 def retrieval(
@@ -79,8 +80,13 @@ def retrieval(
 
 def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> float:
     """Return 100 MRR@10: a score to choose a model by, on the scale of ``sts_dev``."""
-    metrics = retrieval(encoder, data, ks=(1,), batch_size=batch_size).metrics
-    return 100 * float(metrics["mrr@10"] or 0.0)
+    return retrieval_look(encoder, data, batch_size=batch_size).value
+
+
+def retrieval_look(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> Look:
+    """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
+    found = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
+    return Look(100 * float(found.metrics["mrr@10"] or 0.0), found.items["mrr@10"])
 
 
 def search(

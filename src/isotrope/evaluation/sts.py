@@ -20,8 +20,18 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.evaluation.embed import Encoder, Remembering, embed, encoder_name
+from isotrope.measures.judgement import Look
 
-__all__ = ["load_tasks", "score_task", "similarities", "spearman", "sts", "sts_dev", "with_average"]
+__all__ = [
+    "load_tasks",
+    "score_task",
+    "similarities",
+    "spearman",
+    "sts",
+    "sts_dev",
+    "sts_look",
+    "with_average",
+]
 
 _NEEDED = f"the average needs all of {', '.join(TASKS)}"
 
@@ -158,9 +168,19 @@ def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float
     Raises:
         InputError: the human scores rank nothing.
     """
+    return sts_look(encoder, subset, batch_size=batch_size).value
+
+
+def sts_look(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> Look:
+    """Return the score of :func:`sts_dev` with the cosine of every pair.
+
+    Raises:
+        InputError: the human scores rank nothing.
+    """
     ((x, y),) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
     _check(subset.scores, subset.task)
-    return 100 * spearman(similarities(x, y)["cosine"], subset.scores)
+    cosine = similarities(x, y)["cosine"]
+    return Look(100 * spearman(cosine, subset.scores), cosine, subset.scores)
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:

@@ -8,9 +8,7 @@ its development set. Folds are drawn on the texts sorted by number of words and 
 Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.progress import bar
 from isotrope.core.result import Result, provenance
 from isotrope.data.transfer_sets import TASKS, Examples, TransferTask, load_transfer
 from isotrope.evaluation.classifier import (
@@ -173,7 +172,7 @@ def transfer_task(
         ("train", "dev", "test"): (_split, trials),
     }
     run, count = runs[tuple(task.splits)]
-    with _bar(task.name, count, show=progress) as done:
+    with bar(count, task.name, "fits", show=progress) as done:
 
         def fitted(sets: Sequence[TrainingSet]) -> list[Fitted]:
             labels = torch.from_numpy(y)
@@ -335,15 +334,3 @@ def _f1(found: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Return 100 F1 of class 1."""
     both = int((found & labels).sum())
     return round(200 * both / max(1, int(found.sum() + labels.sum())), 2)
-
-
-@contextmanager
-def _bar(name: str, fits: int, *, show: bool) -> Iterator[Callable[[int], object]]:
-    """Yield what is called with the number of classifiers that are ready."""
-    if not show:
-        yield lambda count: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=fits, desc=name, unit=" fits", file=sys.stderr, dynamic_ncols=True) as bar:
-        yield bar.update

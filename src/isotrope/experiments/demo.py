@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from isotrope.core.views import Views
 from isotrope.data.docstrings import Documented, collect, split
 from isotrope.data.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.retrieval import nearest_rows, retrieval
+from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_look
 from isotrope.measures.alignment import alignment
+from isotrope.measures.judgement import Judgement, Looks, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.methods.settings import read_yaml
 from isotrope.methods.training import fit
@@ -37,7 +38,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.report.html import Example, Table, write_report
 
-__all__ = ["COLUMNS", "RECIPE", "Row", "demo"]
+__all__ = ["COLUMNS", "RECIPE", "Row", "demo", "line"]
 
 ENCODER = "all-MiniLM-L6-v2"
 OBJECTIVES = ("infonce", "barlowtwins", "modifiedbarlowtwins")
@@ -86,10 +87,11 @@ RECIPE = Recipe()
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the demo's table; None where a number does not exist.
+    """One line of the demo's table, the model after the last step; None where there is no number.
 
-    ``gain`` is the mean over the queries of the reciprocal rank minus the untrained model's, and
-    ``error`` its standard error: what other queries would change, not what another seed would.
+    ``saved`` says whether that is the model that its run saved; if not, it saved the untrained one.
+    ``judgement`` compares it with the untrained model on the functions searched for, which chose
+    nothing.
     """
 
     model: str
@@ -101,13 +103,13 @@ class Row:
     hardest_share: float | None = None
     ratio: float | None = None
     seconds: float | None = None
-    gain: float = 0.0
-    error: float = 0.0
+    saved: bool = True
+    judgement: Judgement | None = None
 
     @property
-    def helped(self) -> bool:
-        """Whether the gain is more than two standard errors."""
-        return self.gain > 2 * self.error
+    def label(self) -> str:
+        """The model, and whether it is not the saved one."""
+        return self.model if self.saved else f"{self.model} (last step, not saved)"
 
     def cells(self) -> list[str | float | None]:
         """The values in the order of ``COLUMNS``."""
@@ -196,7 +198,7 @@ def demo(
     texts = [*data.queries, *data.corpus]
     before = _Vectors(encoder, recipe, texts)
     rows = [_row("untrained", before, before, data, None, recipe)]
-    tell(f"untrained: MRR@10 {rows[0].mrr:.4f}")
+    tell(f"untrained: MRR@10 {rows[0].mrr:.4f} on the held-out functions")
     scores: dict[str, float] = {"untrained": -1.0}
     after: dict[str, _Vectors] = {}
     for name in OBJECTIVES:
@@ -224,14 +226,17 @@ def demo(
         rows.append(_row(name, after[name], before, data, float(run["seconds"] or 0), recipe))
         scores["untrained"] = float(run["dev_start"] or 0)
         scores[name] = float(run["dev_best"] or 0)
-        tell(f"{name}: MRR@10 {rows[-1].mrr:.4f} ({outcome.result.details['verdict']})")
+        rows[-1] = replace(rows[-1], saved=run["dev_best_step"] == recipe.steps)
+        tell(line(rows[-1], rows[0]))
+        judged = outcome.result.details["verdict"]
+        tell(f"  on its dev set, part of the training text, out of 100: {judged}")
     best = max(scores, key=lambda name: scores[name])
     examples = [] if best == "untrained" else _examples(heldout, before, after[best])
     note = (
         f"{len(heldout):,} held-out functions: query the first sentence of the docstring, target "
         f"the rest, searched among all {len(heldout):,} targets. GD, hardest share and ratio: each "
-        f"objective's own, on held-out pairs in batches of {recipe.probe}. All rows but the first: "
-        "after the last step, also where the run kept an earlier one. "
+        f"objective's own, on held-out pairs in batches of {recipe.probe}. Where the last step is "
+        "not saved, the saved model is the untrained one, because no step had a higher dev score. "
         "Barlow Twins' ratio is matrix-valued. Seed "
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )
@@ -239,7 +244,11 @@ def demo(
         [output / name for name in OBJECTIVES],
         output / "report.html",
         title="Find the function by what it does",
-        tables=[Table("Held-out functions", COLUMNS, [row.cells() for row in rows], note)],
+        tables=[
+            Table(
+                "Held-out functions", COLUMNS, [[row.label, *row.cells()[1:]] for row in rows], note
+            )
+        ],
         examples=examples,
     )
     metrics: dict[str, float | int | str | None] = {}
@@ -282,6 +291,13 @@ def _is_run(folder: Path) -> bool:
     return bool(read_yaml(config).get("files") == [str(folder.parent / "pairs.tsv")])
 
 
+def line(row: Row, untrained: Row) -> str:
+    """Return the score of the model that a run has saved, and of the last step where it is not."""
+    saved = row.mrr if row.saved else untrained.mrr
+    last = "" if row.saved else f", the untrained one (last step, not saved: {row.mrr:.4f})"
+    return f"{row.model}: MRR@10 {saved:.4f} on the held-out functions: the saved model{last}"
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split())
 
@@ -295,7 +311,9 @@ def _row(
     recipe: Recipe,
 ) -> Row:
     metrics = retrieval(vectors, data, ks=(1,)).metrics
-    gains = _reciprocal_ranks(vectors, data) - _reciprocal_ranks(before, data)
+    judged = Looks("MRR@10 of the held-out functions", "last")
+    for step, model in ((0, before), (recipe.steps, vectors)):
+        judged.add(step, retrieval_look(model, data))
     queries, targets = (
         torch.from_numpy(vectors.encode(texts)) for texts in (data.queries, data.corpus)
     )
@@ -317,16 +335,8 @@ def _row(
         hardest_share=components.get("hardest_share"),
         ratio=components.get("ratio"),
         seconds=seconds,
-        gain=float(gains.mean()),
-        error=float(gains.std(ddof=1) / np.sqrt(len(gains))),
+        judgement=None if vectors is before else judge(judged),
     )
-
-
-def _reciprocal_ranks(vectors: _Vectors, data: RetrievalSet) -> np.ndarray:
-    """1/place of each query's own target among the first ten, else 0."""
-    places, _ = nearest_rows(vectors.encode(data.queries), vectors.encode(data.corpus), 10)
-    found = places == np.arange(len(places))[:, None]
-    return np.where(found.any(axis=1), 1 / (1 + found.argmax(axis=1)), 0.0)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

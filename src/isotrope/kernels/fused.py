@@ -4,16 +4,16 @@ A formula sees vectors of length n only. So it can be called on the statistics o
 as they are known, differentiated there by autograd (d value / d log-sum-exp is the gradient
 dissipation), and what is left of the gradient is two matrix products with the block:
 
-- *one pass*, where the loss of a row needs nothing but its own statistics (InfoNCE, DCL, triplets,
-  mixed negatives): a block of rows against all columns is reduced, differentiated and multiplied
-  before the next one; 6 n c d floating-point operations, the least there can be;
-- *one pass* also where rows are coupled by what is known beforehand or by one common factor
-  (``kernels.coupled``: DCLW, uniformity across the views);
-- *two passes*, where rows are otherwise coupled or both views are anchors (the mean of both
+- *one pass*, where the objective declares how rows are coupled (``kernels.coupling``), and that is
+  not at all (InfoNCE, DCL, triplets, mixed negatives), or by what is known beforehand (DCLW), or by
+  one common factor (uniformity across the views): a block of rows against all columns is reduced,
+  differentiated and multiplied before the next one; 6 n c d floating-point operations, the least
+  there can be. What was declared is checked at the end;
+- *two passes*, where rows may be coupled in any way or both views are anchors (the mean of both
   directions, NT-Xent, uniformity within a view): the first pass collects every log-sum-exp, the
   second forms the blocks again; 8 n^2 d for similarities across the views, and a view against
-  itself is symmetric, so only its upper triangle is formed, 4 n^2 d. Where the loss is linear in
-  the sums (MIO), the first of them is enough: 6 and 3 n^2 d;
+  itself is symmetric, so only its upper triangle is formed, 4 n^2 d. Where the loss is declared
+  linear in the sums (MIO), one of them is enough: 6 and 3 n^2 d;
 - *one pass each way*, where two passes are not for the mean of both directions: triplets, mixed
   and further negatives, temperatures so low that each row needs its own maximum.
 
@@ -30,11 +30,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import NeedsEager
+from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
-from isotrope.kernels import coupled
-from isotrope.kernels.asked import Formula, Unfused, ask
-from isotrope.kernels.one_pass import one_pass
+from isotrope.kernels import one_pass
+from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.statistics import Formula, Unfused, record
 from isotrope.kernels.sweeps import Gradients, Job
 from isotrope.kernels.two_passes import check, two_passes
 
@@ -49,6 +49,7 @@ def fused(
     *,
     both_directions: bool,
     mean: bool,
+    coupling: Coupling = "batch",
     learnt: Tensor | None = None,
     backend: str = "rowblock",
 ) -> Tensor:
@@ -59,16 +60,24 @@ def fused(
         formula: of one direction; n values, or one for the batch.
         both_directions: the value is the mean of both.
         mean: the values of the rows are averaged, not summed.
-        learnt: a temperature of the formula that wants a gradient.
+        coupling: how anchors depend on each other, see ``paradigm.objective.Objective``.
+        learnt: a number of the formula that wants a gradient, such as its temperature.
         backend: ``rowblock``, ``bfloat16`` (its products rounded) or ``triton``.
 
     Raises:
         Unfused: this formula, or this input, has to take another way.
+        WrongCoupling: the formula is not as declared.
     """
-    asked = ask(formula, torch.promote_types(views.anchors.dtype, torch.float32))
-    if not asked.against:
+    dtype = torch.promote_types(views.anchors.dtype, torch.float32)
+    questions = record(formula, dtype, learnt)
+    if not questions.against:
         raise Unfused("no row is compared with another")  # blocks would be formed for nothing
-    job = Job(views, formula, asked, mean=mean, learnt=learnt, half=backend == "bfloat16")
+    if coupling == "none" and not questions.several:
+        raise WrongCoupling("its formula returns one number for the batch")
+    if coupling == "none" and not questions.against <= {"cross"}:
+        raise WrongCoupling("its formula compares the anchors with each other")
+    half = backend == "bfloat16"
+    job = Job(views, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
     sweep = _meet if backend == "triton" else _sweep
     found: Tensor = _Ready.apply(sweep(job, both_directions), backend, *inputs)  # type: ignore[no-untyped-call]
@@ -91,11 +100,9 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
     Raises:
         Unfused: not in this way at all.
     """
-    one = job.asked.rowwise and job.asked.against <= {"cross"}
+    one = one_pass.takes(job)
     if one and not both_directions:
-        return functools.partial(one_pass, job)
-    if coupled.takes(job) and not both_directions:
-        return functools.partial(coupled.coupled_pass, job)
+        return functools.partial(one_pass.one_pass, job)
     try:
         check(job)
     except Unfused:
@@ -107,8 +114,8 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
 
 def _each_way(job: Job) -> tuple[Tensor, Gradients]:
     """The mean of both directions, one after the other."""
-    value, (anchors, positives, *others) = one_pass(job)
-    other, (swapped, back, *also) = one_pass(replace(job, views=job.views.swapped()))
+    value, (anchors, positives, *others) = one_pass.one_pass(job)
+    other, (swapped, back, *also) = one_pass.one_pass(replace(job, views=job.views.swapped()))
     pairs = zip((anchors, positives, *others), (back, swapped, *also), strict=True)
     found = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
     return (value + other) / 2, found

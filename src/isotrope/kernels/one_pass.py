@@ -1,7 +1,17 @@
-"""One pass over blocks of rows, where the loss of a row needs nothing but its own statistics.
+"""One pass over blocks of rows, where a block can be differentiated as soon as it met its columns.
 
 A block of rows meets all columns and is reduced; the formula is called and differentiated there;
-two matrix products turn the block into gradients. 6 n c d floating-point operations.
+two matrix products turn the block into gradients. 6 n c d floating-point operations. What is known
+of the formula when a block is there is what the objective declares (``Coupling``):
+
+- ``none``: the loss of a row needs nothing but its own statistics;
+- ``positives``, ``linear``: the derivatives by its own statistics need the positives besides, which
+  are known beforehand; what stands for the other rows does not matter;
+- ``total``: the derivatives by the sums of e^{s/tau} are one number, by which everything is
+  multiplied in the end;
+- ``batch``: nothing; but where one block has all rows, nothing is missing.
+
+At the end all statistics are known, and the derivatives are held against the true ones.
 """
 
 import functools
@@ -12,19 +22,49 @@ from torch import Tensor
 
 from isotrope.core.softplus import softplus
 from isotrope.core.views import Views
-from isotrope.kernels.asked import Key, Known
+from isotrope.kernels.coupling import agree
 from isotrope.kernels.largest import largest
 from isotrope.kernels.mixtures import Mixture
 from isotrope.kernels.rowblock import Layout, add_product
-from isotrope.kernels.sweeps import LN2, UNSHIFTED, Gradients, Job, Tiles, Vectors, blocks, total
+from isotrope.kernels.statistics import Key
+from isotrope.kernels.sweeps import (
+    LN2,
+    UNSHIFTED,
+    Gradients,
+    Job,
+    Tiles,
+    Vectors,
+    blocks,
+    height,
+    total,
+)
 
-__all__ = ["one_pass"]
+__all__ = ["one_pass", "takes"]
+
+_TOTAL: Key = ("logsumexp", "cross")
+
+
+def takes(job: Job) -> bool:
+    """Tell whether a job can be done so, by what it declares and asks.
+
+    Where all rows are one block there is nothing to assume: every coupling is as good.
+    """
+    questions, views = job.questions, job.views
+    if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:
+        return False
+    if job.coupling == "total":
+        return set(questions.temperatures) == {_TOTAL} and 1 / job.temperature <= UNSHIFTED
+    columns = len(views.positives) + (0 if views.negatives is None else len(views.negatives))
+    return job.coupling != "batch" or len(views.anchors) <= height(columns, views.anchors.dtype)
 
 
 def one_pass(job: Job) -> tuple[Tensor, Gradients]:
-    """Return value and gradients of a formula whose rows need their own statistics only.
+    """Return value and gradients of a formula of which :func:`takes` is true.
 
     The columns are the positives and the further negatives.
+
+    Raises:
+        WrongCoupling: the formula is not as declared.
     """
     sweep = _OnePass(job)
     for rows in blocks(0, sweep.n, sweep.tiles.height):
@@ -36,15 +76,18 @@ class _OnePass:
     """The pass and what it adds up.
 
     Attributes:
+        alone: a row needs nothing of the others.
         sources: where the columns come from: positives, further negatives.
         gradients: of the anchors, then of the sources.
-        loss: the value, None before the first block.
-        learnt: the derivative by the temperature, None where it is not wanted.
+        positive, values, by_positive, by: similarities of the positives, statistics by question,
+            and the derivatives by them that are assumed, n each.
+        each: what adds up to the value, n, or one number.
+        learnt: the derivative by what is learnt, None where nothing is.
     """
 
     def __init__(self, job: Job) -> None:
         views = job.views
-        self.job, self.n = job, len(views.anchors)
+        self.job, self.n, self.alone = job, len(views.anchors), job.coupling == "none"
         self.anchors = Vectors(views.anchors)
         given = (x for x in (views.positives, views.negatives) if x is not None)
         self.sources = job.columns(*given)
@@ -52,27 +95,38 @@ class _OnePass:
         self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
         self.layout, self.counts = Layout(views, "cross"), job.counts()
         self.tiles = Tiles(self.sources[0].data, sum(len(x) for x in self.sources))
-        self.loss: Tensor | None = None
         self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
+        none = torch.zeros_like(views.anchors[:, 0])
+        self.each, self.positive, self.by_positive = (torch.zeros_like(none) for _ in range(3))
+        self.values = {key: torch.zeros_like(none) for key in job.questions.temperatures}
+        self.by = {key: torch.zeros_like(none) for key in self.values}
+        for rows in () if self.alone else blocks(0, self.n, 2048):
+            own = self.sources[0].rows(self._own(rows))
+            self.positive[rows] = (self.anchors.rows(rows) * own).sum(dim=1)
+
+    def _own(self, rows: slice) -> slice:
+        """The positives of some anchors."""
+        return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
 
     def meet(self, rows: slice) -> None:
-        """Let a block of rows meet all columns; afterwards the gradient of its anchors is there."""
-        job, tau = self.job, self.job.temperature
+        """Let a block of rows meet all columns; what it gives to all gradients is added."""
+        job, tau, own = self.job, self.job.temperature, self._own(rows)
         a = self.anchors.rows(rows)
-        own = slice(job.views.offset + rows.start, job.views.offset + rows.stop)
-        p = self.sources[0].rows(own)
         tile = self.tiles.across(job.exponents(a), self.sources)
         self.layout.exclude(tile, rows)
         found = self._statistics(tile, a, rows)
-        values = {key: found.values[key] for key in job.asked.temperatures}
-        counts = {key: value[rows] for key, value in self.counts.items()}
-        known = Known((a * p).sum(dim=1), values, counts)
-        value, (by_positive, *by), last = job.evaluate(known, self.n)
-        self.loss = value if self.loss is None else self.loss.double() + value
-        self._by_temperature(last)
-        mine = torch.mul(by_positive[:, None], p, out=self.gradients[0][rows])
-        self.gradients[1][own].addcmul_(by_positive[:, None], a)
-        for (kind, _), g in zip(values, by, strict=True):
+        mine = self.gradients[0][rows]
+        if self.alone:
+            p = self.sources[0].rows(own)
+            self._differentiate_alone(rows, found, (a * p).sum(dim=1))
+            by_positive = self.by_positive[rows, None]
+            torch.mul(by_positive, p, out=mine)
+            self.gradients[1][own].addcmul_(by_positive, a)
+        else:
+            self._differentiate(rows, found)
+            mine.zero_()
+        for kind, against in self.values:
+            g = self.by[kind, against][rows]
             if found.first is not None and kind == "hardest":
                 _one_column(found.first, g, a, self.sources, mine, self.gradients[1:])
             elif found.mixture is not None and kind == "mixed":  # constant: only the anchor moves
@@ -81,25 +135,50 @@ class _OnePass:
                 self._by_similarity(pushed, a)
             else:
                 self._push(tile, a, found.over_mass(g)[:, None] / tau, mine)
-        self.anchors.project(mine, a, rows)
+        if self.alone:
+            self.anchors.project(mine, a, rows)
+
+    def _differentiate_alone(self, rows: slice, found: "_Statistics", positive: Tensor) -> None:
+        counts = {key: value[rows] for key, value in self.counts.items()}
+        values = {key: found.values[key] for key in self.values}
+        each, by, learnt = self.job.evaluate(positive, values, counts, self.n)
+        self._add_learnt(learnt)
+        if len(positive) == self.n:  # nothing to put beside it
+            self.each, self.positive, self.by_positive = each, positive, by[0]
+            self.values, self.by = values, dict(zip(values, by[1:], strict=True))
+            return
+        self.each[rows], self.positive[rows], self.by_positive[rows] = each, positive, by[0]
+        for key, g in zip(values, by[1:], strict=True):
+            self.values[key][rows], self.by[key][rows] = values[key], g
+
+    def _differentiate(self, rows: slice, found: "_Statistics") -> None:
+        for key, value in self.values.items():
+            value[rows] = found.values[key]
+        if self.job.coupling == "total":
+            assert found.mass is not None  # of the logarithm that is asked for
+            self.by[_TOTAL][rows] = found.mass
+            return
+        _, (_, *by), _ = self.job.evaluate(self.positive, self.values, self.counts, self.n)
+        for key, g in zip(self.values, by, strict=True):
+            self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
         """Find what the formula asks of a block of exponents, which becomes its slopes."""
-        asked, tau = self.job.asked, self.job.temperature
+        questions, tau = self.job.questions, self.job.temperature
         found = _Statistics({})
-        if "hardest" in asked.kinds:
+        if "hardest" in questions.kinds:
             top, first = largest(tile, 1)
             found.first = first.squeeze(1)
             found.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
-        if (mixing := asked.mixing) is not None:
+        if (mixing := questions.mixing) is not None:
             views = self.job.views
             chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
             parts = _gathered(views, self.sources, chosen.clamp_min(0))
             found.mixture = mixing.mixture(chosen, parts)
             found.values["mixed", "cross"] = found.mixture.logits(a, tau)
-        if "logsumexp" in asked.kinds:
+        if "logsumexp" in questions.kinds:
             found.mass, found.values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
-        elif "softplus" in asked.kinds:
+        elif "softplus" in questions.kinds:
             found.values["softplus", "cross"] = total(softplus(tile.mul_(LN2)), 1, a.dtype)
             tile.sigmoid_()
         return found
@@ -113,26 +192,82 @@ class _OnePass:
             add_product(into, part, scaled * a)
             pushed = x.push(part)
             mine.addcmul_(scaled, pushed)
-            if self.learnt is not None:
+            if self.job.by_temperature:
                 self._by_similarity(scaled * pushed, a)
 
     def _by_similarity(self, pushed: Tensor, a: Tensor) -> None:
         """sum_j W_ij s_ij, of the temperature, is what the push has along the anchor."""
-        if self.learnt is not None:
-            self._by_temperature(-(pushed * a).sum() / self.job.temperature)
+        if self.job.by_temperature:
+            self._add_learnt(-(pushed * a).sum() / self.job.temperature)
 
-    def _by_temperature(self, found: Tensor | None) -> None:
+    def _add_learnt(self, found: Tensor | None) -> None:
         if self.learnt is not None and found is not None:
             self.learnt += found
 
     def finish(self) -> tuple[Tensor, Gradients]:
-        """Turn what the columns received into gradients of raw embeddings."""
+        """Check what was assumed, and turn what the vectors received into gradients of raw ones."""
+        if self.alone:
+            self._check_alone()
+        else:
+            self._complete()
+            self.anchors.by_raw(self.gradients[0])
         for x, gradient in zip(self.sources, self.gradients[1:], strict=True):
             x.by_raw(gradient)
         anchors, positives, *others = self.gradients
-        assert self.loss is not None  # views have at least one row
         negatives = others[0] if others else None
-        return self.loss.to(anchors.dtype), [anchors, positives, negatives, self.learnt]
+        return self.each.sum(), [anchors, positives, negatives, self.learnt]
+
+    def _check_alone(self) -> None:
+        """Differentiate all rows at once: the rows of other blocks must make no difference.
+
+        Where the anchors are some of a batch (of one process of several), the others of it are
+        made up: larger and smaller than these, and they must make no difference either.
+        """
+        others = len(self.job.views.positives) - self.n
+        if not others and self.tiles.height >= self.n:
+            return  # all rows were differentiated at once
+        positive, *values = (_among(x, others) for x in (self.positive, *self.values.values()))
+        counts = {key: _among(x, others, apart=0.0) for key, x in self.counts.items()}
+        given = dict(zip(self.values, values, strict=True))
+        each, by, _ = self.job.evaluate(positive, given, counts, self.n)
+        seen = (self.each, self.by_positive, *self.by.values())
+        for assumed, true in zip(seen, (each, *by), strict=True):
+            agree(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
+
+    def _complete(self) -> None:
+        """Call the formula on everything, scale what was put off, add the positives."""
+        found = self.job.evaluate(self.positive, self.values, self.counts, self.n)
+        self.each, by, learnt = found
+        if self.job.coupling == "total":
+            whole = self.by[_TOTAL].sum()
+            factor = torch.where(whole > 0, by[1].sum() / whole.where(whole > 0, 1.0), 0.0)
+            for x in (*self.gradients, self.by[_TOTAL]):
+                x.mul_(factor)
+            if self.learnt is not None:
+                self.learnt.mul_(factor)
+        self._add_learnt(learnt)
+        for assumed, true in zip(self.by.values(), by[1:], strict=True):
+            agree(assumed, true, _REASONS.get(self.job.coupling, ""))
+        for rows in blocks(0, self.n, 2048):
+            own, weight = self._own(rows), by[0][rows, None]
+            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(own))
+            self.gradients[1][own].addcmul_(weight, self.anchors.rows(rows))
+
+
+_REASONS = {
+    "positives": "an anchor's derivatives change with the negatives of other anchors",
+    "linear": "its value is not linear in the sums over the negatives",
+    "total": "its value is no function of the sum of all exponentials",
+}
+
+
+def _among(own: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
+    """Some numbers and, behind them, others like them, by turns larger and smaller."""
+    if not others:
+        return own
+    number = torch.arange(others, device=own.device)
+    steps = torch.tensor([2.0, -1.0], device=own.device).to(own)[number % 2]
+    return torch.cat([own, own[number % len(own)] + apart * steps])
 
 
 @dataclass

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
-from isotrope.kernels.asked import Unfused
 from isotrope.kernels.rowblock import Layout, RowBlockPairs, add_product
+from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.sweeps import LEAST, TILE_BYTES, blocks
 
 __all__ = ["FLOOR", "Acting", "Exponent", "Masses", "Pushing"]

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.asked import Asking, Formula, Known, Unfused
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.rowblock import Layout
+from isotrope.kernels.statistics import Formula, Key, Known, Questions, Unfused
 
 __all__ = [
     "COPIED",
@@ -24,6 +25,7 @@ __all__ = [
     "Tiles",
     "Vectors",
     "blocks",
+    "height",
     "total",
 ]
 
@@ -47,12 +49,16 @@ class Job:
     """What is to be computed: raw views, a formula, what it asks, and how values are reduced.
 
     Attributes:
+        coupling: how the anchors depend on each other, as the objective declares.
+        learnt: what wants a gradient besides the embeddings; ``questions.learnt`` is the same
+            where it is the temperature of the statistics.
         half: products in bfloat16, of sums of functions; what chooses a column is never rounded.
     """
 
     views: Views
     formula: Formula
-    asked: Asking
+    questions: Questions
+    coupling: Coupling
     mean: bool
     learnt: Tensor | None
     half: bool = False
@@ -60,7 +66,7 @@ class Job:
     def columns(self, *raw: Tensor) -> "list[Vectors]":
         """The vectors that rows are compared with, copied if there is room for copies of all."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
-        half = self.half and not {"hardest", "mixed"} & self.asked.kinds
+        half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
 
     @property
@@ -70,41 +76,59 @@ class Job:
         Raises:
             Unfused: there are two.
         """
-        found = {t for (kind, _), t in self.asked.temperatures.items() if kind != "hardest"}
+        found = {t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"}
         if len(found) > 1:
             raise Unfused("two temperatures")
         return found.pop() if found else 1.0
 
+    @property
+    def by_temperature(self) -> bool:
+        """Whether the temperature of the statistics wants a gradient."""
+        return self.questions.learnt is not None
+
     def counts(self) -> dict[Against, Tensor]:
         """The number of negatives of each row, by what is asked."""
-        return {against: Layout(self.views, against).counts() for against in self.asked.counts}
+        return {against: Layout(self.views, against).counts() for against in self.questions.counts}
 
     @property
     def base(self) -> float:
         """Of what :meth:`exponents` are, its logarithm: 2 where exponentials are wanted, or e."""
-        return LN2 if {"logsumexp", "softplus"} & self.asked.kinds else 1.0
+        return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
         """Return unit rows scaled: base^(product with a column) is e^{s/tau}."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 
-    def evaluate(self, known: Known, rows: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """Return value and derivatives by positive, by the statistics in order, by temperature."""
-        leaves = [known.positive, *known.values.values()]
+    def evaluate(
+        self,
+        positive: Tensor,
+        values: dict[Key, Tensor],
+        counts: dict[Against, Tensor],
+        rows: int,
+    ) -> tuple[Tensor, list[Tensor], Tensor | None]:
+        """Call the formula on statistics of some anchors of a batch of ``rows``.
+
+        Returns:
+            What adds up to the value, n or one number, its derivatives by ``positive`` and by the
+            statistics in order, and that by ``learnt`` where nothing but the formula has it.
+
+        Raises:
+            Unfused: there are no derivatives, or the formula asks what it did not ask before.
+        """
+        leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
+        given = dict(zip(values, leaves[1:], strict=True))
         wanted = leaves if self.learnt is None else [*leaves, self.learnt]
         with torch.enable_grad():
-            for leaf in leaves:
-                leaf.requires_grad_()
-            values = self.formula(known)
-        shared = rows if self.mean and values.ndim else 1
-        each = torch.full_like(values, 1 / shared)
-        found = torch.autograd.grad(values, wanted, each, allow_unused=True)
-        filled = [
-            torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)
-        ]
-        last = None if self.learnt is None else filled.pop()
-        return values.detach().sum() / shared, filled, last
+            found = self.formula(Known(self.questions, leaves[0], given, counts))
+        if not found.requires_grad:
+            raise Unfused("nothing of the formula has a derivative")
+        shared = rows if self.mean and found.ndim else 1
+        each = torch.full_like(found, 1 / shared)
+        by = torch.autograd.grad(found, wanted, each, allow_unused=True)
+        filled = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, by, strict=True)]
+        learnt = None if self.learnt is None else filled.pop()
+        return found.detach() / shared, filled, learnt
 
 
 class Vectors:
@@ -183,14 +207,19 @@ def total(tile: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     return torch.cat(parts) if dim == 1 else torch.stack(parts).sum(dim=0)
 
 
+def height(columns: int, dtype: torch.dtype) -> int:
+    """The number of rows of a block."""
+    most, room = MOST, TILE_BYTES
+    if dtype == torch.bfloat16:  # fewer sums in float32, which cost what they do not save
+        most, room = 2 * most, 2 * room
+    return min(most, max(LEAST, room // (columns * dtype.itemsize)))
+
+
 class Tiles:
     """Blocks of s / tau in one buffer, in the number format of the products."""
 
     def __init__(self, like: Tensor, columns: int) -> None:
-        most, room = MOST, TILE_BYTES
-        if like.dtype == torch.bfloat16:  # fewer sums in float32, which cost what they do not save
-            most, room = 2 * most, 2 * room
-        self.height = min(most, max(LEAST, room // (columns * like.element_size())))
+        self.height = height(columns, like.dtype)
         self._buffer = like.new_empty(0)
 
     def empty(self, rows: int, columns: int) -> Tensor:

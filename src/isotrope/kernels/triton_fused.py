@@ -23,8 +23,8 @@ import triton.language as tl
 from torch import Tensor
 
 from isotrope.core.terms import Against
-from isotrope.kernels.asked import Key, Kind, Known
 from isotrope.kernels.mixtures import Mixing, Mixture
+from isotrope.kernels.statistics import Key, Kind
 from isotrope.kernels.sweeps import LN2, UNSHIFTED, Gradients, Job, blocks
 from isotrope.kernels.triton_meetings import NOWHERE, PASSED, Factors, Found, Rows
 from isotrope.kernels.triton_parts import Part, Parts
@@ -73,7 +73,7 @@ class _Fused:
         views = job.views if sides == 1 else job.views.swapped().swapped()  # complains, or not
         self.job, self.sides, self.n = job, sides, len(views.anchors)
         self.parts = Parts(views, sides)
-        self.kinds = [kind for kind in _SUMMED if kind in job.asked.kinds]
+        self.kinds = [kind for kind in _SUMMED if kind in job.questions.kinds]
         self.scale = 1 / (job.temperature * LN2) if self.kinds else 1.0
         self.shifted = 1 / job.temperature > UNSHIFTED
         a, p = self.parts.both
@@ -91,11 +91,11 @@ class _Fused:
 
     def collect(self) -> None:
         """The first pass: whatever is asked of every part."""
-        asked = self.job.asked
-        chosen = {against for kind, against in asked.temperatures if kind not in _SUMMED}
+        questions = self.job.questions
+        chosen = {against for kind, against in questions.temperatures if kind not in _SUMMED}
         places = {part for against in chosen for part in self.parts.of(against)}
         for kind in self.kinds:
-            spans = [against for k, against in asked.temperatures if k == kind]
+            spans = [against for k, against in questions.temperatures if k == kind]
             for part in dict.fromkeys(p for against in spans for p in self.parts.of(against)):
                 place = part in places and ("hardest", part) not in self.found
                 found = self.parts.reduced(
@@ -107,8 +107,8 @@ class _Fused:
         for part in places:
             if ("hardest", part) not in self.found:
                 self.found["hardest", part] = self.parts.reduced(part, NONE, self.scale, place=True)
-        if asked.mixing is not None:
-            self.mixtures = [self._mixtures(asked.mixing, side) for side in range(self.sides)]
+        if questions.mixing is not None:
+            self.mixtures = [self._mixtures(questions.mixing, side) for side in range(self.sides)]
 
     def _shifted(self, kind: Kind) -> bool:
         return self.shifted and kind == "logsumexp"
@@ -121,10 +121,10 @@ class _Fused:
         """Call the formula for each side and keep its derivatives; return the value."""
         counts, loss = self.job.counts(), self.positive.new_zeros((), dtype=torch.float64)
         for side in range(self.sides):
-            answers = {key: self._answer(key, side) for key in self.job.asked.temperatures}
-            known = Known(self.positive.clone(), answers, counts)
-            value, (by_positive, *by), learnt = self.job.evaluate(known, self.n)
-            loss += value / self.sides
+            answers = {key: self._answer(key, side) for key in self.job.questions.temperatures}
+            found = self.job.evaluate(self.positive, answers, counts, self.n)
+            value, (by_positive, *by), learnt = found
+            loss += value.sum() / self.sides
             self.by_positive += by_positive / self.sides
             self.by.append({key: g / self.sides for key, g in zip(answers, by, strict=True)})
             if self.learnt is not None and learnt is not None:
@@ -211,7 +211,7 @@ class _Fused:
 
     def _by_temperature(self) -> None:
         """sum_ij W_ij s_ij: each pair is found along its row and along its column."""
-        if self.learnt is None:
+        if self.learnt is None or not self.job.by_temperature:
             return
         every, along = [*self.parts.both, self.parts.negatives], self.positive.new_zeros(())
         for x, into in zip(every, self.sums, strict=True):
@@ -275,7 +275,7 @@ class _Fused:
         into = self._sum_of(x)
         for rows, mixture in self.mixtures[side]:
             pushed = (by[rows] / self.job.temperature)[:, None] * mixture.vectors
-            if self.learnt is not None:
+            if self.learnt is not None and self.job.by_temperature:
                 self.learnt -= (pushed * x.unit(rows)).sum() / self.job.temperature
             if into is not None:
                 into[rows] += x.reciprocal[rows, None] * pushed

@@ -5,8 +5,8 @@ called and differentiated, and the second forms the blocks again to spread the d
 8 n^2 d floating-point operations for similarities across the views; a view against itself is
 symmetric, so only its upper triangle is formed, 4 n^2 d.
 
-Where the loss is linear in the sums (MIO) its derivatives by them are known before they are, and
-one pass does both: 6 n^2 d across the views, 3 n^2 d within one.
+Where the loss is declared linear in the sums (MIO) its derivatives by them are known before they
+are, and one pass does both: 6 n^2 d across the views, 3 n^2 d within one.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from isotrope.core.terms import Against
-from isotrope.kernels.asked import Key, Known, Unfused
+from isotrope.kernels.coupling import agree
 from isotrope.kernels.rowblock import Layout, add_product
+from isotrope.kernels.statistics import Key, Unfused
 from isotrope.kernels.sweeps import Gradients, Job, Tiles, Vectors, blocks
 
 __all__ = ["two_passes"]
@@ -33,22 +34,22 @@ def two_passes(job: Job, *, sides: int) -> tuple[Tensor, Gradients]:
         sides: 2 if the value is the mean of both directions, 1 if only the anchors are anchors.
     """
     passes = _TwoPasses(job, sides)
-    if job.asked.slope == "linear":
+    if job.coupling == "linear":
         passes.foresee()
         gradients = passes.spread(adding=True)
         value = passes.evaluate()
-        if passes.foreseen():
-            return value, passes.finish(gradients)
+        passes.check_foretold()
     else:
         passes.collect()
         value = passes.evaluate()
-    return value, passes.finish(passes.spread())
+        gradients = passes.spread()
+    return value, passes.finish(gradients)
 
 
 def check(job: Job) -> None:
     """Raise ``Unfused`` where two passes are not for this job."""
     views = job.views
-    if job.asked.kinds not in ({"logsumexp"}, {"softplus"}):
+    if job.questions.kinds not in ({"logsumexp"}, {"softplus"}):
         raise Unfused("two passes collect sums of one function")
     if len(views.anchors) != len(views.positives) or views.negatives is not None:
         raise Unfused("two passes compare two views of one batch")
@@ -75,7 +76,7 @@ class _TwoPasses:
     def __init__(self, job: Job, sides: int) -> None:
         self.job, self.sides, self.n = job, sides, len(job.views.anchors)
         self.dtype = job.views.anchors.dtype
-        spans = {against for _, against in job.asked.temperatures}
+        spans = {against for _, against in job.questions.temperatures}
         self.across = bool(spans & {"cross", "both"})
         self.inside = bool(spans & {"within", "both"})
         views = job.views
@@ -85,7 +86,7 @@ class _TwoPasses:
             else [Vectors(views.anchors), *job.columns(views.positives)]
         )
         self.tiles = Tiles(self.both[1].data, self.n)
-        self.softplus = job.asked.kinds == {"softplus"}
+        self.softplus = job.questions.kinds == {"softplus"}
         anchors, positives = self.both
         self.positive = views.anchors.new_empty(self.n)
         for rows in blocks(0, self.n, 2048):
@@ -109,17 +110,19 @@ class _TwoPasses:
             self._keep(side, by)
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
-    def foreseen(self) -> bool:
-        """Whether the derivatives at the sums are those that were foretold.
+    def check_foretold(self) -> None:
+        """Hold them against the derivatives at the sums.
 
-        Asking sees two places only, and a formula may be linear no farther than there.
+        Raises:
+            WrongCoupling, Unfused: as :func:`agree`.
         """
-        found, told, sums = (
-            torch.stack([*x["cross"], *x["within"]])
-            for x in (self.factors, self.foretold, self.sums)
-        )
-        some, rtol = sums > 0, 1000 * torch.finfo(self.dtype).eps
-        return torch.allclose(found * some, told * some, rtol=rtol, atol=0)
+        for where, sums in self.sums.items():
+            for side in range(self.sides):
+                some = sums[side] > 0  # without negatives there is nothing to differentiate by
+                told, true = (
+                    x[where][side].where(some, 0.0) for x in (self.foretold, self.factors)
+                )
+                agree(told, true, "its value is not linear in the sums over the negatives")
 
     def collect(self) -> None:
         """The first pass: sum over the negatives of every row."""
@@ -135,7 +138,7 @@ class _TwoPasses:
         loss = self.positive.new_zeros((), dtype=torch.float64)
         for side in range(self.sides):
             value, (by_positive, *by), by_temperature = self._evaluate(side)
-            loss += value / self.sides
+            loss += value.sum() / self.sides
             self.by_positive += by_positive / self.sides
             if self.learnt is not None and by_temperature is not None:
                 self.learnt += by_temperature / self.sides
@@ -144,16 +147,15 @@ class _TwoPasses:
 
     def _evaluate(self, side: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
         values: dict[Key, Tensor] = {
-            key: sums.clone() if self.softplus else sums.log()
-            for key, sums in self._asked_for(side)
+            key: sums if self.softplus else sums.log() for key, sums in self._asked_for(side)
         }
-        return self.job.evaluate(Known(self.positive.clone(), values, self.counts), self.n)
+        return self.job.evaluate(self.positive, values, self.counts, self.n)
 
     def _asked_for(self, side: int) -> list[tuple[Key, Tensor]]:
         """The questions and the sums that they are about."""
         cross, within = self.sums["cross"][side], self.sums["within"][side]
         sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
-        return [(key, sums[key[1]]) for key in self.job.asked.temperatures]
+        return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
 
     def _keep(self, side: int, by: list[Tensor]) -> None:
         """Keep derivatives by what was asked for as factors of the slopes."""
@@ -186,7 +188,7 @@ class _TwoPasses:
                 self._weigh(tile, summed, (factors[rows], factors[rows.start :]))
                 # the square on the diagonal holds both orders of its pairs
                 add_product(gradients[side][rows.stop :], tile[:, len(tile) :], a)
-                if self.learnt is not None:
+                if self.job.by_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
                     self._by_temperature(square @ a / -2, a)
                 pushed = self.both[side].push(tile, rows.start)
@@ -202,8 +204,9 @@ class _TwoPasses:
             gradients[1][rows] += by * self.both[0].rows(rows)
         for x, gradient in zip(self.both, gradients, strict=True):
             x.by_raw(gradient)
-        learnt = None if self.learnt is None else self.learnt - self.along / self.job.temperature
-        return [*gradients, None, learnt]
+        if self.learnt is not None and self.job.by_temperature:
+            self.learnt -= self.along / self.job.temperature
+        return [*gradients, None, self.learnt]
 
     def _summed(self, rows: slice, side: int | None = None) -> tuple[Tensor, Tensor]:
         """Where a block adds its sums: those of its rows, and of its last columns."""
@@ -236,7 +239,7 @@ class _TwoPasses:
                 x.mul_(torch.add(own[part, None], other))
 
     def _by_temperature(self, pushed: Tensor, anchors: Tensor) -> None:
-        if self.learnt is not None:
+        if self.job.by_temperature:
             self.along += (pushed * anchors).sum()
 
     def _across(self) -> Iterator[tuple[slice, Tensor, Tensor]]:

@@ -1,10 +1,9 @@
-"""What happens between the steps: log, dev score, checkpoints, progress, requests to stop."""
+"""What happens between the steps: log, dev score, checkpoints, requests to stop."""
 
 import json
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -15,7 +14,6 @@ from typing import Any, Protocol, cast
 import lightning as L
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from tqdm import tqdm
 
 from isotrope.core.alone import still_there
 from isotrope.core.documents import read_json
@@ -25,15 +23,16 @@ from isotrope.core.gather import agreed, lost
 from isotrope.core.result import provenance
 from isotrope.core.sealed import seal
 from isotrope.diagnostics.observe import columns
+from isotrope.measures.judgement import FILE, Judgement, Look, Looks, judge, unjudged
 from isotrope.methods.launch import handling
 from isotrope.methods.loggers import Loggers
 from isotrope.methods.nonfinite import refuse_broken
+from isotrope.methods.progress import Progress, warn
 
 __all__ = [
     "COLUMNS",
     "SPARE",
     "AtOnce",
-    "Bar",
     "Checkpoints",
     "Dev",
     "Measuring",
@@ -50,7 +49,7 @@ __all__ = [
 SPARE = ".previous.ckpt"
 """A checkpoint between its two names; a process that is killed there leaves it behind."""
 
-COLUMNS = columns("dev", "skipped", "sentences_per_second")
+COLUMNS = columns("dev", "skipped", "samples_per_second")
 
 
 class Measuring(Protocol):
@@ -125,10 +124,10 @@ class Metrics(L.Callback):
         steps_per_epoch: int,
         timer: Timer,
         columns: Sequence[str] = COLUMNS,
+        progress: Progress,
         wandb: str | None = None,
-        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.path, self.tell = folder / "metrics.csv", tell
+        self.path, self.progress = folder / "metrics.csv", progress
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
         self.loggers = Loggers(folder, wandb)
@@ -166,7 +165,7 @@ class Metrics(L.Callback):
             except (KeyError, ValueError):
                 broken += 1
         if broken:
-            self.tell(f"warning: {broken} rows of {self.path} cannot be read and are left out")
+            warn(f"warning: {broken} rows of {self.path} cannot be read and are left out")
         return found
 
     def on_save_checkpoint(
@@ -245,6 +244,8 @@ class Metrics(L.Callback):
                 / max(self.timer.seconds, 1e-9),
             },
         )
+        if (loss := module.measured.get("loss")) is not None:
+            self.progress.logged(step, loss)
         module.measured = {}
 
     def close(self) -> None:
@@ -260,45 +261,67 @@ class Dev(L.Callback):
 
     def __init__(
         self,
-        score: Callable[[], float] | None,
+        score: Callable[[], Look] | None,
         *,
         every: int,
         last: int,
-        keep: Callable[[int, float | None], None],
+        keep: Callable[[int], str] | None,
         metrics: Metrics,
         timer: Timer,
-        tell: Callable[[str], None],
+        progress: Progress,
         name: str,
         column: str = "dev",
     ) -> None:
         self.score, self.every, self.last, self.keep = score, every, last, keep
-        self.metrics, self.timer, self.tell, self.name = metrics, timer, tell, name
-        self.column = column
-        self.scores: dict[int, float] = {}
+        self.metrics, self.timer, self.progress, self.name = metrics, timer, progress, name
+        self.column, self.kept = column, metrics.path.parent / FILE
+        self.looks = Looks(name, "last" if keep is None else "best")
+        self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """All scores, by step."""
+        return self.looks.scores
 
     @property
     def best(self) -> tuple[int, float] | None:
         """Step and score of the best evaluation, the earliest at ties."""
         if not self.scores:
             return None
-        step = max(self.scores, key=lambda s: (self.scores[s], -s))
+        step = self.looks.best
         return step, self.scores[step]
+
+    def judgement(self, otherwise: str) -> Judgement:
+        """Return whether training helped.
+
+        Args:
+            otherwise: the sentence where nothing was scored.
+        """
+        if not self.scores:
+            return Judgement("not known", otherwise)
+        if not self.looks.complete:
+            step = self.looks.best if self.keep is not None else max(self.scores)
+            return unjudged(self.name, self.scores.get(0), self.scores[step], step)
+        return judge(self.looks)
 
     def evaluate(self, step: int) -> None:
         """Score the encoder as it is after ``step`` updates; keep it if it is the best so far."""
         if self.score is None:
             return
         start = time.perf_counter()
-        value = self.score()
-        self.scores[step] = value
-        best = self.best
-        assert best is not None
+        look = self.score()
+        value = look.value
+        self.looks.add(step, look)
         self.metrics.add(step, {self.column: value})
-        if best[0] == step:
-            self.keep(step, value)
+        if self.keep is not None and self.looks.best == step:
+            self.weights[step] = self.keep(step)
+        if self.looks.complete:
+            self.looks.save(self.kept)
         first = self.scores[min(self.scores)]
-        note = "start" if step == 0 else f"{value - first:+.2f} from the start"
-        self.tell(f"step {step}: {self.name} {value:.2f} ({note})")
+        change = "start" if step == 0 else f"{value - first:+.2f} from the start"
+        at = self.looks.best
+        best = f"best {self.scores[at]:.2f} at step {at:,}"
+        self.progress.scored(step, f"{self.name} {value:.2f}", change, best)
         self.timer.rest(time.perf_counter() - start)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -322,11 +345,28 @@ class Dev(L.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scores so far, which go into checkpoints."""
-        return {"scores": self.scores}
+        looks = self.looks.looks
+        gold = next((look.gold for look in looks.values()), None)
+        return {
+            "scores": self.scores,
+            # as tensors: arrays are not among what a checkpoint may hold
+            "items": {step: torch.from_numpy(look.items) for step, look in looks.items()},
+            "gold": None if gold is None else torch.from_numpy(gold),
+            "weights": self.weights,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
-        self.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+        self.looks.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+        self.weights = dict(state_dict.get("weights", {}))
+        gold = state_dict.get("gold")
+        # an older checkpoint has the scores alone
+        self.looks.looks = {
+            int(step): Look(
+                self.scores[int(step)], items.numpy(), None if gold is None else gold.numpy()
+            )
+            for step, items in state_dict.get("items", {}).items()
+        }
 
 
 def worker_gone(error: BaseException) -> bool:
@@ -468,12 +508,11 @@ class Origin(L.Callback):
         folder: of the run.
         seed: of the run.
         data: their fingerprint.
-        tell: takes a warning.
     """
 
-    def __init__(self, folder: Path, *, seed: int, data: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, *, seed: int, data: str) -> None:
         self.path = folder / "provenance.json"
-        self.seed, self.data, self.tell = seed, data, tell
+        self.seed, self.data = seed, data
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write down, before the first step, what makes it."""
@@ -485,7 +524,7 @@ class Origin(L.Callback):
         now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
         before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
         if before not in (None, now["versions"]):
-            self.tell(
+            warn(
                 f"warning: other versions than before ({self.path} has both): from here on the "
                 "numbers may differ in their last digits"
             )
@@ -503,8 +542,8 @@ class Stop(L.Callback):
     A second Ctrl-C ends it at once, without one.
     """
 
-    def __init__(self, checkpoints: Checkpoints, tell: Callable[[str], None]) -> None:
-        self.checkpoints, self.tell = checkpoints, tell
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self.checkpoints = checkpoints
         self.signal: int | None = None
         self._handlers = ExitStack()
 
@@ -513,7 +552,7 @@ class Stop(L.Callback):
             raise AtOnce
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        self.tell(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")
+        warn(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Put our handlers in place of Python's (signals reach the main thread only)."""
@@ -538,47 +577,3 @@ class Stop(L.Callback):
     def restore(self) -> None:
         """Give the signals back."""
         self._handlers.close()
-
-
-class Bar(L.Callback):
-    """A progress bar over the steps of the whole run, on stderr."""
-
-    def __init__(self, *, steps: int, shown: bool) -> None:
-        self.steps, self.shown = steps, shown
-        self.bar: Any = None
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Open the bar at the step where the run (re)starts."""
-        self.bar = tqdm(
-            total=self.steps,
-            initial=trainer.global_step,
-            desc="train",
-            unit="step",
-            file=sys.stderr,
-            disable=not self.shown,
-            dynamic_ncols=True,
-        )
-
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
-    ) -> None:
-        """Advance by one step."""
-        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
-        if isinstance(loss, torch.Tensor) and (trainer.global_step - 1) % 10 == 0:
-            self.bar.set_postfix(loss=f"{float(loss):.4f}", refresh=False)
-        self.bar.update(1)
-
-    def tell(self, message: str) -> None:
-        """Print a line above the bar."""
-        if self.shown:
-            tqdm.write(message, file=sys.stderr)
-
-    def close(self) -> None:
-        """Close the bar."""
-        if self.bar is not None:
-            self.bar.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 from isotrope.data.tokens import StoreReport
 from isotrope.encoders.names import hub_name
+from isotrope.measures.judgement import Judgement
 from isotrope.methods.settings import TrainSettings
 from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
@@ -99,6 +100,7 @@ def model_card(
     steps: int,
     dev: dict[int, float],
     name: str,
+    judgement: Judgement | None = None,
     lora: dict[str, Any] | None = None,
     prefixes: Sequence[int] = (),
 ) -> str:
@@ -112,6 +114,7 @@ def model_card(
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
         name: of the dev score.
+        judgement: of the run; None while it goes on.
         lora: what ``lora_facts`` says of the encoder.
         prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """
@@ -120,6 +123,8 @@ def model_card(
         rows = [("before training", dev[min(dev)]), (f"this model (step {step})", dev[step])]
         table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
         evaluation = f"| | {name} |\n|---|---|\n{table}"
+        if judgement is not None:
+            evaluation += f"\n\nOf the training: {judgement.sentence}."
     else:
         evaluation = "No dev score was asked for in training."
     return _TEMPLATE.format(

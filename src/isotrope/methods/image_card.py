@@ -81,7 +81,9 @@ def image_card(settings: ImageSettings, result: Result) -> str:
         decay=details["plan"]["weight_decay"],
         cut="none" if settings.cut == 1 else f"{settings.cut_what} divided by {settings.cut:g}",
         seed=settings.seed,
-        evaluation=table if rows else "There were no labels to test with.",
+        evaluation=f"{table}\n\nOf the training: {details['verdict']}."
+        if rows
+        else "There were no labels to test with.",
         citation=bibtex(find(details["objective"]["name"]).paper),
     )
 

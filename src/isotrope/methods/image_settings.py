@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from isotrope.core.hyper import hypers
 from isotrope.methods.settings import RunSettings
 
 __all__ = ["ImageSettings"]
@@ -109,6 +110,14 @@ class ImageSettings(RunSettings):
         ge=0,
         description="processes that decode images; default: one a core for files, none for arrays",
     )
+
+    @classmethod
+    def dotted_names(cls) -> list[str]:
+        """Return the settings with a dot that there are, of all methods and objectives."""
+        from isotrope.methods.image_methods import METHODS, find_method
+
+        options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
+        return [*(f"method.{name}" for name in sorted(options)), *super().dotted_names()]
 
     @property
     def inputs(self) -> list[str]:

@@ -30,9 +30,9 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.encoders.sentence import find_device
-from isotrope.evaluation.image_scores import image_scores, knn_top1
+from isotrope.evaluation.image_scores import image_scores, knn_look
+from isotrope.measures.judgement import Look
 from isotrope.methods.callbacks import (
-    Bar,
     Checkpoints,
     Dev,
     Metrics,
@@ -48,6 +48,7 @@ from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.launch import cores
 from isotrope.methods.nonfinite import refuse_broken
+from isotrope.methods.progress import Progress, warn
 from isotrope.methods.run import (
     Outcome,
     backend_of,
@@ -96,7 +97,7 @@ def fit_images(
     """
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
-    given = ImageSettings.read({"data": data, "encoder": name, **settings})
+    given = ImageSettings.read({"data": data, "encoder": name, **settings}, python=True)
     if own is not None and given.devices > 1:
         raise InputError(
             f"devices={given.devices} starts other processes, which do not have your encoder; "
@@ -105,14 +106,19 @@ def fit_images(
     return run(given, functools.partial(_train, own=own), resume=resume)
 
 
-def train(settings: ImageSettings, *, resume: bool = False) -> Outcome:
+def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
     """Train as the settings say and write the run folder; see :func:`isotrope.methods.run.run`.
+
+    Args:
+        settings: of the run.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        lines: say how far it is without a bar, too; warnings are always printed.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
-    return run(settings, _train, resume=resume)
+    return run(settings, _train, resume=resume, lines=lines)
 
 
 @dataclass(frozen=True)
@@ -134,13 +140,13 @@ class Prepared:
     steps: int
 
 
-def _train(settings: ImageSettings, own: ImageEncoder | None = None) -> Outcome:
+def _train(settings: ImageSettings, lines: bool, own: ImageEncoder | None = None) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
     prepared = prepare(settings, own)
     if rank() == 0:
         begin(settings)
     wait()
-    return _run(settings, prepared)
+    return _run(settings, prepared, lines=lines)
 
 
 def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepared:
@@ -280,12 +286,12 @@ def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncod
     return encoder
 
 
-def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
+def _run(settings: ImageSettings, prepared: Prepared, *, lines: bool) -> Outcome:
     output, module, steps = Path(settings.output), prepared.module, prepared.steps
     per_epoch = prepared.batches.steps_per_epoch
     torch.manual_seed(settings.seed)
     module.train()
-    bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
+    progress = Progress(steps=steps, bar=settings.progress, lines=lines)
     timer = Timer()
     metrics = Metrics(
         output,
@@ -294,7 +300,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         timer=timer,
         columns=IMAGE_COLUMNS,
         wandb=settings.wandb,
-        tell=bar.tell,
+        progress=progress,
     )
     checkpoints = Checkpoints(
         output / "checkpoints",
@@ -303,22 +309,22 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         last=steps,
         timer=timer,
     )
-    stop = Stop(checkpoints, bar.tell)
+    stop = Stop(checkpoints)
     same = SameData(prepared.images.fingerprint)
-    origin = Origin(output, seed=settings.seed, data=same.fingerprint, tell=bar.tell)
+    origin = Origin(output, seed=settings.seed, data=same.fingerprint)
     dev = Dev(
         _neighbours(settings, prepared),
         every=settings.knn_every * per_epoch,
         last=steps,
-        keep=lambda step, value: None,  # what is saved is the last step
+        keep=None,  # what is saved is the last step
         metrics=metrics,
         timer=timer,
-        tell=bar.tell,
+        progress=progress,
         name="kNN accuracy",
         column="knn",
     )
-    _introduce(settings, prepared, bar.tell)
-    resumed, start = checkpoint(output / "checkpoints", bar.tell)
+    _introduce(settings, prepared, progress.say)
+    resumed, start = checkpoint(output / "checkpoints", warn)
     began = time.perf_counter()
     code = make_steps(
         settings,
@@ -329,7 +335,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         callbacks=[
             timer,
             # the first process alone tells, scores and writes
-            *([bar, origin, metrics, dev] if rank() == 0 else []),
+            *([progress, origin, metrics, dev] if rank() == 0 else []),
             *(same, checkpoints, stop),
         ],
         clip=settings.clip or type(module).recipe.clip,
@@ -341,7 +347,7 @@ def _run(settings: ImageSettings, prepared: Prepared) -> Outcome:
         return Outcome(nothing(output), output, encoder=module.encoder, first=False)
     result = _result(settings, prepared, dev, metrics, timer, steps)
     refuse_broken(module.encoder, steps)
-    _probe(settings, prepared, result, bar.tell)
+    _probe(settings, prepared, result, progress.say)
     still_there(output)
     module.encoder.save(output / "model", card=image_card(settings, result))
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
@@ -358,13 +364,13 @@ def labelled(images: ImageSet) -> bool:
     return bool((known != known[0]).any())
 
 
-def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], float] | None:
+def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], Look] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
     if not labelled(prepared.images):
         return None
     most = settings.knn_images
-    return lambda: (
-        100 * knn_top1(prepared.module.encoder, prepared.images, limit_train=most, limit_test=most)
+    return lambda: knn_look(
+        prepared.module.encoder, prepared.images, limit_train=most, limit_test=most
     )
 
 
@@ -372,7 +378,7 @@ def _probe(
     settings: ImageSettings,
     prepared: Prepared,
     result: Result,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> None:
     """Add the linear probe at the end to the result."""
     if not settings.linear or not labelled(prepared.images):
@@ -380,7 +386,7 @@ def _probe(
     found = image_scores(prepared.module.encoder, prepared.images, knn=False, linear=True)
     accuracy = 100 * float(found.metrics["linear_top1"] or 0)
     result.metrics["linear"] = accuracy
-    tell(f"linear probe: {accuracy:.2f}")
+    say(f"linear probe: {accuracy:.2f}")
 
 
 def _loader(settings: ImageSettings, prepared: Prepared, start: int) -> DataLoader[ImageBatch]:
@@ -417,25 +423,25 @@ def _deaf(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _introduce(settings: ImageSettings, prepared: Prepared, tell: Callable[[str], None]) -> None:
+def _introduce(settings: ImageSettings, prepared: Prepared, say: Callable[[str], None]) -> None:
     """Say what is about to happen."""
     images, module = prepared.images, prepared.module
     tested = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
     skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
-    tell(
+    say(
         f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
         f"{tested}{skipped}"
     )
     plan = module.plan
-    tell(
+    say(
         f"{prepared.steps:,} steps of {prepared.batches.size}; {module.name} with "
         f"{prepared.objective}; {module.encoder.name}, {module.encoder.dimension} features; "
         f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
         f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
     )
-    tell("loss by the {} backend: {}".format(*backend_of(settings)))
+    say("loss by the {} backend: {}".format(*backend_of(settings)))
     if not labelled(images):
-        tell("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
+        say("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
 
 
 def _result(
@@ -449,6 +455,7 @@ def _result(
     scores, best, newest = dev.scores, dev.best, metrics.last()
     images, module = prepared.images, prepared.module
     tested = images.test
+    judgement = dev.judgement("no labels to test with: whether training helped is not known")
     return Result(
         kind="train-images",
         name=Path(settings.output).name,
@@ -477,6 +484,7 @@ def _result(
             },
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
+            "model": {"fingerprint": module.encoder.fingerprint()},
             "plan": asdict(module.plan),
             "batch_size": prepared.batches.size,
             "augments": [asdict(augment) for augment in module.augments],
@@ -489,20 +497,11 @@ def _result(
                 "skipped": len(images.skipped),
                 "replaced": len(images.replaced),
             },
-            "verdict": _verdict(dev),
+            "verdict": judgement.sentence,
+            "judgement": asdict(judgement),
         },
         provenance=provenance(seed=settings.seed, data=images.fingerprint),
     )
-
-
-def _verdict(dev: Dev) -> str:
-    """Return one sentence: did training help?"""
-    if dev.best is None:
-        return "no labels to test with: whether training helped is not known"
-    first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
-    rose = "rose" if last > first else "fell" if last < first else "stayed"
-    step, best = dev.best
-    return f"kNN accuracy {rose} from {first:.2f} to {last:.2f} (best {best:.2f} at step {step})"
 
 
 def summary(outcome: Outcome) -> str:

@@ -9,7 +9,6 @@ was stopped goes on exactly. Overflows of float16 gradients are neither: the sca
 """
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import replacing
@@ -29,6 +27,7 @@ from isotrope.core.gather import agreed, collected, rank
 from isotrope.core.views import Views
 from isotrope.data.batches import Batch
 from isotrope.data.image_batches import ImageBatch
+from isotrope.methods.progress import warn
 from isotrope.methods.settings import RunSettings
 from isotrope.paradigm.anatomy import first_rows
 from isotrope.paradigm.objective import Objective
@@ -185,7 +184,7 @@ class Guard(L.Callback):
             for buffer, before in self._buffers:
                 buffer.copy_(before)
             self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
-            self._tell(f"step {trainer.global_step - 1}: {self._what} not finite; left out")
+            warn(f"step {trainer.global_step - 1}: {self._what} not finite; left out")
             module.measured, module.gradient_norm = self.counted, None
         else:
             self.in_a_row = 0
@@ -203,10 +202,6 @@ class Guard(L.Callback):
 
     # at the end
 
-    def _tell(self, line: str) -> None:
-        if self.settings is not None and self.settings.progress and rank() == 0:
-            tqdm.write(line, file=sys.stderr)
-
     def _stop(self, module: L.LightningModule, step: int, what: What) -> None:
         """End the run.
 
@@ -218,7 +213,7 @@ class Guard(L.Callback):
         if self.settings is not None and self._batch is not None:
             saved = self._saved(self.settings, self._batch, module, step, what)
         for line in described(module, self._views, self._loss):
-            self._tell(line)
+            warn(line)
         advice = ", ".join(_advice(module, self.settings))
         raise Diverged(
             f"training diverged: {what} not finite at step {step}{before}; use {advice}, or look "
@@ -253,7 +248,7 @@ class Guard(L.Callback):
                 with replacing(file) as temporary:
                     save_file(tensors, temporary, about)
             except (InputError, SafetensorError) as error:
-                self._tell(f"warning: the batch is lost: {error}")
+                warn(f"warning: the batch is lost: {error}")
                 lost = True
         if agreed(int(lost)):
             return ""

@@ -27,7 +27,7 @@ from isotrope.core.sealed import Damaged, verify
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
-from isotrope.methods.callbacks import SPARE, AtOnce, Bar, Metrics, Stop, Straight, worker_gone
+from isotrope.methods.callbacks import SPARE, AtOnce, Metrics, Stop, Straight, worker_gone
 from isotrope.methods.image_method import ImageMethod
 from isotrope.methods.launch import (
     REQUEUE,
@@ -39,6 +39,7 @@ from isotrope.methods.launch import (
 )
 from isotrope.methods.loggers import check_wandb
 from isotrope.methods.nonfinite import Guard
+from isotrope.methods.progress import Progress
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.methods.simcse import SimCSE
 from isotrope.paradigm.objective import Objective
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 Settings = TypeVar("Settings", bound=RunSettings)
-Work = Callable[[Settings], "Outcome"]
+Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def stopped(outcome: Outcome) -> str:
     )
 
 
-def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
+def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
     """Train as the settings say, and write the run folder.
 
     With ``devices`` above 1 the processes are started here; those that torchrun has started are
@@ -114,9 +115,9 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
     device = _check_devices(settings)
     try:
         if settings.devices > 1 and started()[0] == 1:
-            return _launch(settings, work, output, resume=resume)
+            return _launch(settings, work, output, resume=resume, lines=lines)
         with joined(device):
-            return _here(settings, work, output, resume=resume)
+            return _here(settings, work, output, resume=resume, lines=lines)
     except Exception as error:
         if not isinstance(error, LostProcess) and not lost(error):
             raise
@@ -126,23 +127,27 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool) -> Outcome:
         raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
 
 
-def _launch(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
+def _launch(
+    settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
+) -> Outcome:
     """Train in processes of our own."""
     with _taken(output, settings, resume=resume, role="starter") as finished:
         if finished is not None:
             return finished
-        code, result = launch(settings.devices, _rank, (settings, work, resume))
+        code, result = launch(settings.devices, _rank, (settings, work, resume, lines))
         return Outcome(result or nothing(output), output, exit_code=code)
 
 
-def _rank(order: tuple[Settings, Work[Settings], bool]) -> tuple[int, Result]:
+def _rank(order: tuple[Settings, Work[Settings], bool, bool]) -> tuple[int, Result]:
     """Train as one of several processes."""
-    settings, work, resume = order
-    outcome = run(settings, work, resume=resume)
+    settings, work, resume, lines = order
+    outcome = run(settings, work, resume=resume, lines=lines)
     return outcome.exit_code, outcome.result
 
 
-def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: bool) -> Outcome:
+def _here(
+    settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
+) -> Outcome:
     """Train in this process, which may be one of several; the first checks and writes."""
     role: Role = "started" if launched() else "only"
     first = rank() == 0
@@ -153,7 +158,7 @@ def _here(settings: Settings, work: Work[Settings], output: Path, *, resume: boo
             with taken as finished:
                 if agreed(finished is not None):
                     return finished or Outcome(nothing(output), output, first=False)
-                return work(settings)
+                return work(settings, lines)
         except Terminated:
             # the same command goes on
             return Outcome(nothing(output), output, exit_code=REQUEUE)
@@ -359,7 +364,7 @@ def make_steps(
         loader: gives the batch of each step that is left.
         steps: of the whole run.
         resumed: checkpoint to go on from.
-        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Bar`` and
+        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
             ``Metrics``, too.
         clip: largest norm of the gradient, or None.
     """
@@ -415,7 +420,7 @@ def make_steps(
 @contextmanager
 def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
     """Close bar and log at the end; where there was an error, that is the one to tell."""
-    ours = [callback for callback in callbacks if isinstance(callback, (Bar, Metrics))]
+    ours = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
     try:
         yield
     except BaseException:

@@ -25,8 +25,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from isotrope.core.documents import brief, read_yaml
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
+from isotrope.core.usual import meant
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
@@ -117,7 +118,7 @@ class RunSettings(BaseModel):
         description="log to this project of Weights & Biases too (pip install wandb; "
         "WANDB_MODE=offline needs no network)",
     )
-    progress: bool = Field(True, description="show a progress bar")
+    progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
     # the names of subclasses' fields too
     @field_validator(
@@ -218,20 +219,31 @@ class RunSettings(BaseModel):
         }
 
     @classmethod
-    def check_name(cls, key: str, *, source: str = "") -> None:
+    def dotted_names(cls) -> list[str]:
+        """Return the settings with a dot that there are, of all objectives."""
+        from isotrope.paradigm import registry
+
+        return [f"objective.{name}" for name in registry.settings()]
+
+    @classmethod
+    def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
         """Refuse what is no setting.
 
         Args:
             key: with hyphens or underscores.
             source: where it comes from, for the message.
+            python: whether it is an argument of Python, and the message names others like it.
 
         Raises:
             InputError: an unknown name; names the nearest.
         """
         if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
             where = f"{source}: " if source else ""
-            names = [flag(n) for n in cls.model_fields]
-            raise InputError(f"{where}unknown setting {flag(key)!r}{nearest(flag(key), names)}")
+            names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
+            name = meant(key, [*names, *cls.dotted_names()])
+            hint = "" if name is None else f" (did you mean {_spelled(name, python=python)}?)"
+            shown = key if python else flag(key)
+            raise InputError(f"{where}unknown setting {shown!r}{hint}")
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
@@ -250,12 +262,13 @@ class RunSettings(BaseModel):
         return found
 
     @classmethod
-    def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
+    def read(cls, values: Mapping[str, Any], *, source: str = "", python: bool = False) -> Self:
         """Return checked settings.
 
         Args:
             values: by field name, with hyphens or underscores.
             source: where they come from, for the message.
+            python: whether messages name them as arguments of Python, not as flags.
 
         Raises:
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
@@ -263,7 +276,7 @@ class RunSettings(BaseModel):
         where = f"{source}: " if source else ""
         plain = cls.by_field(values, source=source)
         for key in plain:
-            cls.check_name(key, source=source)
+            cls.check_name(key, source=source, python=python)
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
@@ -272,11 +285,14 @@ class RunSettings(BaseModel):
             if name.endswith("-settings") and len(first["loc"]) > 1:
                 name = f"{name.removesuffix('-settings')}.{first['loc'][1]}"
             if first["type"] == "missing":
-                shown = {"files": "FILE", "data": "DATA"}.get(name, f"--{name}")
+                shown = f"--{name}"
+                if python or name in ("files", "data"):  # the two have no flag
+                    shown = name if python else {"files": "FILE", "data": "DATA"}[name]
                 raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
             said = first["msg"].removeprefix("Value error, ")
+            shown = _argument(name) if python else f"--{name}"
             raise InputError(
-                f"{where}--{name}: {said[:1].lower()}{said[1:]}; found {brief(first['input'])}"
+                f"{where}{shown}: {said[:1].lower()}{said[1:]}; found {brief(first['input'])}"
             ) from None
 
     def to_yaml(self) -> str:
@@ -424,6 +440,17 @@ def _takes_bool(field: FieldInfo) -> bool:
 def _in_utf8(text: str) -> bool:
     """Whether a text can be written; half of a surrogate pair cannot."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
+
+
+def _spelled(name: str, *, python: bool) -> str:
+    """Return a flag's name as it is suggested."""
+    return _argument(name) if python else repr(name)
+
+
+def _argument(name: str) -> str:
+    """Return how Python says a flag."""
+    prefix, dot, key = name.partition(".")
+    return f"{prefix}_settings={{{key!r}: ...}}" if dot else name.replace("-", "_")
 
 
 def flag(name: str) -> str:

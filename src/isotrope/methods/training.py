@@ -6,9 +6,9 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from isotrope.core.alone import clear, holds_nothing, still_there
 from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
 from isotrope.core.gather import rank, rows_of, wait, world_size
+from isotrope.core.progress import bar
 from isotrope.core.result import Result, provenance
 from isotrope.data.batches import CHUNK_OVERHEAD, Batch, Batches, collate
 from isotrope.data.corpora import read
@@ -28,13 +29,15 @@ from isotrope.data.tokens import TokenStore, build
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import MLPHead
-from isotrope.encoders.lora import add_lora, lora_facts
+from isotrope.encoders.lora import add_lora, lora_facts, merged
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.methods.callbacks import Bar, Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
+from isotrope.measures.judgement import Judgement
+from isotrope.methods.callbacks import Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
 from isotrope.methods.card import lora_line, model_card
 from isotrope.methods.gradient_cache import refuse_batch_statistics
 from isotrope.methods.nonfinite import refuse_broken
+from isotrope.methods.progress import Progress, warn
 from isotrope.methods.run import (
     Outcome,
     backend_of,
@@ -68,6 +71,7 @@ __all__ = [
 ]
 
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
+_NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
 
 
@@ -86,26 +90,31 @@ def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noq
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
     """
-    return train(TrainSettings.read({"files": files, **settings}), resume=resume)
+    return train(TrainSettings.read({"files": files, **settings}, python=True), resume=resume)
 
 
-def train(settings: TrainSettings, *, resume: bool = False) -> Outcome:
+def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
     """Train as the settings say and write the run folder; see :func:`isotrope.methods.run.run`.
+
+    Args:
+        settings: of the run.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        lines: say how far it is without a bar, too; warnings are always printed.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
-    return run(settings, _train, resume=resume)
+    return run(settings, _train, resume=resume, lines=lines)
 
 
-def _train(settings: TrainSettings) -> Outcome:
+def _train(settings: TrainSettings, lines: bool) -> Outcome:
     if rank() > 0:
         wait()  # until the first has read the data
     prepared = _prepare(settings, Path(settings.output))
     if rank() == 0:
         wait()
-    return _run(settings, *prepared)
+    return _run(settings, *prepared, lines=lines)
 
 
 def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, Watch | None]:
@@ -257,21 +266,13 @@ def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) ->
         except InputError as error:
             if rank() > 0:
                 raise
-            if settings.progress:
-                tqdm.write(f"warning: {error}: reading the text once more", file=sys.stderr)
+            warn(f"warning: {error}: reading the text once more")
     if rank() > 0:
         raise InputError(
             f"process {rank()} sees no {folder}, which the first process has written; give an "
             "--output on a file system that all machines share"
         )
-    with tqdm(
-        desc="read",
-        unit=" records",
-        file=sys.stderr,
-        disable=not settings.progress,
-        leave=False,
-        delay=1,
-    ) as bar:
+    with bar(None, "read", "records", show=settings.progress) as done:
         return build(
             folder,
             _records(settings),
@@ -282,7 +283,7 @@ def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) ->
             holdout=settings.held_out,
             seed=settings.seed,
             views=settings.views,
-            progress=bar.update,
+            progress=done,
         )
 
 
@@ -351,6 +352,8 @@ def _run(
     store: TokenStore,
     batches: Batches,
     watch: Watch | None,
+    *,
+    lines: bool,
 ) -> Outcome:
     output = Path(settings.output)
     per_epoch, steps = batches.steps_per_epoch, steps_of(settings, batches)
@@ -358,7 +361,7 @@ def _run(
     if world_size() > 1:
         share_statistics(module)
     module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
-    bar = Bar(steps=steps, shown=settings.progress and rank() == 0)
+    progress = Progress(steps=steps, bar=settings.progress, lines=lines)
     timer = Timer()
     metrics = Metrics(
         output,
@@ -366,7 +369,7 @@ def _run(
         steps_per_epoch=per_epoch,
         timer=timer,
         wandb=settings.wandb,
-        tell=bar.tell,
+        progress=progress,
     )
     checkpoints = Checkpoints(
         output / "checkpoints",
@@ -375,9 +378,9 @@ def _run(
         last=steps,
         timer=timer,
     )
-    stop = Stop(checkpoints, bar.tell)
+    stop = Stop(checkpoints)
     same = SameData(store.report.fingerprint)
-    origin = Origin(output, seed=settings.seed, data=same.fingerprint, tell=bar.tell)
+    origin = Origin(output, seed=settings.seed, data=same.fingerprint)
 
     if settings.query_prompt or settings.passage_prompt:
         # where encode_query and encode_document of sentence-transformers look for them
@@ -386,10 +389,8 @@ def _run(
             "document": settings.passage_prompt,
         }
 
-    def keep(step: int, value: float | None) -> None:
-        refuse_broken(encoder, step)
-        still_there(output)
-        card = model_card(
+    def card(step: int, judgement: Judgement | None) -> str:
+        return model_card(
             settings,
             objective,
             store.report,
@@ -397,10 +398,17 @@ def _run(
             steps=steps,
             dev=dev.scores,
             name=dev.name,
+            judgement=judgement,
             lora=lora_facts(encoder),
             prefixes=module.prefixes,
         )
-        encoder.save(output / "model", card=card)
+
+    def keep(step: int) -> str:
+        refuse_broken(encoder, step)
+        still_there(output)
+        encoder.save(output / "model", card=card(step, None))
+        with merged(encoder):
+            return encoder.fingerprint()
 
     dev = Dev(
         None if watch is None else lambda: watch.score(encoder),
@@ -409,11 +417,11 @@ def _run(
         keep=keep,
         metrics=metrics,
         timer=timer,
-        tell=bar.tell,
+        progress=progress,
         name="dev" if watch is None else watch.name,
     )
-    _introduce(settings, encoder, store, steps, bar.tell)
-    resumed, start = checkpoint(output / "checkpoints", bar.tell)
+    _introduce(settings, encoder, store, steps, progress.say)
+    resumed, start = checkpoint(output / "checkpoints", warn)
     at = functools.partial(batch_at, settings, encoder, store, batches)
     loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
     began = time.perf_counter()
@@ -426,7 +434,7 @@ def _run(
         callbacks=[
             timer,
             # the first process alone tells, scores and writes
-            *([bar, origin, metrics, dev] if rank() == 0 else []),
+            *([progress, origin, metrics, dev] if rank() == 0 else []),
             *(same, checkpoints, stop),
         ],
         clip=settings.clip,
@@ -437,10 +445,14 @@ def _run(
     if rank() > 0:
         return Outcome(nothing(output), output, encoder=encoder, first=False)
     if watch is None:
-        keep(steps, None)
+        dev.weights[steps] = keep(steps)
     result = _result(settings, objective, store, dev, metrics, timer, module)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     still_there(output)
+    if dev.best is not None:  # what is saved could not be judged before the last step
+        with replacing(output / "model" / "README.md") as temporary:
+            text = card(dev.best[0], Judgement.read(result.details["judgement"]))
+            temporary.write_text(text, encoding="utf-8")
     result.save(output / "result.json")
     put_away(output)
     return Outcome(result, output, encoder=encoder)
@@ -451,27 +463,27 @@ def _introduce(
     encoder: SentenceEncoder,
     store: TokenStore,
     steps: int,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> None:
     """Say what is about to happen: what most silent failures of SimCSE would have shown."""
     report = store.report
     rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
     shown = ", ".join(f"{p:g}" for p in rates) or "none"
     pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
-    tell(
-        f"{report.kept:,} {'texts' if report.columns == 1 else 'pairs'} "
+    say(
+        f"{report.kept:,} {_unit(store)} "
         f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
         f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
     )
-    tell(
+    say(
         f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
         f"dropout {shown}; pooling {encoder.pooling}"
     )
     if lora := lora_facts(encoder):
-        tell(lora_line(lora))
-    tell("loss by the {} backend: {}".format(*backend_of(settings)))
+        say(lora_line(lora))
+    say("loss by the {} backend: {}".format(*backend_of(settings)))
     if report.views == "dropout" and not any(rates):
-        tell("warning: without dropout the two views are the same; the positives teach nothing")
+        warn("warning: without dropout the two views are the same; the positives teach nothing")
 
 
 def _result(
@@ -485,8 +497,8 @@ def _result(
 ) -> Result:
     best = dev.best
     first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
-    newest = metrics.last()
-    report = store.report
+    newest, report = metrics.last(), store.report
+    judgement = dev.judgement(_NOT_SCORED)
     return Result(
         kind="train",
         name=Path(settings.output).name,
@@ -498,7 +510,7 @@ def _result(
             "steps": module.global_step,
             **module.guard.counted,
             "seconds": round(timer.seconds, 3),
-            "sentences_per_second": round(
+            "samples_per_second": round(
                 timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
             ),
             **{name: newest.get(name) for name in ("loss", *MEASURED)},
@@ -511,40 +523,35 @@ def _result(
             "cut": {"c": settings.cut, "what": settings.cut_what},
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
+            "model": {
+                "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
+                "start": dev.weights.get(0),
+            },
             "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
                 "files": list(settings.files),
                 "records": report.kept,
+                "unit": _unit(store),
                 "duplicates_dropped": report.duplicates_dropped,
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
                 "views": report.views,
             },
-            "verdict": _verdict(dev),
+            "verdict": judgement.sentence,
+            "judgement": asdict(judgement),
         },
         provenance=provenance(seed=settings.seed, data=report.fingerprint),
     )
 
 
+def _unit(store: TokenStore) -> str:
+    """Return what a record is, in the plural."""
+    return "texts" if store.report.columns == 1 else "pairs"
+
+
 def _plain(value: object) -> object:
     return value if isinstance(value, (int, float, str)) or value is None else str(value)
-
-
-def _verdict(dev: Dev) -> str:
-    """Return one sentence: did training help?"""
-    best = dev.best
-    if best is None:
-        return "no dev score was asked for: whether training helped is not known (use --dev)"
-    step, score = best
-    first, last = dev.scores[min(dev.scores)], dev.scores[max(dev.scores)]
-    if step == 0:
-        what = "training made it worse" if last < first else "training did not help"
-        return (
-            f"{what}: {dev.name} was {first:.2f} at the start and never higher "
-            f"({last:.2f} at the end); the saved model is the one you came with"
-        )
-    return f"{dev.name} rose from {first:.2f} to {score:.2f} at step {step}"
 
 
 def summary(outcome: Outcome) -> str:
@@ -560,10 +567,12 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
+    # runs of an earlier version did not say what they count
+    unit, each = result.details["data"].get("unit"), metrics.get("samples_per_second")
+    speed = "" if unit is None or each is None else f", {each:.0f} {unit}/s"
     return (
         f"{result.details['verdict']}\n{spent}"
-        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, "
-        f"{metrics['sentences_per_second']:.0f} sentences/s\n"
+        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{speed}\n"
         f"model:  {output / 'model'}\n"
         f"report: isotrope report {output}"
     )

@@ -12,8 +12,9 @@ from isotrope.data.sts_sets import load_sts_file
 from isotrope.data.tokens import TokenStore
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.holdout import holdout_set
-from isotrope.evaluation.retrieval import retrieval_dev
-from isotrope.evaluation.sts import sts_dev
+from isotrope.evaluation.retrieval import retrieval_look
+from isotrope.evaluation.sts import sts_look
+from isotrope.measures.judgement import Look
 
 __all__ = ["Watch", "watch_file", "watch_held_out"]
 
@@ -25,7 +26,7 @@ class Watch:
     """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
 
     name: str
-    score: Callable[[SentenceEncoder], float]
+    score: Callable[[SentenceEncoder], Look]
 
 
 def watch_file(path: Path) -> Watch:
@@ -36,9 +37,9 @@ def watch_file(path: Path) -> Watch:
     """
     if not _is_sts(path):
         data = load_retrieval(path)
-        return Watch("dev retrieval MRR@10", functools.partial(retrieval_dev, data=data))
+        return Watch("dev retrieval MRR@10", functools.partial(retrieval_look, data=data))
     subset = load_sts_file(path)
-    return Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_dev(encoder, subset))
+    return Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_look(encoder, subset))
 
 
 def _is_sts(path: Path) -> bool:
@@ -78,4 +79,4 @@ def watch_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> Watch:
         corpus=[prompts[1] + text for text in data.corpus],
     )
     name = f"held-out MRR@10 of {len(data.queries)} queries"
-    return Watch(name, functools.partial(retrieval_dev, data=data))
+    return Watch(name, functools.partial(retrieval_look, data=data))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Against, Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import CLOSE
 from isotrope.paradigm.objective import Objective, Paper, Preset
@@ -86,6 +87,11 @@ class AlignUniform(
     batch_level = True
     takes_negatives = False
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+    @property
+    def coupling(self) -> Coupling:  # type: ignore[override]
+        """Across the views the energy is one sum, within them it is one for each."""
+        return "total" if self.pairs == "cross" else "batch"
 
     @property
     def two_directions(self) -> bool:  # type: ignore[override]

@@ -54,6 +54,8 @@ class ArcCon(
     ] = math.pi / 18
     temperature: Temperature = 0.05
 
+    coupling = "none"
+
     def formula(self, pairs: Pairs) -> Tensor:
         positive = shifted(pairs.positive, self.margin)
         return softplus(pairs.logsumexp(self.temperature) - positive / self.temperature)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import received
 from isotrope.paradigm.dissipation import active
@@ -74,6 +75,11 @@ class DCL(
         "roberta-large": Preset({"temperature": 0.02}, 1e-5, 64, _TABLE),
     }
 
+    @property
+    def coupling(self) -> Coupling:  # type: ignore[override]
+        """Within a view anchors are compared with each other."""
+        return "none" if self.views == "cross" else "batch"
+
     def formula(self, pairs: Pairs) -> Tensor:
         return self.attraction(pairs) + self.repulsion(pairs)
 
@@ -123,6 +129,11 @@ class DCLW(
         float, Hyper("sigma", "temperature of the positives' weights", at_least=1e-4)
     ] = 0.5
     views: Annotated[Negatives, _VIEWS] = "cross"
+
+    @property
+    def coupling(self) -> Coupling:  # type: ignore[override]
+        """The weights are of all positives; within a view anchors are compared with each other."""
+        return "positives" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.attraction(pairs) + self.repulsion(pairs)
@@ -181,6 +192,7 @@ class DCLPlus(
 
     temperature: Temperature = 0.17
 
+    coupling = "none"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"temperature": 0.17}, 3e-5, 64, _TABLE),
         "bert-large": Preset({"temperature": 0.18}, 5e-5, 64, _TABLE),

@@ -44,6 +44,7 @@ class DINO(
         float, Hyper("tau_t", "temperature of the teacher's softmax", at_least=1e-4)
     ] = 0.04
 
+    coupling = "none"
     pairwise = False
     takes_negatives = False
     least_rows = 1

@@ -53,6 +53,7 @@ class InfoNCE(
         bool, Hyper("", "the other rows of the batch push too, not only further negatives")
     ] = True
 
+    coupling = "none"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"temperature": 0.05}, 1e-5, 64, _TABLE),
         "bert-large": Preset({"temperature": 0.05}, 1e-5, 64, _TABLE),

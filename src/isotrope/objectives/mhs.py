@@ -7,6 +7,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import dissimilarity, slope
 from isotrope.paradigm.objective import Objective, Paper, Preset
@@ -52,6 +53,11 @@ class MHS(
     }
     takes_negatives = False
     holds = "negatives"
+
+    @property
+    def coupling(self) -> Coupling:  # type: ignore[override]
+        """The paper compares the anchors with each other, the released code both views."""
+        return "none" if self.variant == "released" else "batch"
 
     @property
     def two_directions(self) -> bool:  # type: ignore[override]

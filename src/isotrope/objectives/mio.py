@@ -45,6 +45,7 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "paper 004, eq. 2-4, 11")):
 
     temperature: Temperature = 0.2
 
+    coupling = "linear"
     two_directions = True
     invariances = _ALIKE
 
@@ -82,6 +83,7 @@ class MIOv2(Objective, paper=Paper(*_TITLE, "paper 004, eq. 12, 13")):
 
     temperature: Temperature = 0.2
 
+    coupling = "linear"
     two_directions = True
     invariances = _ALIKE
 
@@ -123,6 +125,7 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "paper 004, eq. 17, 18")):
 
     temperature: Temperature = 0.2
 
+    coupling = "linear"
     two_directions = True
     invariances = _ALIKE
 

@@ -25,6 +25,8 @@ class Mixed(Objective, register=False):
 
     temperature: Temperature = 0.05
 
+    coupling = "none"
+
     @property
     @abstractmethod
     def mixing(self) -> Mixing:

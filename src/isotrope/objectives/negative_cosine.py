@@ -38,6 +38,7 @@ class NegativeCosine(
         -1.0
     """
 
+    coupling = "none"
     pairwise = False
     takes_negatives = False
     least_rows = 1

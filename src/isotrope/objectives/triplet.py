@@ -65,6 +65,7 @@ class MPT(
         float, Hyper("m", "gap of similarity at which the gradient stops", at_least=0)
     ] = 0.23
 
+    coupling = "none"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"margin": 0.23}, 1e-5, 64, _TABLE),
         "bert-large": Preset({"margin": 0.24}, 1e-5, 64, _TABLE),
@@ -107,6 +108,7 @@ class MET(
         float, Hyper("m", "gap of distance at which the gradient stops", at_least=0)
     ] = 0.45
 
+    coupling = "none"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"margin": 0.45}, 1e-5, 128, _TABLE),
         "bert-large": Preset({"margin": 0.50}, 1e-5, 128, _TABLE),
@@ -146,6 +148,7 @@ class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "paper 001, eq. 15"
         float, Hyper("m", "gap of angle, in radians, at which the gradient stops", at_least=0)
     ] = 0.15 * math.pi
 
+    coupling = "none"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"margin": 0.15 * math.pi}, 1e-5, 128, _TABLE),
         "bert-large": Preset({"margin": 0.17 * math.pi}, 3e-5, 128, _TABLE),

@@ -43,9 +43,10 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         views: raw embeddings, n x d each.
 
     Returns:
-        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01;
-        ``hardest_share`` see :func:`hardest_share`; ``ratio`` the mean R over anchors with some
-        weight, None where it is matrix-valued (Barlow Twins).
+        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01, both over the
+        anchors that have negatives in the batch and None where none has: an anchor without
+        negatives is not one that is done; ``hardest_share`` see :func:`hardest_share`; ``ratio``
+        the mean R over anchors with some weight, None where it is matrix-valued (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
@@ -62,9 +63,11 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
     """
     ratio = terms.ratio
     weighted = terms.mass != 0
+    opposed = pairs.negative(terms.against).any(dim=1)
+    left = terms.dissipation[opposed]
     return {
-        "dissipation": float(terms.dissipation.mean()),
-        "dead": float((terms.dissipation < DEAD).to(terms.dissipation.dtype).mean()),
+        "dissipation": float(left.mean()) if len(left) else None,
+        "dead": float((left < DEAD).to(left.dtype).mean()) if len(left) else None,
         "hardest_share": hardest_share(terms, pairs),
         "ratio": float(ratio[weighted].mean())
         if ratio is not None and bool(weighted.any())

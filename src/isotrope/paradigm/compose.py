@@ -14,6 +14,7 @@ from isotrope.core.errors import nearest
 from isotrope.core.hyper import hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Always, Dissipation
 from isotrope.paradigm.objective import Objective, Paper
@@ -80,6 +81,16 @@ class Paradigm(
             given = getattr(self, name)
             value = default if given is None else part(kind, given)  # type: ignore[type-var]
             object.__setattr__(self, name, value)
+
+    @property
+    def coupling(self) -> Coupling:  # type: ignore[override]
+        """Anchors depend on each other where one of its parts makes them; released, all do."""
+        given = (self.dissipation, self.weight, self.ratio)
+        used = [x for x in given if x is not None]
+        if self.parent is not None and len(used) < len(given):
+            used.append(self.parent)
+        alone = self.variant == "paper" and all(x.coupling == "none" for x in used)
+        return "none" if alone else "batch"
 
     @property
     def takes_negatives(self) -> bool:  # type: ignore[override]
@@ -194,7 +205,11 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Tell whether an objective has negatives at all: whether some weight is not zero."""
+    """Tell whether an objective has negatives at all: whether some weight is not zero.
+
+    That depends on the values of its settings, so a batch of noise is asked; no gradient depends on
+    the answer, which is only whether a ratio is accepted.
+    """
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     more = noise[2] if objective.takes_negatives else None
     return bool(objective.terms(noise[0], noise[1], more).weight.any())

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature, check
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import Metric, dissimilarity, shifted
 
@@ -20,9 +21,15 @@ def active(gap: Tensor, margin: float | Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Dissipation:
-    """GD_i as a function of the row statistics of anchor i."""
+    """GD_i as a function of the row statistics of anchor i.
+
+    Attributes:
+        coupling: as of an objective: ``none``, or ``batch`` if GD_i needs other anchors, be it as
+            negatives.
+    """
 
     known: ClassVar[dict[str, type["Dissipation"]]] = {}
+    coupling: ClassVar[Coupling] = "batch"
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
         Dissipation.known[name or cls.__name__.lower()] = cls
@@ -39,6 +46,8 @@ class Dissipation:
 class Always(Dissipation, name="none"):
     """GD = 1: the gradient never dissipates, as in the ineffective objectives (table 2)."""
 
+    coupling = "none"
+
     def __call__(self, pairs: Pairs) -> Tensor:
         return torch.ones_like(pairs.positive)
 
@@ -51,6 +60,7 @@ class Margin(Dissipation):
     1[min_k d_ik' - d_ii' < m] (MET), in angle 1[min_k theta_ik' - theta_ii' < m] (MAT).
     """
 
+    coupling = "none"
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
     metric: Annotated[Metric, Hyper("", "what the gap is measured in")] = "dot"
 
@@ -63,6 +73,7 @@ class Margin(Dissipation):
 class Fraction(Dissipation):
     """GD = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_k e^{s_ik'/tau}) (InfoNCE; ArcCon: u > 0)."""
 
+    coupling = "none"
     temperature: Temperature = 0.05
     margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = 0.0
 

@@ -114,7 +114,10 @@ class Parts(NamedTuple):
     repulsion: Objective
 
 
-_SAME = ("name", "paper", "batch_level", "pairwise", "takes_negatives", "least_rows", "holds")
+_SAME = (
+    *("name", "paper", "coupling", "batch_level", "pairwise"),
+    *("takes_negatives", "least_rows", "holds"),
+)
 
 
 def _take_over(form: Symmetric | Part) -> None:

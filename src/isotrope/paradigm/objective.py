@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import NoPerAnchor, NoTerms, nearest
+from isotrope.core.errors import NoPerAnchor, NoTerms, WrongCoupling, nearest
 from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, standard
-from isotrope.kernels.asked import Unfused
 from isotrope.kernels.choose import SHARED_BYTES, choose
 from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.statistics import Unfused
 
 if TYPE_CHECKING:
     from isotrope.paradigm.compose import Paradigm
@@ -78,8 +79,29 @@ class Objective:
     inside, and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the
     values that a paper tuned for a backbone; those given explicitly win.
 
+    ``coupling`` declares how the anchors of a batch depend on each other, which decides how value
+    and gradients are computed. It is promised of one direction of the loss, reduced, and of its two
+    parts. Let p_i be the similarity of anchor i with its positive, t_i the statistics over its
+    negatives that the formula asks for, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
+    logarithm) or of log(1 + e^{s_ij/tau}) (``softplus``):
+
+    - ``"batch"``: nothing, any function of all p and t. Always right, and the default; it costs a
+      second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
+    - ``"none"``: the formula returns n values, and value i is a function of p_i and t_i, or of
+      anchor i, its positive, the other view and further negatives (InfoNCE, triplets). Anchors are
+      not compared with each other. One pass, and each of several processes computes the loss of
+      its own anchors only;
+    - ``"positives"``: sum_i f_i(t_i, all p), across the views (DCLW). One pass;
+    - ``"linear"``: a(all p) + sum_i c_i(all p) S_i (MIO). One pass, over both views too;
+    - ``"total"``: f(all p, sum_i S_i), of ``logsumexp`` across the views (uniformity). One pass.
+
+    Formulas may use the number of negatives (``count``) like p. A promise that is not kept raises
+    ``WrongCoupling`` where that shows in the statistics of the batch, and fails ``prove``.
+
     Attributes:
         presets: by backbone.
+        coupling: how the anchors of a batch depend on each other, see above; a property where the
+            settings decide.
         batch_level: one value for the batch, not one for each anchor.
         two_directions: the value is the mean of both directions (each view once as anchors).
         pairwise: it compares rows with each other, so that groups count; False for statistics of
@@ -95,6 +117,7 @@ class Objective:
     paper: ClassVar[Paper]
     registered: ClassVar[dict[str, type["Objective"]]] = {}
     presets: ClassVar[Mapping[str, Preset]] = {}
+    coupling: ClassVar[Coupling] = "batch"
     batch_level: ClassVar[bool] = False
     two_directions: ClassVar[bool] = False
     pairwise: ClassVar[bool] = True
@@ -212,19 +235,35 @@ class Objective:
         with _as_given(views):
             name, _ = choose(views, backend)
             if self.space == "sphere" and name != "eager":
-                prepared = self.prepare(views)
                 with contextlib.suppress(Unfused):
-                    return fused(
-                        _single(prepared, _HALF[:1] if name == "triton" else _HALF),
-                        self.formula,
-                        both_directions=self.two_directions,
-                        mean=self.reduction == "mean",
-                        learnt=self._learnt(),
-                        backend=name,
-                    )
+                    return self._fused(views, name)
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
             return torch.stack(reduced).mean()
+
+    def _fused(self, views: Views, backend: str) -> Tensor:
+        """The loss with its gradients already computed.
+
+        Raises:
+            Unfused: the formula asks for more than row statistics.
+            WrongCoupling: it does not keep what ``coupling`` promises.
+        """
+        prepared = self.prepare(views)
+        try:
+            return fused(
+                _single(prepared, _HALF[:1] if backend == "triton" else _HALF),
+                self.formula,
+                both_directions=self.two_directions,
+                mean=self.reduction == "mean",
+                coupling=self.coupling,
+                learnt=self._learnt(),
+                backend=backend,
+            )
+        except WrongCoupling as error:
+            raise WrongCoupling(
+                f"{self.name} declares coupling={self.coupling!r}, but {error}; "
+                "declare coupling='batch', which is right for every formula"
+            ) from None
 
     def per_anchor(
         self,

@@ -2,25 +2,29 @@
 
 An objective is written twice: as a formula and as the three components of its gradient. Here the
 two are held against each other by autograd in float64 on batches that provoke mistakes, and what
-the class declares (its invariances, its parts, finite values on degenerate input) is tried.
+the class declares (its invariances, its parts, how its anchors are coupled, finite values on
+degenerate input) is tried.
 ``prove`` runs everything; the test suite calls the single checks for every registered objective
 and setting, ``isotrope objectives NAME --prove`` for a file of your own.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
+from isotrope.core.errors import WrongCoupling
 from isotrope.core.hyper import Hyper, hypers
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
+from isotrope.paradigm.forms import Part, Symmetric
 from isotrope.paradigm.objective import INVARIANCES, Objective
+from isotrope.paradigm.separable import of_rows
 
 __all__ = [
     "BATCHES",
@@ -29,6 +33,7 @@ __all__ = [
     "EXACT",
     "SHAPES",
     "Check",
+    "agreement",
     "batch",
     "degenerate",
     "double_entry",
@@ -47,33 +52,35 @@ EXACT = 1e-9  # float64 autograd against a closed form, relative to what pushes 
 SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (64, 48), (200, 8), (2, 768), (200, 768)]
 
 
-def _random(n: int, d: int) -> tuple[Tensor, Tensor]:
-    return torch.randn(n, d), torch.randn(n, d)
+def _random(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    return torch.randn(n, d, generator=numbers), torch.randn(n, d, generator=numbers)
 
 
-def _clustered(n: int, d: int) -> tuple[Tensor, Tensor]:
-    centre = torch.randn(1, d)
-    return centre + 0.1 * torch.randn(n, d), centre + 0.1 * torch.randn(n, d)
+def _clustered(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    centre = torch.randn(1, d, generator=numbers)
+    a, b = _random(n, d, numbers)
+    return centre + 0.1 * a, centre + 0.1 * b
 
 
-def _collapsed(n: int, d: int) -> tuple[Tensor, Tensor]:
-    line = torch.randn(1, d)
-    return line * (1 + torch.rand(n, 1)) + 1e-6 * torch.randn(n, d), line.repeat(n, 1)
+def _collapsed(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    line = torch.randn(1, d, generator=numbers)
+    length = 1 + torch.rand(n, 1, generator=numbers)
+    return line * length + 1e-6 * torch.randn(n, d, generator=numbers), line.repeat(n, 1)
 
 
-def _antipodal(n: int, d: int) -> tuple[Tensor, Tensor]:
-    x = torch.randn(n, d)
-    return x, -x + 1e-3 * torch.randn(n, d)
+def _antipodal(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d, numbers)
+    return a, -a + 1e-3 * b
 
 
-def _duplicate_rows(n: int, d: int) -> tuple[Tensor, Tensor]:
-    a, b = _random(n, d)
+def _duplicate_rows(n: int, d: int, numbers: Generator) -> tuple[Tensor, Tensor]:
+    a, b = _random(n, d, numbers)
     a[n // 2 :] = a[: n - n // 2].clone()
     b[n // 2 :] = b[: n - n // 2].clone()
     return a, b
 
 
-BATCHES: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
+BATCHES: dict[str, Callable[[int, int, Generator], tuple[Tensor, Tensor]]] = {
     "random": _random,
     "clustered": _clustered,
     "collapsed": _collapsed,
@@ -84,9 +91,7 @@ BATCHES: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
 
 def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Return anchors and positives of one of ``BATCHES``, n x d float64, not normalised."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        a, b = BATCHES[kind](n, d)
+    a, b = BATCHES[kind](n, d, Generator().manual_seed(seed))
     return a.double(), b.double()
 
 
@@ -119,9 +124,9 @@ def further(objective: Objective, anchors: Tensor) -> Tensor | None:
     """Return further negatives, 4 x d, for an objective that has no others, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2)
-        return torch.randn(4, anchors.shape[1], dtype=torch.float64).to(anchors.dtype)
+    numbers = Generator().manual_seed(2)
+    more = torch.randn(4, anchors.shape[1], dtype=torch.float64, generator=numbers)
+    return more.to(anchors.dtype)
 
 
 def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -184,6 +189,70 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
     return _worst(errors) / size
 
 
+def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+    """Return how far other ways to the same loss are from the eager backend, value and gradients.
+
+    The ways are the row blocks and, where the anchors are declared not to be coupled, the shares
+    of two processes, added up. They are gone alone and with groups and further negatives, with the
+    gradients of both views, of the negatives, and of a temperature. The bfloat16 backend rounds,
+    and the triton backend has tests of its own: they take no other passes over the same formula.
+
+    Args:
+        objective: any.
+        anchors: n x d in float64; only more than 512 of them are more than one block.
+        positives: n x d.
+
+    Raises:
+        WrongCoupling: the declaration is seen to be wrong.
+    """
+    n = len(anchors)
+    more = further(objective, anchors)
+    plain = [anchors, positives] if more is None else [anchors, positives, more]
+    given = [(plain, None)]
+    if objective.takes_negatives:
+        given.append(([anchors, positives, anchors[: n // 4] - positives[: n // 4]], None))
+    if objective.pairwise:
+        given.append((given[-1][0], torch.arange(n) % (n - n // 3)))
+    return _worst(
+        float((f - t).abs().max() / s)
+        for inputs, groups in given
+        for truth, ways in [_ways(objective, inputs, groups)]
+        for s in [max(1e-9, _largest(*truth[1:]))]
+        for found in ways
+        for f, t, s in zip(found, truth, [1 + truth[0].abs(), *[s] * (len(truth) - 1)], strict=True)
+    )
+
+
+def _ways(
+    objective: Objective, inputs: list[Tensor], groups: Tensor | None
+) -> tuple[list[Tensor], list[list[Tensor]]]:
+    """Value and gradients by the eager backend, and by each of the other ways."""
+    n = len(inputs[0])
+    temperature = objective.hyperparameters().get("temperature")
+    rows = [slice(0, n // 3), slice(n // 3, n)]
+
+    def found(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        views, one = Views(*leaves, groups=groups), objective
+        if isinstance(temperature, float) and objective.space == "sphere":
+            leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
+            one = _at(objective, leaves[-1])
+        value = way(one, views)
+        return [value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True)]
+
+    ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]
+    if objective.coupling == "none":
+        ways.append(lambda o, v: torch.stack([of_rows(o, v, r) for r in rows]).sum())
+    return found(lambda o, v: o.loss(v, backend="eager")), [found(way) for way in ways]
+
+
+def _at(objective: Objective, temperature: Tensor) -> Objective:
+    """The objective, or a form of one, at a temperature."""
+    if isinstance(objective, (Symmetric, Part)):
+        return replace(objective, objective=_at(objective.objective, temperature))
+    return replace(objective, temperature=temperature)  # type: ignore[type-var]
+
+
 def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
     """Return how much the value changes under one of ``INVARIANCES``.
 
@@ -193,20 +262,19 @@ def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor
     n, d = anchors.shape
     more = further(objective, anchors)
     changed_more = more
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        if name == "rotation":
-            turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype))[0]
-            changed = (anchors @ turn, positives @ turn)
-            changed_more = None if more is None else more @ turn
-        elif name == "permutation":
-            order = torch.randperm(n)
-            changed = (anchors[order], positives[order])
-        elif name == "view swap":
-            changed = (positives, anchors)
-        else:
-            factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype)
-            changed = (anchors * factors[0], positives * factors[1])
+    numbers = Generator().manual_seed(1)
+    if name == "rotation":
+        turn = torch.linalg.qr(torch.randn(d, d, dtype=anchors.dtype, generator=numbers))[0]
+        changed = (anchors @ turn, positives @ turn)
+        changed_more = None if more is None else more @ turn
+    elif name == "permutation":
+        order = torch.randperm(n, generator=numbers)
+        changed = (anchors[order], positives[order])
+    elif name == "view swap":
+        changed = (positives, anchors)
+    else:
+        factors = 0.5 + torch.rand(2, n, 1, dtype=anchors.dtype, generator=numbers)
+        changed = (anchors * factors[0], positives * factors[1])
     before = objective(anchors, positives, more)
     return float((objective(*changed, changed_more) - before).abs() / (1 + before.abs()))
 
@@ -238,9 +306,7 @@ def _constant_column(x: Tensor) -> Tensor:
 
 def degenerate(case: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return one of ``DEGENERATE`` as leaves that require gradients."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        a, b = DEGENERATE[case](torch.randn(6, 5), torch.randn(6, 5))
+    a, b = DEGENERATE[case](*_random(6, 5, Generator().manual_seed(0)))
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
 
@@ -313,7 +379,19 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
         if still:
             found = "not declared, but nothing changes"
         checks.append(Check(f"invariance: {name}", len(cases), found, worst <= EXACT and not still))
-    return [*checks, _finite(cls)]
+    return [*checks, _coupled(cls), _finite(cls)]
+
+
+def _coupled(cls: type[Objective]) -> Check:
+    """Whether every way to the loss is the same one: it is decided by what the class declares."""
+    name = "backends and two processes = eager"
+    plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
+    cases = [form for case in plain for form in (case, case.symmetric())]
+    batches = [batch(kind, n, 6) for kind in ("random", "clustered") for n in (24, 600)]
+    try:
+        return _entries(name, agreement, cases, batches)
+    except WrongCoupling as error:
+        return Check(name, len(cases) * len(batches), str(error), passed=False)
 
 
 def _entries(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, check
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import CLOSE, Metric, angle, slope
 
@@ -16,9 +17,14 @@ __all__ = ["ArcRatio", "MetricRatio", "Ratio", "Static"]
 
 @dataclass(frozen=True)
 class Ratio:
-    """R_i as a function of the positive and the hardest similarity of anchor i."""
+    """R_i as a function of the positive and the hardest similarity of anchor i.
+
+    Attributes:
+        coupling: as of an objective: ``none``, or ``batch`` if R_i needs other anchors.
+    """
 
     known: ClassVar[dict[str, type["Ratio"]]] = {}
+    coupling: ClassVar[Coupling] = "batch"
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
         Ratio.known[name or cls.__name__.lower()] = cls
@@ -35,6 +41,7 @@ class Ratio:
 class Static(Ratio):
     """R = r everywhere (InfoNCE and MPT have r = 1; the modified losses tune it)."""
 
+    coupling = "none"
     ratio: Annotated[
         float, Hyper("r", "pull of the positive per push of the negatives", at_least=0)
     ] = 1.0
@@ -51,6 +58,7 @@ class ArcRatio(Ratio, name="arccon"):
     theta + u = pi on; 1 everywhere for u = 0, which is InfoNCE.
     """
 
+    coupling = "none"
     margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = math.pi / 18
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -68,6 +76,7 @@ class MetricRatio(Ratio, name="met"):
     n is the hardest negative; 0 where the positive or the negative is clamped.
     """
 
+    coupling = "none"
     metric: Annotated[Metric, Hyper("", "what the margin is measured in")] = "distance"
 
     def __call__(self, pairs: Pairs) -> Tensor:

@@ -12,7 +12,7 @@ line. That is O(c^2 d) for the batch, where a decomposition for each anchor is O
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -42,18 +42,6 @@ class Recovered:
     terms: Terms
     determined: Tensor
     misfit: float
-
-    def in_units_of(self, unit: float) -> "Recovered":
-        """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
-        terms = self.terms
-        residual = None if terms.residual is None else terms.residual / unit
-        terms = replace(
-            terms,
-            dissipation=terms.dissipation / unit,
-            scale=terms.scale * unit,
-            residual=residual,
-        )
-        return replace(self, terms=terms)
 
 
 def recover(

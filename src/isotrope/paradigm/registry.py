@@ -1,5 +1,6 @@
 """Finding objectives by name, building them from settings, and loading a user's own file."""
 
+import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -12,9 +13,10 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["FORMS", "build", "check_plugins", "find", "load_plugin", "names"]
+__all__ = ["FORMS", "build", "check_plugins", "example", "find", "load_plugin", "names", "settings"]
 
-_PARTS = ("dissipation", "weight", "ratio")
+# each with a value that it takes
+_PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
 _asked: set[Path] = set()  # files that were named to load_plugin
 
@@ -46,6 +48,35 @@ def find(name: str) -> type[Objective]:
             f"unknown objective {name!r}{nearest(name.lower(), known)}; known: {', '.join(known)}"
         )
     return Objective.registered[name.lower()]
+
+
+def settings() -> list[str]:
+    """Return the names of the settings that any objective has, sorted."""
+    own = (field for name in names() for field in hypers(find(name)))
+    return sorted({*own, *_PARTS, *FORMS})
+
+
+def example(key: str, name: str = "") -> str:
+    """Return a value that a setting takes, as a flag says it; ``""`` where there is none.
+
+    Args:
+        key: the setting.
+        name: of the objective; a hyperparameter that it lacks is another's.
+    """
+    if key in _PARTS:
+        return _PARTS[key]
+    if key in FORMS and key != "preset":
+        return str(FORMS[key].choices[-1]).lower()
+    for other in [name.lower(), *names()]:
+        cls = Objective.registered.get(other)
+        if cls is not None and key == "preset" and cls.presets:
+            return next(iter(cls.presets))
+        for field in () if cls is None else dataclasses.fields(cls):  # type: ignore[arg-type] # made one in its class body
+            if field.name == key and isinstance(field.default, (bool, int, float, str)):
+                default = field.default
+                number = is_number(default) and not isinstance(default, bool)
+                return f"{default:g}" if number else str(default).lower()
+    return ""
 
 
 def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from isotrope.core.gather import Whole, summed, world_size
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.separable import of_rows, separable
+from isotrope.paradigm.separable import of_rows
 
 __all__ = ["shared_loss"]
 
@@ -15,16 +15,21 @@ def shared_loss(objective: Objective, whole: Whole, *, backend: str = "auto") ->
     Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
     s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh, so
     its parameters receive W (dL/dh_p) dh_p/dtheta: the mean over processes, which DDP takes, is
-    dL/dtheta. It is so for a parameter of the objective too (a temperature). A separable objective
-    has s_p = the part of this process's anchors; any other is computed whole, s_p = L / W.
+    dL/dtheta. It is so for a parameter of the objective too (a temperature). An objective that
+    declares ``coupling="none"`` has s_p = the part of this process's anchors; any other is computed
+    whole, s_p = L / W.
 
     Args:
         objective: any.
         whole: the raw embeddings of all processes, with history (isotrope.core.gather).
         backend: as for ``objective.loss``.
+
+    Raises:
+        WrongCoupling: the anchors are coupled, against the declaration.
     """
     processes = world_size()
-    if processes == 1 or whole.fewest < objective.least_rows or not separable(objective):
+    few = whole.fewest < objective.least_rows
+    if processes == 1 or few or objective.coupling != "none":
         return objective.loss(whole.views, backend=backend)
     share = of_rows(objective, whole.views, whole.rows, backend=backend)
     ours = processes * share

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
@@ -41,6 +42,10 @@ class Modified(ABC):
     @abstractmethod
     def paradigm(self) -> Paradigm:
         """The parent with its components exchanged."""
+
+    @property
+    def coupling(self) -> Coupling:
+        return self.paradigm.coupling
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
-from isotrope.kernels.asked import Unfused
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
+from isotrope.kernels.statistics import Unfused
 
 __all__ = ["Surrogate"]
 

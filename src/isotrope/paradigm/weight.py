@@ -9,6 +9,7 @@ from torch import Tensor
 from isotrope.core.hyper import Hyper, Temperature, check
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.pushes import FLOOR, Exponent, Pushing
 from isotrope.paradigm.metric import Metric, slope
@@ -55,6 +56,12 @@ class Weight:
     @property
     def batch_wide(self) -> bool:
         return False
+
+    @property
+    def coupling(self) -> Coupling:
+        """As of an objective: ``none`` where no other anchor counts, in no sum either."""
+        alone = getattr(self, "by", None) == "cross" and not self.batch_wide
+        return "none" if alone else "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.

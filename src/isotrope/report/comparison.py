@@ -4,15 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isotrope.measures.judgement import unjudged
 from isotrope.report.runs import Run
 
-__all__ = ["Cell", "cells", "columns", "digits_of", "headline", "number", "verdict"]
+__all__ = ["Cell", "cells", "columns", "digits_of", "headline", "number", "twins", "verdict"]
 
 _COLUMNS = (
     ("dev_start", "Dev start", "score of the model before training (step 0)"),
     ("dev_best", "Dev best", "highest score of the run, step 0 included"),
     ("dev_best_step", "At step", "where the best score was measured"),
-    ("dev_final", "Dev final", "score after the last step"),
+    ("dev_final", "Dev last step", "score after the last step, saved only where it is the best"),
     ("linear", "Linear probe", "accuracy of a linear classifier on the features kept"),
     ("alignment", "Align\u00adment", "mean squared distance of the two views; lower is closer"),
     ("uniformity", "Unifor\u00admity", "log mean exp(-2 d\u00b2); lower is more spread out"),
@@ -21,17 +22,17 @@ _COLUMNS = (
     ("ratio", "Ratio", "pull towards the positive per push from the negatives"),
     ("norm", "Norm", "mean length of the embeddings that the objective sees"),
     ("opposite_halves", "Opp. halves", "share of pairs more than a right angle apart"),
-    ("sentences_per_second", "Sent. /\u202fs", "sentences per second of training"),
+    ("samples_per_second", "Samples /\u202fs", "texts, or pairs of texts, per second of training"),
     ("images_per_second", "Images /\u202fs", "images per second of training"),
     ("seconds", "Sec\u00adonds", "duration of training"),
 )
-_OF_TEXT = {"sentences_per_second"}
+_OF_TEXT = {"samples_per_second"}
 _OF_IMAGES = {"linear", "norm", "opposite_halves", "images_per_second"}
 
 _FIXED_DIGITS = {
     "dev_best_step": 0,
     "opposite_halves": 3,
-    "sentences_per_second": 0,
+    "samples_per_second": 0,
     "images_per_second": 0,
     "seconds": 1,
 }
@@ -39,13 +40,14 @@ _FIXED_DIGITS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table as it is shown: why it is missing, what it gained, if it is best."""
+    """One number of a table as it is shown: why it is missing, its gain, if it is best, a label."""
 
     text: str
     title: str = ""
     number: bool = True
     gain: str = ""
     best: bool = False
+    note: str = ""
 
 
 def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
@@ -93,8 +95,8 @@ def headline(runs: Sequence[Run]) -> str:
     score, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
     if not step or (start is not None and score <= start):
-        final, first = run.metric("dev_final"), score if start is None else start
-        lead = "Training made it worse" if final is not None and final < first else "No gain"
+        leads = {"worse": "Training made it worse", "no measurable change": "No measurable change"}
+        lead = leads.get(run.outcome, "No gain")
         return f"{lead}: the best model is the one before training, step 0."
     where = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {step:,.0f}"
     gain = (
@@ -103,26 +105,39 @@ def headline(runs: Sequence[Run]) -> str:
         else ""
     )
     lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} is best: "
-    return f"{lead}{where}{gain}."
+    outcome = "" if run.outcome in ("improved", "not known") else f": {run.outcome}"
+    return f"{lead}{where}{gain}{outcome}."
 
 
 def verdict(run: Run) -> str:
-    """Return one sentence on a run: its own, or what can be said while it is in progress."""
-    own = run.result.details.get("verdict") if run.result else None
-    if own:
-        return _sentence(str(own))
+    """Return one sentence on a run: its judgement, or what can be said without one."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
     state = "In a loop of its own, until" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
-    if best is None:
+    saved, at = run.metric(run.saved), run.saved_step
+    if run.judgement is not None:
+        text = run.judgement.sentence
+    elif best is None:
         text = f"no {_score_name(run)} was measured."
+    elif run.finished and saved is not None and at is not None:
+        text = unjudged(run.dev_name or _score_name(run), start, saved, at).sentence
     elif not step:
         text = f"no step has beaten step 0 ({number(best, digits)})."
     else:
         gain = f" ({_signed(best - start, digits)})" if start is not None else ""
         text = f"best {_score_name(run)} {number(best, digits)}{gain} at step {step:,.0f}."
     return _sentence(lead + text)
+
+
+def twins(run: Run, runs: Sequence[Run]) -> str:
+    """Return a sentence where the saved weights of a run are those of others; empty if not."""
+    same = [
+        other.name
+        for other in runs
+        if other is not run and run.weights is not None and other.weights == run.weights
+    ]
+    return f"Its saved model has the same weights as that of {', '.join(same)}." if same else ""
 
 
 def _score_name(run: Run) -> str:
@@ -151,6 +166,15 @@ def _why_missing(run: Run, key: str) -> str:
     return "not measured in this run"
 
 
+def _unsaved(run: Run, key: str) -> str:
+    """Return the label of a score that is not the saved model's."""
+    if key not in ("dev_best", "dev_final") or key == run.saved or not run.finished:
+        return ""
+    if run.of_images:
+        return "" if run.metric("dev_best_step") == run.saved_step else "not saved"
+    return "" if run.saved_step == run.steps.max(initial=0.0) else "not saved"
+
+
 def cells(runs: Sequence[Run]) -> list[list[Cell]]:
     """Return the cells of the comparison, one row per run, without the run's own column."""
     rows: list[list[Cell]] = [[] for _ in runs]
@@ -170,5 +194,5 @@ def cells(runs: Sequence[Run]) -> list[list[Cell]]:
             start = run.metric("dev_start")
             gain = "" if key != run.saved or start is None else _signed(value - start, digits)
             best = key == run.saved and comparable and value == top
-            row.append(Cell(number(value, digits), gain=gain, best=best))
+            row.append(Cell(number(value, digits), gain=gain, best=best, note=_unsaved(run, key)))
     return rows

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.report.comparison import number
 
-__all__ = ["FILE", "Diagnosis", "Finding", "command", "read_diagnosis", "summary"]
+__all__ = ["FILE", "Diagnosis", "Finding", "command", "pill", "read_diagnosis", "summary"]
 
 FILE = "diagnosis.json"
 _HEALTHY = "healthy"
@@ -41,10 +41,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The verdict on a run (``("healthy",)`` or the causes, the first one first) and why."""
+    """The verdict on a run (``("healthy",)`` or the causes, the first one first) and why.
+
+    ``numbers`` are the key numbers of a healthy run, as evidence of a finding.
+    """
 
     verdict: tuple[str, ...]
     findings: tuple[Finding, ...]
+    numbers: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -57,27 +61,49 @@ class Diagnosis:
         return ", ".join(cause.replace("-", " ") for cause in self.verdict)
 
 
+def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
+    """Return the words of the pill and its class: green only where nothing speaks against it.
+
+    Args:
+        diagnosis: of the run.
+        outcome: whether training helped, in the words of the judgement.
+    """
+    words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
+    if not diagnosis.healthy or outcome == "worse":
+        return words, "sick"
+    return words, "even" if outcome == "no measurable change" else "healthy"
+
+
 def command(folder: Path) -> str:
     """Return what has to be run for a diagnosis of a run."""
     return shlex.join(["isotrope", "diagnose", str(folder)])
 
 
-def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]]) -> str:
-    """Return one sentence on the health of the runs (name, diagnosis); empty if none has one."""
+def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
+    """Return one sentence on the health of the runs; empty if none has a diagnosis.
+
+    Args:
+        diagnoses: name and diagnosis of each run.
+        worse: names of the runs that training made worse.
+    """
     known = [(name, found) for name, found in diagnoses if found is not None]
     sick = [(name, found) for name, found in known if not found.healthy]
     if not known:
         return ""
     if len(diagnoses) == 1:
-        return f"{known[0][1].words.capitalize()}."
+        but = ", but training made it worse" if known[0][0] in worse and not sick else ""
+        return f"{known[0][1].words.capitalize()}{but}."
+    fell = [name for name, found in known if found.healthy and name in worse]
+    but = f", but training made worse: {', '.join(fell)}" if fell else ""
     if not sick and len(known) == len(diagnoses):
-        return f"All {len(known)} runs are healthy."
+        return f"All {len(known)} runs are healthy{but}."
     fine, unknown = len(known) - len(sick), len(diagnoses) - len(known)
     causes = "".join(f"{name}: {found.words}. " for name, found in sick[:_MOST_NAMED])
     if len(sick) > _MOST_NAMED:
         causes += f"{len(sick) - _MOST_NAMED} more are not healthy. "
     rest = f", {unknown} not diagnosed" if unknown else ""
-    return f"{causes}{fine} of {len(diagnoses)} runs {'is' if fine == 1 else 'are'} healthy{rest}."
+    are = "is" if fine == 1 else "are"
+    return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
 
 
 def read_diagnosis(folder: Path) -> Diagnosis | None:
@@ -94,12 +120,14 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
         record = json.loads(text)
         verdict = tuple(str(word) for word in record["verdict"])
         findings = tuple(_finding(found) for found in record["findings"])
+        # an older version wrote none
+        numbers = tuple(_evidence(row) for row in record.get("numbers", ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} is no diagnosis ({type(error).__name__}: {error}); "
             f"run `{command(folder)}` again"
         ) from error
-    return Diagnosis(verdict, findings)
+    return Diagnosis(verdict, findings, numbers)
 
 
 def _finding(record: Mapping[str, Any]) -> Finding:

@@ -13,7 +13,8 @@ _GLOSSARY = (
      "step is the model that was saved: choosing a step by the test images would flatter it."),
     ("dissipation", "Gradient dissipation", "GD", "The factor, averaged over anchors, that scales "
      "an anchor's whole gradient: near 0 the anchor already tells its positive from its negatives, "
-     "and teaches no more. An anchor below 0.01 is dead."),
+     "and teaches no more. An anchor below 0.01 is dead. Where no anchor has negatives, in a batch "
+     "of one row or under a loss of pairs, there is no dissipation, and nothing is drawn."),
     ("hardest_share", "Weight", "W", "How the push is shared among an anchor's negatives; its "
      "share on the hardest negative is 1 if that one alone is pushed away, 1/(N \u2212 1) if all "
      "N \u2212 1 are alike."),

@@ -20,10 +20,11 @@ from isotrope.report.comparison import (
     digits_of,
     headline,
     number,
+    twins,
     verdict,
 )
 from isotrope.report.curvature import HEADINGS, cells_of
-from isotrope.report.diagnoses import command, read_diagnosis, summary
+from isotrope.report.diagnoses import command, pill, read_diagnosis, summary
 from isotrope.report.embedded import data, permission, source
 from isotrope.report.glossary import explained
 from isotrope.report.panels import sections
@@ -115,14 +116,16 @@ def _page(
         for key, scale in panel.scales.items()
     }
     together = list(zip(runs, diagnoses, strict=True))
-    health = summary([(run.name, found) for run, found in together])
+    worse = {run.name for run in runs if run.outcome == "worse"}
+    health = summary([(run.name, found) for run, found in together], worse)
     sick = any(found is not None and not found.healthy for found in diagnoses)
     script = source("hover.js")
     shown = [
         {
             "run": run,
             "style": style,
-            "verdict": verdict(run),
+            "verdict": f"{verdict(run)} {twins(run, runs)}".strip(),
+            "pill": None if diagnosis is None else pill(diagnosis, run.outcome),
             "origin": _origin(run),
             "diagnosis": diagnosis,
         }
@@ -139,7 +142,11 @@ def _page(
             if diagnosis is not None
             for place, finding in enumerate(diagnosis.findings, start=1)
         ],
-        healthy=[run.name for run, found in together if found is not None and found.healthy],
+        healthy=[
+            (run.name, found.numbers)
+            for run, found in together
+            if found is not None and found.healthy
+        ],
         undiagnosed=[run for run, found in together if found is None and not run.foreign],
         foreign=[run.name for run, found in together if found is None and run.foreign],
         command=command,

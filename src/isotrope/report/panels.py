@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isotrope.report.plots import INK, Curve, draw, heading, styles
+from isotrope.report.plots import INK, Curve, draw, expanded, heading, styles
 from isotrope.report.quantities import SECTIONS, Quantity, Section
 from isotrope.report.runs import Run
 
@@ -81,7 +82,8 @@ def sections(runs: Sequence[Run]) -> list[tuple[Section, list[Panel], list[str]]
     """
     found = []
     for section in SECTIONS:
-        drawn = [(quantity, panel(quantity, runs)) for quantity in section.quantities]
+        quantities = expanded(section.quantities, runs)
+        drawn = [(quantity, panel(quantity, runs)) for quantity in quantities]
         absent = [q.title for q, shown in drawn if shown is None and _expected(q, runs)]
         found.append((section, [shown for _, shown in drawn if shown is not None], absent))
     return found
@@ -98,7 +100,7 @@ def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
         return any(run.spectrum is not None for run in runs)
     kinds = {run.of_images for run in runs}
     only = {"dev": {False}, "knn": {True}}
-    return bool(kinds & only.get(quantity.key, {True, False}))
+    return bool(kinds & only.get(quantity.lines[0].column, {True, False}))
 
 
 def panel(quantity: Quantity, runs: Sequence[Run]) -> Panel | None:
@@ -117,6 +119,8 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> Panel | None:
     have = {curve.run for curve in drawn}
     missing = [run for i, run in enumerate(runs) if i not in have]
     always = quantity.kind == "density"
+    if quantity.runs is not None:  # the others have another metric, or are named with the first
+        missing = [run for run in missing if key == "dev" and not np.isfinite(run.scores).any()]
     without = tuple(run.name for run in missing if always or _expected(quantity, [run]))
     return Panel(key, title, note, names, svg, wide, scales, without)
 

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
-from isotrope.report.plots import INK, SECOND, Curve, draw, heading, styles
+from isotrope.report.plots import INK, SECOND, Curve, draw, expanded, heading, styles
 from isotrope.report.quantities import QUANTITIES, Quantity
 from isotrope.report.runs import Run
 from isotrope.report.surfaces import Picture, settings, written
@@ -34,7 +34,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give the name of a folder for the pictures")
     files = {}
-    for quantity in QUANTITIES:
+    for quantity in expanded(QUANTITIES, runs):
         drawn = picture(quantity, runs)
         if drawn is not None:
             files[folder / f"{quantity.key}.svg"] = drawn.svg

@@ -4,12 +4,13 @@ There is one grey for text and axes, and line colours that keep a contrast of th
 white and against near-black and stay apart for colour-blind eyes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -17,7 +18,7 @@ from isotrope.report.curvature import densities
 from isotrope.report.quantities import Line, Quantity
 from isotrope.report.runs import Run
 
-__all__ = ["INK", "SECOND", "Curve", "Style", "draw", "heading", "styles"]
+__all__ = ["INK", "SECOND", "Curve", "Style", "draw", "expanded", "heading", "styles"]
 
 INK = "#7d838c"
 # Okabe and Ito's palette without its yellow; sky blue and orange are darkened to show on white
@@ -29,6 +30,7 @@ _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the r
 _MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
 _MOST_BANDS = 3  # runs whose standard deviations are drawn
 _DEEPEST = 1e-5  # of the largest density: less is below the picture
+_SEEN = 1.5  # pixels between lines that are told apart
 _DECADES = 30  # largest over smallest value from which an axis may be logarithmic
 
 
@@ -80,10 +82,40 @@ def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
     return quantity.key == "loss" and len(told) > 1
 
 
+def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
+    """Return a picture of the dev score for each metric, as two share no axis; others as they are.
+
+    A run that is not finished does not say its metric; its dev setting does, where others have it.
+    """
+    known = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
+    places: dict[str, set[int]] = {}
+    for i, run in enumerate(runs):
+        if not run.of_images and np.isfinite(run.scores).any():
+            name = run.dev_name or known.get(str(run.settings.get("dev")), "")
+            places.setdefault(name, set()).add(i)
+    found = []
+    for quantity in quantities:
+        if quantity.key != "dev" or len(places) < 2:
+            found.append(quantity)
+            continue
+        for number, some in enumerate(places.values(), 1):
+            key = "dev" if number == 1 else f"dev{number}"
+            found.append(replace(quantity, key=key, runs=frozenset(some)))
+    return found
+
+
+def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
+    return [
+        run.dev_name
+        for i, run in enumerate(runs)
+        if not run.of_images and (quantity.runs is None or i in quantity.runs)
+    ]
+
+
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note: the score says what it is, losses whether they share a unit."""
-    if quantity.key == "dev":
-        unit = next((run.dev_name for run in runs if not run.of_images and run.dev_name), "")
+    if quantity.lines[0].column == "dev":
+        unit = next((name for name in _dev_names(quantity, runs) if name), "")
         return f"{unit[:1].upper()}{unit[1:]}" or quantity.title, quantity.note
     if _share_no_unit(quantity, runs):
         return "Loss, scaled to 0-1", "Each run in its own range: losses share no unit."
@@ -96,7 +128,10 @@ def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
         drawn = enumerate(densities([run.spectrum for run in runs]))
         return [Curve(i, quantity.lines[0], *found) for i, found in drawn if found is not None]
     found = [
-        _curve(quantity, i, run, line) for i, run in enumerate(runs) for line in quantity.lines
+        _curve(quantity, i, run, line)
+        for i, run in enumerate(runs)
+        if quantity.runs is None or i in quantity.runs
+        for line in quantity.lines
     ]
     found = [curve for curve in found if len(curve.y)]
     if not _share_no_unit(quantity, runs):
@@ -125,15 +160,21 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     drawn = _curves(quantity, runs)
     if not drawn:
         return []
-    for curve in drawn:
-        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs))
+    lines = [
+        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs)) for curve in drawn
+    ]
     if quantity.mark is not None:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "density":
         axes.axvline(0.0, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "score":
-        _mark_scores(axes, quantity.key, runs)
+        _mark_scores(axes, quantity, runs)
     _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
+    seconds = {
+        line for line, c in zip(lines, drawn, strict=True) if c.line is not quantity.lines[0]
+    }
+    for group in _coinciding(lines):
+        _take_turns(group, seconds)
     return drawn
 
 
@@ -146,7 +187,7 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.convolve(values, window, mode="same") / mass)
 
 
-def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> None:
+def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> Line2D:
     """Draw one line; a long one as its running mean, with the raw values faintly behind."""
     x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
     if quantity.kind in ("course", "path"):
@@ -161,7 +202,10 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int
         axes.fill_between(x, low, high, color=style.colour, alpha=0.2, lw=0)
     marker = "o" if len(y) == 1 else ""
     width = 1.5 if second else 1.8
-    (line,) = axes.plot(x, y, color=style.colour, lw=width, marker=marker, ms=4)
+    # what lies on a bound of the axes is seen whole
+    (line,) = axes.plot(
+        x, y, color=style.colour, lw=width, marker=marker, ms=4, clip_on=quantity.least is None
+    )
     if second or style.dash:
         line.set_dashes(SECOND if second else style.dash)
     place = quantity.lines.index(curve.line)
@@ -169,14 +213,56 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int
     if quantity.kind == "path":
         axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
         axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
+    return line
 
 
-def _mark_scores(axes: Axes, key: str, runs: Sequence[Run]) -> None:
+def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
+    """Return the groups of lines of which only the last would be seen."""
+    groups: list[list[Line2D]] = []
+    for line in lines:
+        group = next((some for some in groups if _hides(line, some[0])), None)
+        if group is None:
+            groups.append([line])
+        else:
+            group.append(line)
+    return [group for group in groups if len(group) > 1]
+
+
+def _hides(line: Line2D, other: Line2D) -> bool:
+    """Tell whether all points of the shorter of two lines lie on the other, as far as one sees."""
+    assert line.axes is not None
+    (x, y), (u, v) = (
+        line.axes.transData.transform(np.column_stack(one.get_data(orig=False))).T
+        for one in (line, other)
+    )
+    if len(x) == len(u):
+        return bool(np.hypot(x - u, y - v).max() < _SEEN)
+    if len(x) > len(u):
+        x, y, u, v = u, v, x, y
+    if not (np.diff(u) > 0).all():
+        return False
+    inside = u[0] - _SEEN <= x[0] <= x[-1] <= u[-1] + _SEEN
+    return bool(inside and np.abs(y - np.interp(x, u, v)).max() < _SEEN)
+
+
+def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
+    """Let the lines of a group take turns, a stripe each; of single points each has a ring."""
+    stripe, many = 2 * sum(SECOND), len(group)
+    for place, line in enumerate(group):
+        line.set_markersize(line.get_markersize() + 4 * (many - 1 - place))
+        rest = (many - 1) * stripe
+        dots = [*SECOND, SECOND[0], SECOND[1] + rest]
+        dashes = dots if line in dotted else [stripe, rest]
+        line.set_linestyle(((many - place) % many * stripe, dashes))
+
+
+def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
     """Draw where each run started (one grey line if they agree) and the step that was saved."""
     styled = [
         (run, style)
-        for run, style in zip(runs, styles(len(runs)), strict=True)
-        if run.of_images == (key == "knn")
+        for i, (run, style) in enumerate(zip(runs, styles(len(runs)), strict=True))
+        if run.of_images == (quantity.key == "knn")
+        and (quantity.runs is None or i in quantity.runs)
     ]
     starts = [run.metric("dev_start") for run, _ in styled]
     common = len({round(start, 6) for start in starts if start is not None}) == 1
@@ -225,12 +311,14 @@ def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
     if quantity.floor is not None:
         low, high = min(low, quantity.floor), max(high, quantity.floor)
     flat = 0.02 if quantity.key == "ratio" else 1e-9  # fixed by the objective: rounding noise
-    if high - low <= flat * max(abs(low), abs(high)):
-        room = 0.05 * abs(low) or 0.5
-        axes.set_ylim(low - room, high + room)
-        return
-    room = 0.05 * (high - low)
-    axes.set_ylim(low - (0.4 * room if low == quantity.floor else room), high + room)
+    constant = high - low <= flat * max(abs(low), abs(high))
+    room = (0.05 * abs(low) or 0.5) if constant else 0.05 * (high - low)
+    bottom, top = low - (0.4 * room if low == quantity.floor else room), high + room
+    if quantity.least is not None:
+        bottom = max(bottom, min(quantity.least, low))
+    if quantity.most is not None:
+        top = min(top, max(quantity.most, high))
+    axes.set_ylim(bottom, top)
 
 
 def _logarithmic(axes: Axes, low: float, high: float) -> None:

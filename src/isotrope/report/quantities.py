@@ -35,6 +35,9 @@ class Quantity:
             steps; ``density`` of the eigenvalues of the Hessian.
         across: what the horizontal axis is: a column, or ``eigenvalue``.
         floor: a value that the vertical axis always shows (0 of a share).
+        least: no value is below it (0 of a length): the vertical axis does not go there,
+        most: or above it (1 of a share).
+        runs: the places of the runs that are drawn; None: of all.
         mark: a value with a dashed line of its own.
         logarithmic: whether values that span decades get a logarithmic axis.
         angular: whether values are angles, with ticks in multiples of pi.
@@ -47,6 +50,9 @@ class Quantity:
     kind: Literal["course", "score", "path", "density"] = "course"
     across: str = "step"
     floor: float | None = None
+    least: float | None = None
+    most: float | None = None
+    runs: frozenset[int] | None = None
     mark: float | None = None
     logarithmic: bool = False
     angular: bool = False
@@ -66,9 +72,11 @@ class Section:
     quantities: tuple[Quantity, ...]
 
 
-def _one(key: str, title: str, note: str, *, floor: float | None = None) -> Quantity:
-    """Return a picture with one line a run; key and column are the same."""
-    return Quantity(key, title, note, (Line(key),), floor=floor)
+def _one(
+    key: str, title: str, note: str, *, floor: float | None = None, most: float | None = None
+) -> Quantity:
+    """Return a picture with one line a run; key and column are the same, the floor the least."""
+    return Quantity(key, title, note, (Line(key),), floor=floor, least=floor, most=most)
 
 
 _SCORES = (
@@ -85,6 +93,8 @@ _SCORES = (
         "Dashed: before training. Dot: the last step, which is the model that was saved.",
         (Line("knn"),),
         kind="score",
+        least=0.0,
+        most=100.0,
     ),
     _one("loss", "Loss", "What is minimised; falls as training goes on."),
 )
@@ -95,12 +105,14 @@ _GRADIENT = (
         "How much of the gradient is still alive. Dead anchors learn nothing.",
         (Line("dissipation", "GD"), Line("dead", "dead anchors")),
         floor=0.0,
+        least=0.0,
     ),
     _one(
         "hardest_share",
         "Weight on the hardest negative, W",
         "1 = only the hardest one is pushed.",
         floor=0.0,
+        most=1.0,
     ),
     _one("ratio", "Ratio, R", "Pull to the positive per push from the negatives."),
     _one(
@@ -108,6 +120,7 @@ _GRADIENT = (
         "Ratio above its bound",
         "Share of live anchors that a step brings nearer to their positive.",
         floor=0.0,
+        most=1.0,
     ),
     Quantity(
         "parts",
@@ -115,12 +128,14 @@ _GRADIENT = (
         "Mean length of the two parts of an anchor's gradient.",
         (Line("gradient_alignment", "pull"), Line("gradient_uniformity", "push")),
         floor=0.0,
+        least=0.0,
     ),
     _one(
         "false_negatives",
         "False negatives",
         "Share of anchors with a negative as near as their own positive.",
         floor=0.0,
+        most=1.0,
     ),
 )
 _NORMS = (
@@ -129,6 +144,7 @@ _NORMS = (
         "Embedding norm",
         "Mean length before normalisation.",
         (Line("norm", "what the objective sees"), Line("norm_backbone", "the features kept")),
+        least=0.0,
         logarithmic=True,
     ),
     Quantity(
@@ -137,6 +153,7 @@ _NORMS = (
         "Of an anchor's own loss; shrinks as norms grow.",
         (Line("embedding_gradient"),),
         floor=0.0,
+        least=0.0,
         logarithmic=True,
     ),
     Quantity(
@@ -144,6 +161,7 @@ _NORMS = (
         "Gradient norm",
         "Length of the gradient of all parameters.",
         (Line("gradient_norm"),),
+        least=0.0,
         logarithmic=True,
     ),
 )
@@ -157,6 +175,8 @@ _ANGLES = (
             Line("negative_mean", "negatives", "negative_std"),
         ),
         floor=0.0,
+        least=0.0,
+        most=3.141592653589793,
         mark=1.5707963267948966,
         angular=True,
     ),
@@ -176,6 +196,8 @@ _ANGLES = (
             Line("far_opposite", "over 7\N{GREEK SMALL LETTER PI}/8"),
         ),
         floor=0.0,
+        least=0.0,
+        most=1.0,
     ),
 )
 _SPREAD = (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.report.curvature import Spectrum, read_spectrum
 
 __all__ = ["Run", "legible", "read_run"]
@@ -41,6 +42,7 @@ class Run:
         series: column of metrics.csv -> t values, NaN where nothing was measured.
         result: result.json, or None while the run is in progress (or was stopped).
         spectrum: what ``isotrope spectrum`` found, or None.
+        judgement: whether training helped, or None where nothing was kept to judge by.
     """
 
     name: str
@@ -50,6 +52,19 @@ class Run:
     series: Mapping[str, Series]
     result: Result | None
     spectrum: Spectrum | None = None
+    judgement: Judgement | None = None
+
+    @property
+    def outcome(self) -> str:
+        """Whether training helped, in the words of the judgement; ``"not known"`` without one."""
+        return "not known" if self.judgement is None else self.judgement.outcome
+
+    @property
+    def weights(self) -> str | None:
+        """What the saved weights are known by; None of a run that does not say it."""
+        told = self.result.details.get("model") if self.result else None
+        found = told.get("fingerprint") if isinstance(told, Mapping) else None
+        return None if found is None else str(found)
 
     @property
     def finished(self) -> bool:
@@ -203,7 +218,8 @@ def read_run(folder: Path) -> Run:
     told = folder / "config.yaml"
     settings = read_yaml(told) if result is not None or os.path.lexists(told) else {}
     name = legible(folder.resolve().name)
-    return Run(name, folder, settings, steps, series, result, read_spectrum(folder))
+    judgement = judgement_of(folder, result.details if result is not None else None)
+    return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
 
 
 def legible(name: str) -> str:

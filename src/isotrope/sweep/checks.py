@@ -17,7 +17,7 @@ __all__ = ["METRICS", "check_metric", "check_sweep"]
 METRICS: dict[str, tuple[str, ...]] = {
     "text": (
         *("dev_best", "dev_final", "dev_start", "dev_best_step"),
-        *("steps", "seconds", "sentences_per_second", "wall_seconds", "loss", *MEASURED),
+        *("steps", "seconds", "samples_per_second", "wall_seconds", "loss", *MEASURED),
     ),
     "images": (
         *("knn_final", "knn_best", "knn_start", "knn_best_step", "linear"),

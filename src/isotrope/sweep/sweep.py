@@ -19,13 +19,13 @@ from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import replacing
 from isotrope.core.result import Result
 from isotrope.methods.launch import each
-from isotrope.methods.resume import trained
 from isotrope.methods.run import check_output
 from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.sweep.checks import check_sweep
 from isotrope.sweep.search_space import Varied
 from isotrope.sweep.spec import Sweep, Values
 from isotrope.sweep.study import StageStudy, planned, tried
+from isotrope.sweep.trained import trained
 from isotrope.sweep.trials import Stage, Trial, best_of
 
 __all__ = ["sweep"]

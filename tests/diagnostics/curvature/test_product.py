@@ -15,6 +15,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import DCLW, ArcCon, BarlowTwins, InfoNCE, MIOv3, NTXent, VICReg
 from isotrope.paradigm.objective import Objective
 
+SLOW = pytest.mark.slow
 OBJECTIVES = [NTXent(), MIOv3(), BarlowTwins(space="batchnorm"), InfoNCE(temperature=0.2)]
 ids = [type(objective).__name__ for objective in OBJECTIVES]
 
@@ -95,7 +96,9 @@ def small_net() -> nn.Module:
         return nn.Sequential(*layers, nn.Linear(27, 4)).train()
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=ids)
+@pytest.mark.parametrize(
+    "objective", [OBJECTIVES[0], *(pytest.param(o, marks=SLOW) for o in OBJECTIVES[1:])], ids=ids
+)
 def test_batch_norm_in_training_mode(objective: Objective) -> None:
     net, x, y = small_net(), drawn(6, 3, 8, 8), drawn(6, 3, 8, 8, seed=1)
     hessian = parameter_hessian(objective, lambda: Views(net(x), net(y)), net)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Shown, Verdict
+from papers.machinery.artifact import Shown
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Verdict
 
 NAMES = ("knn", "norm", "opposite_halves", "far_opposite", "clusters")
 JITTER = (0.0, 0.01, -0.01)

@@ -15,19 +15,22 @@ from papers.draganov2024 import (
     table6,
 )
 from papers.draganov2024.cuts import cut_groups
-from papers.draganov2024.looks import above, at, course, growth, last, verdict
+from papers.draganov2024.looks import at, course, growth, last, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed
-from papers.machinery.artifact import Found, Spread
+from papers.machinery.artifact import Found
+from papers.machinery.verdicts import Spread, ahead, spread
 from papers.paper_numbers import printed
 from tests.papers.draganov2024.made import looks, made, over, said
 
 
-def test_a_mean_is_above_another_beyond_the_noise() -> None:
-    assert above(Spread(2, 0.1, 3), Spread(1, 0.1, 3))
-    assert above(Spread(2, 3, 3), Spread(1, 3, 3)) is False
-    assert above(Spread(1, 0.1, 3), Spread(2, 0.1, 3)) is False
-    assert above(Spread(2, None, 1), Spread(1, None, 1))
-    assert above(None, Spread(1, 0.1, 3)) is None
+def test_a_mean_is_ahead_of_another_seed_by_seed() -> None:
+    low, high = spread({0: 1.0, 1: 5.0, 2: 9.0}), spread({2: 10.1, 1: 6.0, 0: 1.9})
+    assert ahead(high, low) is True
+    assert ahead(low, high) is False
+    assert ahead(high, spread({0: 9.0, 1: 5.0, 2: 1.0})) == "undecided"
+    assert ahead(high, 5.0) == "undecided"
+    assert ahead(high, spread({3: 1.0})) is None
+    assert ahead(None, low) is None
     assert verdict("x", [True, True]).holds
     assert verdict("x", [True, None]).holds is None
     assert verdict("x", [False, None]).holds is False
@@ -172,7 +175,9 @@ def test_figure4() -> None:
     def every(*numbers: tuple[float, float, bool]) -> Found:
         names = ("SimCLR", "BYOL", "BYOL, no batch norm")
         cells = [
-            (figure4.trained("cpu", n)[0], space(*v)) for n, v in zip(names, numbers, strict=True)
+            (cell, space(*own))
+            for name, own in zip(names, numbers, strict=True)
+            for cell in figure4.trained("cpu", name)
         ]
         return Found(dict(cells))
 

@@ -52,7 +52,8 @@ def run(cell, places, folder):
 TABLE = '''
 """Table 1: values."""
 
-from papers.machinery.artifact import Artifact, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Shown, Table
+from papers.machinery.verdicts import Verdict
 from papers.machinery.cell import Cell
 from tests.papers.machinery.toy import ASKED
 

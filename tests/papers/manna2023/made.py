@@ -3,8 +3,9 @@
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Found, Shown, Verdict
+from papers.machinery.artifact import Found, Shown
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Verdict
 
 SIZE = 1000
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Artifact, Found, Scale, Verdict, find
+from papers.machinery.artifact import Artifact, Found, Scale, find
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Verdict
 
 Made = Callable[[int], Mapping[str, Any]]
 

@@ -70,7 +70,7 @@ def test_a_difference_within_the_deviation_decides_nothing() -> None:
     made = table1()
     for i, cell in enumerate(trained("cpu", "dclplus")):
         made[cell] = result({"average last": 71.2 + 5 * (i - 1), "transfer last": 87.0})
-    assert words("table1", made)[4] == "fails"
+    assert words("table1", made)[4] == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_rise_that_not_all_seeds_have_is_none() -> None:
             strict=True,
         )
     )
-    assert probes.course(Found(made), cells, "dev contrastive") == "falls and stays"
+    assert probes.course(Found(made), cells, "dev contrastive") == "undecided"
 
 
 def probed(name: str, **courses: Sequence[float]) -> list[str]:
@@ -158,7 +158,8 @@ def gaps(**by_loss: tuple[float, float, float]) -> dict[Cell, Result]:
 def test_distance_gaps() -> None:
     wide = {"alignuniform": (0.2, 0.8, 0.9), "dcl": (0.2, 0.7, 1.0)}
     assert words("figure3b", gaps(**wide)) == ["holds", "holds"]
-    assert words("figure3b", gaps(**{**wide, "dcl": (0.2, 0.7, 0.7)})) == ["holds", "fails"]
+    assert words("figure3b", gaps(**{**wide, "dcl": (0.2, 0.7, 0.7)})) == ["holds", "undecided"]
+    assert words("figure3b", gaps(**{**wide, "dcl": (0.2, 0.7, 0.65)})) == ["holds", "fails"]
     assert words("figure3b", gaps(**wide, infonce=(0.2, 0.9, 0.95))) == ["fails", "holds"]
 
 

@@ -13,10 +13,11 @@ from isotrope.diagnostics.rules.forces import (
     dissipated_early,
     negatives_not_hard,
     never_dissipating,
+    no_negatives,
     ratio_under_bound,
 )
 from isotrope.diagnostics.rules.norms import norms_too_large
-from isotrope.diagnostics.rules.outcome import anisotropic_start, overfitting
+from isotrope.diagnostics.rules.outcome import anisotropic_start, nothing_left_to_learn, overfitting
 from isotrope.diagnostics.rules.positives import dead_views, false_negatives, unrelated_positives
 from isotrope.diagnostics.rules.seen import not_finite
 
@@ -24,6 +25,7 @@ __all__ = ["EXPLAINS", "RULES"]
 
 RULES: tuple[Callable[[Case], Finding | None], ...] = (
     not_finite,
+    no_negatives,
     dead_views,
     unrelated_positives,
     diverging,
@@ -33,6 +35,7 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     negatives_not_hard,
     false_negatives,
     never_dissipating,
+    nothing_left_to_learn,
     dissipated_early,
     ratio_under_bound,
     anisotropic_start,
@@ -51,13 +54,17 @@ _OF_A_POINT = {
     "overfitting",
 }
 
+_DONE = {"nothing-left-to-learn", "dissipated-early"}
+
 EXPLAINS: dict[str, set[str]] = {
-    "dead-views": {"dissipated-early", "false-negatives", "ratio-under-bound"},
+    "no-negatives": {"collapsed", *_DONE, *_OF_A_POINT},
+    "dead-views": {*_DONE, "false-negatives", "ratio-under-bound"},
     "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_OF_A_POINT},
-    "diverging": {"diverging", "collapsed", "dissipated-early", *_OF_A_POINT},
-    "collapsed": {"dissipated-early", *_OF_A_POINT},
+    "diverging": {"diverging", "collapsed", *_DONE, *_OF_A_POINT},
+    "collapsed": {*_DONE, *_OF_A_POINT},
     "dimensional-collapse": {"false-negatives", "negatives-not-hard", "anisotropic-start"},
     "negatives-not-hard": {"false-negatives", "never-dissipating"},
+    "nothing-left-to-learn": {"dissipated-early"},
 }
 """What follows from a finding, and is not told besides it: in a batch that has become a point no
 negative is harder than another, whatever the temperature."""

@@ -50,6 +50,8 @@ def diverging(case: Case) -> Finding | None:
 
 def _exploding(case: Case, jump: float | None) -> bool:
     """Whether norms explode; cut weights grow fast, and that is what they are for."""
+    if sick("radial", case.end("radial")):
+        return False
     if case.kind == "images":
         return sick("norm_jump", jump) and sick("norm", case.early("norm"))
     return sick("norm_jump_text", jump) and (case.setting("cut") or 1) <= 1
@@ -90,7 +92,7 @@ def collapsed(case: Case) -> Finding | None:
 def dimensional_collapse(case: Case) -> Finding | None:
     """The embeddings differ, but in a few directions only."""
     rank, most = case.end("effective_rank"), most_dimensions(case)
-    if rank is None or most is None or not sick("rank_share", rank / most):
+    if rank is None or not most or not sick("rank_share", rank / most):
         return None
     began = case.first("effective_rank")
     if _decayed(case):

@@ -1,13 +1,14 @@
 """Rules about the components of the gradient: which negatives push, how long, against what pull."""
 
-import statistics
-
 from isotrope.diagnostics.evidence import Case
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
     anchors_done_on_ideal,
+    gained,
+    later_dead,
     negatives,
     parameters,
+    pushing,
     sick,
     temperature,
     told,
@@ -16,7 +17,49 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-__all__ = ["dissipated_early", "negatives_not_hard", "never_dissipating", "ratio_under_bound"]
+__all__ = [
+    "dissipated_early",
+    "negatives_not_hard",
+    "never_dissipating",
+    "no_negatives",
+    "ratio_under_bound",
+]
+
+
+def no_negatives(case: Case) -> Finding | None:
+    """A contrastive loss is given batches of one row, or of one group: nothing is a negative.
+
+    Its loss and gradient are then 0 from the first step on. A loss of pairs has a gradient all the
+    same, and is not meant.
+    """
+    seen = [row for row in case.rows if row.get("positive_mean") is not None]
+    if not seen:
+        return None
+    share = sum(row.get("negative_mean") is None for row in seen) / len(seen)
+    if not sick("without_negatives", share):
+        return None
+    gradient = case.end("embedding_gradient")
+    if case.objective is None and not sick("gradient_alone", gradient):
+        return None
+    if case.objective is not None and not pushing(case.objective):
+        return None
+    size = case.batch_size
+    found = [] if gradient is None or case.objective is not None else [gradient]
+    return Finding(
+        "no-negatives",
+        (
+            compared("without_negatives", share),
+            *(compared("gradient_alone", number) for number in found),
+            *([] if size is None else [Evidence("batch_size", size)]),
+            *told(case, "loss"),
+        ),
+        THRESHOLDS["without_negatives"].source,
+        "--batch-size 64"
+        if size == 1
+        else "--batch-size 64 (batches of more than one row, and of more than one group)",
+        "No anchor of a batch has a negative, so that a loss that tells positives from negatives "
+        "is 0 and teaches nothing. That it is 0 does not mean that anything has been learnt.",
+    )
 
 
 def negatives_not_hard(case: Case) -> Finding | None:
@@ -80,10 +123,9 @@ def never_dissipating(case: Case) -> Finding | None:
 
 def dissipated_early(case: Case) -> Finding | None:
     """Hardly an anchor has a gradient after the first fifth, and the dev score has not gained."""
-    dead = case.series("dead")
-    if len(dead) < 5:
+    later, gain = later_dead(case), gained(case)
+    if later is None or len(case.series("dead")) < 5:
         return None
-    later, gain = statistics.median(dead[len(dead) // 5 :]), _gain(case)
     if not sick("dead_early", later) or (gain is not None and not sick("gain", gain)):
         return None
     return Finding(
@@ -105,6 +147,9 @@ def ratio_under_bound(case: Case) -> Finding | None:
     above = case.end("above_bound")
     if above is None or not sick("above_bound", above):
         return None
+    ratio = case.end("ratio")
+    if case.objective is None and ratio is not None and sick("pull", abs(ratio)):
+        return None
     return Finding(
         "ratio-under-bound",
         (compared("above_bound", above), *told(case, "ratio", "positive_mean", "negative_mean")),
@@ -122,10 +167,6 @@ def _stopping(objective: Objective) -> str:
         if form in known:
             return f"--objective {form}"
     return "--objective.dissipation margin:0.3"
-
-
-def _gain(case: Case) -> float | None:
-    return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
 
 
 def _harder(case: Case) -> str:

@@ -13,6 +13,8 @@ def norms_too_large(case: Case) -> Finding | None:
     norm, decay = case.end("norm"), weight_decay(case)
     if norm is None or (case.objective is not None and case.objective.space != "sphere"):
         return None  # what is not normalised may be as long as it likes
+    if sick("radial", case.end("radial")):
+        return None
     unheld = case.kind == "images" and sick("decay_that_holds", decay)
     if sick("norm", norm):
         found, change = [compared("norm", norm)], _shorter(case)

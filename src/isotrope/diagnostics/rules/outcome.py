@@ -1,11 +1,15 @@
 """Rules about what training came from and came to: anisotropy, and a dev score that falls."""
 
+import statistics
+
 from isotrope.diagnostics.evidence import Case
 from isotrope.diagnostics.findings import Evidence, Finding
-from isotrope.diagnostics.readings import lower_rate, sick, told
+from isotrope.diagnostics.readings import gained, lower_rate, sick, told
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
-__all__ = ["anisotropic_start", "overfitting"]
+__all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
+
+_LOOKS = 3  # of which a median says something
 
 
 def anisotropic_start(case: Case) -> Finding | None:
@@ -25,6 +29,38 @@ def anisotropic_start(case: Case) -> Finding | None:
         "--objective infonce (a short `isotrope train` from this encoder)",
         "Different texts have nearly one direction, as in a language model that was never trained "
         "to compare texts: until it is, cosines tell little apart.",
+    )
+
+
+def nothing_left_to_learn(case: Case) -> Finding | None:
+    """Most anchors were done before training began, and it gained nothing.
+
+    Where training itself has brought them there, it is dissipated-early.
+    """
+    dead, gain = case.series("dead"), gained(case)
+    if len(dead) < _LOOKS or not sick("done_at_first", dead[0]):
+        return None
+    # without a dev score the anchors alone decide, as for dissipated-early
+    name = "dead_early" if gain is None else "done_throughout"
+    helped = case.judgement is not None and case.judgement.outcome == "improved"
+    if helped or (gain is not None and not sick("gain", gain)):
+        return None
+    throughout = statistics.median(dead)
+    if not sick(name, throughout):
+        return None
+    return Finding(
+        "nothing-left-to-learn",
+        (
+            compared("done_at_first", dead[0]),
+            compared(name, throughout),
+            *([] if gain is None else [compared("gain", gain)]),
+            *told(case, "dissipation", "positive_mean", "negative_mean"),
+        ),
+        THRESHOLDS["done_at_first"].source,
+        "--files HARDER (FILE with a third column of near but wrong texts, or with other data)",
+        "Before the first update the positives of most anchors were already so much closer than "
+        "all negatives that this objective has nothing to change: the encoder knows these data. "
+        "Harder negatives or other data give it something to learn; more steps do not.",
     )
 
 

@@ -37,10 +37,18 @@ def not_enough_seen(case: Case) -> Finding | None:
     steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
     if case.probe is not None or not sick("logged_steps", steps):
         return None
+    if not steps and len(case.rows) > 1:
+        change = "an encoder that makes one vector of a text"
+        what = (
+            "The loss was seen, but no embeddings: whether this training is healthy cannot be told."
+        )
+    else:
+        change = "--log-every 1 (or train on, then ask again)"
+        what = "Whether this training is healthy cannot be told yet."
     return Finding(
         "not-enough-seen",
         (compared("logged_steps", steps),),
         THRESHOLDS["logged_steps"].source,
-        "--log-every 1 (or train on, then ask again)",
-        "Whether this training is healthy cannot be told yet.",
+        change,
+        what,
     )

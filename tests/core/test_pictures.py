@@ -1,4 +1,4 @@
-"""Decoding: every mode becomes the RGB it shows; what is damaged is refused, cheaply."""
+"""Pictures: every kind becomes the RGB it shows; what is damaged is refused, cheaply."""
 
 import io
 import os
@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin
 
-from isotrope.data.image_decode import MOST_PIXELS, Unreadable, decode, measure, pixels, resized
-
-from .pictures import ramp, save
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.pictures import MOST_PIXELS, Unreadable, measure, pixels, square
+from tests.data.pictures import ramp, save
 
 FINE = {"quality": 95, "subsampling": 0}
 
@@ -38,6 +39,14 @@ def png(width: int, height: int, rows: bytes, depth: int = 8, kind: int = 2) -> 
     return io.BytesIO(b"\x89PNG\r\n\x1a\n" + body)
 
 
+def colours(height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def flat(colour: object, size: tuple[int, int] = (4, 4), mode: str = "RGB") -> Image.Image:
+    return Image.new(mode, size, colour)
+
+
 def first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return array.transpose(2, 0, 1)
 
@@ -45,28 +54,28 @@ def first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def test_rgb_is_returned_as_it_is() -> None:
     array = ramp(12, 12)
     for kind, settings in (("PNG", {}), ("WEBP", {"lossless": True})):
-        found = decode(encoded(Image.fromarray(array), kind, **settings), 12)
+        found = square(encoded(Image.fromarray(array), kind, **settings), 12)
         assert found.dtype == np.uint8
         assert np.array_equal(found, first(array))
-    jpeg = decode(encoded(Image.fromarray(array), "JPEG", **FINE), 12)
+    jpeg = square(encoded(Image.fromarray(array), "JPEG", **FINE), 12)
     assert np.abs(jpeg.astype(int) - first(array)).max() < 16
 
 
 def test_grey_is_repeated() -> None:
     grey = ramp(9, 9)[..., 0]
     for image in (Image.fromarray(grey), Image.fromarray(grey).convert("P")):
-        assert np.array_equal(decode(encoded(image), 9), np.stack([grey] * 3))
+        assert np.array_equal(square(encoded(image), 9), np.stack([grey] * 3))
     bits = Image.fromarray(grey > 100)
     assert bits.mode == "1"
-    assert np.array_equal(decode(encoded(bits), 9)[0], np.where(grey > 100, 255, 0))
+    assert np.array_equal(square(encoded(bits), 9)[0], np.where(grey > 100, 255, 0))
 
 
 def test_sixteen_bits_give_their_high_byte() -> None:
     values = np.arange(64, dtype=np.uint16).reshape(8, 8) * 1024
-    found = decode(encoded(Image.fromarray(values)), 8)
+    found = square(encoded(Image.fromarray(values)), 8)
     assert np.array_equal(found, np.stack([values >> 8] * 3))
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values.repeat(3, axis=1))
-    colour = decode(png(8, 8, rows, depth=16), 8)
+    colour = square(png(8, 8, rows, depth=16), 8)
     assert np.array_equal(colour, found)
 
 
@@ -75,13 +84,13 @@ def test_transparent_pixels_are_white() -> None:
     rgba[:4, :, 3] = 0
     rgba[7, :, 3] = 51
     for kind, settings in (("PNG", {}), ("WEBP", {"lossless": True, "exact": True})):
-        found = decode(encoded(Image.fromarray(rgba), kind, **settings), 8)
+        found = square(encoded(Image.fromarray(rgba), kind, **settings), 8)
         assert (found[:, :4] == 255).all()
         assert np.array_equal(found[:, 4:7], first(rgba)[:3, 4:7])
         expected = 255 - 0.2 * (255 - first(rgba)[:3, 7].astype(float))
         assert np.abs(found[:, 7] - expected).max() <= 1
     grey = Image.merge("LA", [Image.fromarray(rgba[..., i]) for i in (0, 3)])
-    assert (decode(encoded(grey), 8)[:, :4] == 255).all()
+    assert (square(encoded(grey), 8)[:, :4] == 255).all()
 
 
 def test_a_palette_with_transparency() -> None:
@@ -89,14 +98,14 @@ def test_a_palette_with_transparency() -> None:
     image.putpalette([0, 0, 0, 10, 20, 30, 200, 0, 0])
     image.putpixel((0, 0), 2)
     for hidden in (2, bytes([255, 255, 0])):
-        found = decode(encoded(image, transparency=hidden), 8)
+        found = square(encoded(image, transparency=hidden), 8)
         assert found[:, 0, 0].tolist() == [255, 255, 255]
         assert found[:, 1, 1].tolist() == [10, 20, 30]
 
 
 def test_cmyk() -> None:
     image = Image.new("CMYK", (8, 8), (0, 255, 255, 0))
-    red = decode(encoded(image, "JPEG", **FINE), 8)[:, 4, 4]
+    red = square(encoded(image, "JPEG", **FINE), 8)[:, 4, 4]
     assert np.abs(red.astype(int) - [255, 0, 0]).max() < 8
 
 
@@ -116,7 +125,7 @@ def test_the_orientation_of_the_camera_is_applied(kind: str, orientation: int) -
     }[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    found = decode(encoded(Image.fromarray(array), kind, exif=exif, **FINE), 16)
+    found = square(encoded(Image.fromarray(array), kind, exif=exif, **FINE), 16)
     assert np.abs(found.astype(int) - first(upright)).max() < 24
 
 
@@ -124,41 +133,34 @@ def test_a_broken_tag_of_the_camera_is_no_reason() -> None:
     array = ramp(16, 16)
     for exif in (b"Exif\0\0garbage", b"Exif\0\0II*\0\xff\xff\xff\x7f"):
         file = encoded(Image.fromarray(array), "JPEG", exif=exif, **FINE)
-        assert np.abs(decode(file, 16).astype(int) - first(array)).max() < 24
+        assert np.abs(square(file, 16).astype(int) - first(array)).max() < 24
 
 
 def test_the_middle_is_cut_out() -> None:
     array = np.zeros((8, 24, 3), np.uint8)
     array[:, 8:16] = [10, 200, 30]
     expected = np.broadcast_to(np.array([10, 200, 30])[:, None, None], (3, 8, 8))
-    assert np.array_equal(decode(encoded(Image.fromarray(array)), 8), expected)
+    assert np.array_equal(square(encoded(Image.fromarray(array)), 8), expected)
     upright = Image.fromarray(np.ascontiguousarray(array.transpose(1, 0, 2)))
-    assert np.array_equal(decode(encoded(upright), 8), expected)
+    assert np.array_equal(square(encoded(upright), 8), expected)
 
 
 def test_smaller_ones_are_enlarged_and_larger_ones_smoothed() -> None:
-    small = decode(encoded(Image.fromarray(ramp(4, 4))), 32)
+    small = square(encoded(Image.fromarray(ramp(4, 4))), 32)
     assert small.shape == (3, 32, 32)
     assert np.abs(small.astype(int) - first(ramp(32, 32))).max() < 40
     stripes = np.zeros((64, 64, 3), np.uint8)
     stripes[:, ::2] = 255  # without antialiasing all would be 0, or all 255
-    assert np.abs(decode(encoded(Image.fromarray(stripes)), 8)[:, 2:-2, 2:-2] - 127.5).max() < 12
+    assert np.abs(square(encoded(Image.fromarray(stripes)), 8)[:, 2:-2, 2:-2] - 127.5).max() < 12
 
 
-def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size() -> None:
-    file = encoded(Image.fromarray(ramp(512, 512)), "JPEG", **FINE)
-    found = decode(file, 16)
-    whole = Image.open(file).resize((16, 16), Image.Resampling.BILINEAR)
-    assert np.abs(found.astype(int) - first(np.asarray(whole))).max() < 6
-
-
-def test_arrays_are_resized_like_files() -> None:
-    array = ramp(20, 12)
-    found = resized(first(array)[None], 8)
-    assert np.array_equal(found[0], decode(encoded(Image.fromarray(array)), 8))
-    assert resized(np.empty((0, 3, 20, 12), np.uint8), 8).shape == (0, 3, 8, 8)
-    square = first(ramp(8, 8))[None]
-    assert resized(square, 8) is square
+def test_a_large_jpeg_is_decoded_whole() -> None:
+    """At a fraction of its size its pixels would not be those of the opened picture."""
+    file = encoded(Image.fromarray(colours(512, 640)), "JPEG", **FINE)
+    opened = Image.open(file)
+    opened.load()
+    assert np.array_equal(square(file, 16), square(opened, 16))
+    assert np.array_equal(square(file, 16), square(np.asarray(opened), 16))
 
 
 def test_own_size() -> None:
@@ -173,7 +175,7 @@ def test_the_header_is_enough_to_measure(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:60])  # the body is cut off
     assert measure(path) == (20, 12, 60)
     with pytest.raises(Unreadable, match="truncated"):
-        decode(path, 8)
+        square(path, 8)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
@@ -181,7 +183,7 @@ def test_truncated_files(kind: str) -> None:
     whole = encoded(Image.fromarray(ramp(64, 64)), kind).getvalue()
     for share in (0.3, 0.6, 0.9):
         with pytest.raises(Unreadable):
-            decode(io.BytesIO(whole[: int(share * len(whole))]), 16)
+            square(io.BytesIO(whole[: int(share * len(whole))]), 16)
 
 
 def test_damaged_bytes_never_raise_anything_else() -> None:
@@ -193,7 +195,7 @@ def test_damaged_bytes_never_raise_anything_else() -> None:
             places = random.integers(0, len(whole), 4)
             damaged[places] = random.integers(0, 256, 4)
             try:
-                assert decode(io.BytesIO(damaged.tobytes()), 8).shape == (3, 8, 8)
+                assert square(io.BytesIO(damaged.tobytes()), 8).shape == (3, 8, 8)
             except Unreadable:
                 continue
 
@@ -202,14 +204,30 @@ def test_damaged_bytes_never_raise_anything_else() -> None:
 def test_what_is_no_picture(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(content)
-    for read in (measure, pixels, lambda file: decode(file, 8)):
+    for read in (measure, pixels, lambda file: square(file, 8)):
         with pytest.raises(Unreadable):
             read(path)
 
 
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "TIFF"])
+def test_other_formats_without_loss(kind: str) -> None:
+    grey = ramp(9, 9)[..., 0]
+    assert np.array_equal(square(encoded(Image.fromarray(grey), kind), 9), np.stack([grey] * 3))
+
+
 def test_other_formats_are_not_read() -> None:
-    with pytest.raises(Unreadable, match="UnidentifiedImageError"):
-        decode(encoded(Image.fromarray(ramp(8, 8)), "GIF"), 8)
+    """Pillow would hand the second to another program."""
+    page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    for file in (encoded(Image.fromarray(ramp(8, 8)), "PPM"), io.BytesIO(page)):
+        with pytest.raises(Unreadable, match="cannot identify image file"):
+            square(file, 8)
+
+
+def test_floating_point_pixels_are_refused() -> None:
+    image = Image.fromarray(np.full((4, 4), 0.5, np.float32))
+    for picture in (image, encoded(image, "TIFF")):
+        with pytest.raises(Unreadable, match="floating-point numbers; save it with 8 or 16 bits"):
+            square(picture, 4)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
@@ -218,9 +236,9 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     for name, why in (
         ("pipe.png", "not a regular file"),
-        ("folder.png", "not a regular file"),
+        ("folder.png", "is a folder where a file is needed"),
         ("loop.png", "symbolic links"),
-        ("none.png", "No such file"),
+        ("none.png", "no such file; check the path"),
     ):
         with pytest.raises(Unreadable, match=why):
             measure(tmp_path / name)
@@ -234,7 +252,7 @@ def test_a_huge_declared_size_is_refused_without_memory(side: int) -> None:
     tracemalloc.start()
     for read in (measure, pixels):
         file.seek(0)
-        with pytest.raises(Unreadable, match=r"pixels|exceeds limit|too large|Bomb"):
+        with pytest.raises(Unreadable, match=r"more than 89,478,485|exceeds limit|too large"):
             read(file)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -245,4 +263,82 @@ def test_bombs_in_metadata_are_refused() -> None:
     info = PngImagePlugin.PngInfo()
     info.add_text("x", "0" * 2_000_000, zip=True)
     with pytest.raises(Unreadable, match=r"[Dd]ecompressed"):
-        decode(encoded(Image.fromarray(ramp(8, 8)), pnginfo=info), 8)
+        square(encoded(Image.fromarray(ramp(8, 8)), pnginfo=info), 8)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (8, 20), (21, 8), (40, 33), (5, 3), (1, 1), (1, 30)])
+def test_every_kind_of_the_same_picture_gives_the_same_pixels(size, tmp_path):
+    pixels = colours(*size)
+    file = tmp_path / "a picture.PNG"
+    Image.fromarray(pixels).save(file, format="PNG")
+    found = square(pixels, 8)
+    assert found.shape == (3, 8, 8)
+    assert found.dtype == np.uint8
+    kinds = [file, str(file), Image.fromarray(pixels), torch.from_numpy(pixels)]
+    if size[0] != 3:
+        kinds.append(pixels.transpose(2, 0, 1))
+    assert all(np.array_equal(square(kind, 8), found) for kind in kinds)
+
+
+def test_the_right_size_is_taken_as_it_is():
+    pixels = colours(6, 6)
+    assert np.array_equal(square(pixels, 6), pixels.transpose(2, 0, 1))
+    grey = pixels[..., 0]
+    assert np.array_equal(square(grey, 6), np.stack([grey] * 3))
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (flat(90, mode="L"), (90, 90, 90)),
+        (flat((10, 20, 30, 255), mode="RGBA"), (10, 20, 30)),
+        (flat((10, 20, 30, 0), mode="RGBA"), (255, 255, 255)),
+        (flat((90, 0), mode="LA"), (255, 255, 255)),
+        (flat((10, 20, 30)).convert("P", palette=Image.Palette.ADAPTIVE), (10, 20, 30)),
+        (flat((0, 255, 255, 0), mode="CMYK"), (255, 0, 0)),
+        (flat(1, mode="1"), (255, 255, 255)),
+        (Image.fromarray(np.full((4, 4), 90 * 256 + 7, np.uint16)), (90, 90, 90)),
+        (flat(90 * 256 + 7, mode="I"), (90, 90, 90)),
+    ],
+    ids=["L", "RGBA", "clear", "LA", "P", "CMYK", "1", "I;16", "I"],
+)
+def test_every_mode_becomes_rgb(image, expected):
+    assert [int(channel.mean()) for channel in square(image, 4)] == list(expected)
+
+
+def test_a_file_is_turned_as_its_camera_says(tmp_path):
+    pixels = np.zeros((4, 12, 3), np.uint8)
+    pixels[:, :6] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter, clockwise: the bright half comes on top
+    Image.fromarray(pixels).save(tmp_path / "turned.png", exif=exif)
+    Image.fromarray(np.rot90(pixels, -1)).save(tmp_path / "plain.png")
+    found = square(tmp_path / "turned.png", 4)
+    assert np.array_equal(found, square(tmp_path / "plain.png", 4))
+    assert found[:, 0].min() > 200
+    assert found[:, 3].max() < 50
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (np.zeros((3, 4, 4), np.float32), "pixels must be uint8, 0 to 255; found float32"),
+        (torch.zeros(3, 4, 4), "pixels must be uint8, 0 to 255; found float32"),
+        (np.zeros((4, 4, 4), np.uint8), r"3 x h x w, h x w x 3 or h x w; found \(4, 4, 4\)"),
+        (np.zeros((2, 3, 4, 4), np.uint8), r"found \(2, 3, 4, 4\)"),
+        (np.zeros((3, 0, 4), np.uint8), r"found \(3, 0, 4\)"),
+        (np.zeros((0, 4), np.uint8), r"found \(0, 4\)"),
+        (7, r"a path, a PIL image or an array of uint8; found 7 \(int\)"),
+        (None, r"a path, a PIL image or an array of uint8; found None \(NoneType\)"),
+    ],
+)
+def test_what_is_no_kind_of_picture(picture, message):
+    with pytest.raises(InputError, match=message):
+        square(picture, 8)
+
+
+def test_without_pillow_pixels_of_the_right_size_still_do(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    assert square(colours(8, 8), 8).shape == (3, 8, 8)
+    with pytest.raises(MissingExtra, match=r"'PIL', which is not installed: pip install 'isotrope"):
+        square(colours(8, 9), 8)

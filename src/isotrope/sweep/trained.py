@@ -1,4 +1,4 @@
-"""Train to the end in a folder of one's own, from whatever an earlier process has left there."""
+"""Trained: a training in a folder of its own, which goes on from whatever was left there."""
 
 import shutil
 import signal
@@ -20,7 +20,7 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
 
     Args:
         train: of text or of images.
-        settings: their output folder is nobody else's.
+        settings: whose output belongs to this training alone.
 
     Raises:
         InputError: the training cannot be done.

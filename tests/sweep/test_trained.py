@@ -8,11 +8,11 @@ import pytest
 
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.core.result import Result
-from isotrope.methods.resume import trained
 from isotrope.methods.run import Outcome
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.simcse import SimCSE
 from isotrope.methods.training import train
+from isotrope.sweep.trained import trained
 from tests.methods.conftest import sentences
 
 

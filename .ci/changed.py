@@ -1,0 +1,73 @@
+"""Has a part of the repository changed lately? Exit code 0: yes, or nobody knows; 1: no.
+
+    python .ci/changed.py triton|papers|docs [BASE]
+
+What takes long and depends on few files runs in continuous integration when these have changed;
+`make nightly` runs everything. A fresh clone does not say what was there when CI last ran, so the
+comparison is with BASE or, without one, with the newest commit on the line of main that is three
+days older than the last one: a submission is younger than that.
+"""
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+DAYS = timedelta(days=3)
+ALWAYS = (".ci/", "Makefile", "pyproject.toml", "requirements/", "tests/conftest.py")
+PARTS = {
+    "triton": (
+        *("src/isotrope/kernels/", "src/isotrope/core/views.py", "src/isotrope/objectives/"),
+        *("tests/kernels/", "benchmarks/gpu.py", "tests/test_gpu_benchmark.py"),
+    ),
+    "papers": (
+        *("papers/", "tests/papers/", "src/isotrope/experiments/", "tests/experiments/"),
+        *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/methods/"),
+        *("src/isotrope/kernels/", "src/isotrope/paradigm/", "src/isotrope/data/"),
+    ),
+    "docs": (
+        *("docs/", "mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/docs/"),
+        *("src/isotrope/cli/", "src/isotrope/__init__.py", "src/isotrope/adapters/"),
+    ),
+}
+
+
+def git(*words: str) -> str:
+    """Return what git prints, in this repository."""
+    here = Path(__file__).resolve().parents[1]
+    done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def base() -> str:
+    """Return the commit to compare with, "" where there is none so old."""
+    newest, *others = [
+        (int(seconds), commit)
+        for seconds, commit in (
+            line.split() for line in git("log", "--first-parent", "--format=%ct %H").splitlines()
+        )
+    ]
+    old = newest[0] - DAYS.total_seconds()
+    return next((commit for seconds, commit in others if seconds <= old), "")
+
+
+def changed(part: str, files: list[str]) -> bool:
+    """Tell whether one of the files belongs to the part, or to what everything depends on."""
+    return any(file.startswith((*PARTS[part], *ALWAYS)) for file in files)
+
+
+def main(part: str, since: str = "") -> int:
+    """Say what is known of a part on a line, and return the exit code."""
+    try:
+        since = since or base()
+        files = git("diff", "--name-only", since, "HEAD").splitlines() if since else None
+    except (OSError, subprocess.CalledProcessError):
+        files = None
+    found = files is None or changed(part, files)
+    why = "nothing to compare with" if files is None else f"since {since[:12]}"
+    print(f"{part}: {'to be run' if found else 'unchanged'} ({why})")
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

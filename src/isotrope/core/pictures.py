@@ -1,0 +1,196 @@
+"""From a picture of any kind, size and orientation to the pixels that an encoder sees.
+
+Training, evaluation and use all read pictures here. What a file is, its content says, whatever its
+name. The orientation of a camera is applied, grey is repeated, of 16 bits the upper 8 are taken,
+transparent pixels become white, CMYK is converted. The shorter side is resized to ``side`` by
+Pillow's bilinear filter, which averages where it makes smaller, and the centre is cut out: to the
+byte what the image processor does that is saved for transformers.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.documents import check_file, place
+from isotrope.core.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["MOST_PIXELS", "SUFFIXES", "Picture", "Unreadable", "measure", "pixels", "square"]
+
+Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | Tensor"
+"""A file, a PIL image, or uint8 pixels: 3 x h x w, h x w x 3 or h x w (grey)."""
+
+MOST_PIXELS = 89_478_485
+"""Pixels above which nothing is decoded or made: a gigabyte of memory for a few bytes."""
+
+# nothing that Pillow hands to another program, as it does PostScript
+_FORMATS = {
+    "BMP": (".bmp",),
+    "GIF": (".gif",),
+    "JPEG": (".jpeg", ".jpg"),
+    "PNG": (".png",),
+    "TIFF": (".tif", ".tiff"),
+    "WEBP": (".webp",),
+}
+
+SUFFIXES = tuple(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
+"""Endings, in any case, of the files of a folder that are taken for pictures."""
+
+
+class Unreadable(InputError):
+    """A file that is no picture, or a damaged one."""
+
+
+def measure(file: Path | BinaryIO) -> tuple[int, int, int]:
+    """Return width, height and length in bytes of a picture, by its header alone.
+
+    Raises:
+        Unreadable: not a regular file, no picture, or one of too many pixels.
+        MissingExtra: Pillow is not installed.
+    """
+    with _opened(file) as image:
+        length = file.stat().st_size if isinstance(file, Path) else file.seek(0, 2)
+        return image.width, image.height, length
+
+
+def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
+    """Return a picture as RGB of its own size, h x w x 3, as it is stored.
+
+    Raises:
+        Unreadable: no picture, or a damaged one.
+        MissingExtra: Pillow is not installed.
+    """
+    with _opened(file) as image:
+        return np.asarray(_rgb(image))
+
+
+def square(picture: Picture, side: int) -> NDArray[np.uint8]:
+    """Return a picture as RGB, 3 x side x side; pixels of that size are taken as they are.
+
+    Raises:
+        Unreadable: no picture, or a damaged one.
+        InputError: pixels of another kind or shape.
+        MissingExtra: Pillow is needed and not installed.
+    """
+    if isinstance(picture, Tensor):
+        picture = picture.cpu().numpy()
+    if isinstance(picture, np.ndarray):
+        array = _channels_first(picture)
+        if array.shape[1:] == (side, side):
+            return array
+        rows = np.ascontiguousarray(array.transpose(1, 2, 0))
+        return _cut(_pillow().fromarray(rows), side)
+    if isinstance(picture, _pillow().Image):
+        with _refusing("an image of Pillow"):
+            return _cut(_rgb(_upright(picture)), side)
+    if isinstance(picture, str | Path) or hasattr(picture, "read"):
+        file = Path(picture) if isinstance(picture, str) else picture
+        with _opened(cast("Path | BinaryIO", file)) as image:
+            return _cut(_rgb(_upright(image)), side)
+    raise InputError(
+        "a picture is a path, a PIL image or an array of uint8; "
+        f"found {picture!r:.60} ({type(picture).__name__})"
+    )
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtra("PIL", extra="image") from error
+    return Image
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Whatever fails inside says that a picture cannot be read."""
+    try:
+        # odd metadata is no reason for a warning: what matters are the pixels
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    except Exception as error:  # damaged bytes make a decoder fail in any way
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise Unreadable(f"{what} is no picture that can be read: {why}") from error
+
+
+@contextmanager
+def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
+    """Open a file by its header; whatever fails inside says that it is unreadable."""
+    pillow = _pillow()
+    if isinstance(file, Path):
+        try:
+            check_file(file)  # opening a pipe would wait for ever
+        except InputError as error:
+            raise Unreadable(str(error)) from error
+    what = place(file) if isinstance(file, Path) else "what is in memory"
+    with _refusing(what), pillow.open(file, formats=tuple(_FORMATS)) as image:
+        if image.width * image.height > MOST_PIXELS:
+            raise ValueError(f"{image.width} x {image.height} pixels, more than {MOST_PIXELS:,}")
+        yield image
+
+
+def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return one picture's pixels as 3 x h x w."""
+    if array.dtype != np.uint8:
+        raise InputError(
+            f"pixels must be uint8, 0 to 255; found {array.dtype}: multiply by 255 and convert"
+        )
+    if array.ndim == 2 and array.size:
+        return np.broadcast_to(array, (3, *array.shape))
+    if array.ndim == 3 and array.size and array.shape[0] == 3:
+        return array
+    if array.ndim == 3 and array.size and array.shape[2] == 3:
+        return array.transpose(2, 0, 1)
+    raise InputError(f"a picture is 3 x h x w, h x w x 3 or h x w; found {array.shape}")
+
+
+def _upright(image: "Image.Image") -> "Image.Image":
+    """Return a picture turned as its EXIF entry says."""
+    from PIL import ImageOps
+
+    image.load()  # what is damaged fails here
+    with suppress(Exception):  # a broken tag of the camera: as it is stored
+        return ImageOps.exif_transpose(image)
+    return image
+
+
+def _rgb(image: "Image.Image") -> "Image.Image":
+    """Return a picture of any mode as RGB."""
+    pillow = _pillow()
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers; save it with 8 or 16 bits")
+    if image.mode.startswith("I"):  # 16 bits of grey, which convert() would clip at 255
+        upper = np.asarray(image).clip(0, 65535) >> 8
+        image = pillow.fromarray(upper.astype(np.uint8))
+    if image.has_transparency_data:
+        white = pillow.new("RGBA", image.size, "white")
+        white.alpha_composite(image.convert("RGBA"))
+        image = white
+    return image.convert("RGB")
+
+
+def _cut(image: "Image.Image", side: int) -> NDArray[np.uint8]:
+    """Return the centre of an RGB picture, 3 x side x side, its shorter side resized to that."""
+    width, height = image.size
+    short = min(width, height)
+    # transformers resizes the whole and rounds the longer side down. No JPEG is decoded at a
+    # fraction of its size, faster as that is: the pixels would not be those of the opened picture
+    size = (int(side * width / short), int(side * height / short))
+    if size[0] * size[1] > MOST_PIXELS:
+        raise InputError(
+            f"a picture of {width} x {height} pixels is too long and narrow: with its shorter side "
+            f"at {side} it would take gigabytes; cut it first"
+        )
+    if size != image.size:
+        image = image.resize(size, _pillow().Resampling.BILINEAR)
+    left, top = (size[0] - side) // 2, (size[1] - side) // 2
+    return np.asarray(image.crop((left, top, left + side, top + side))).transpose(2, 0, 1)

@@ -1,0 +1,218 @@
+"""What a formula asks of its row statistics: recorded once, and answered from what is computed.
+
+``record`` calls a formula on four made-up rows and keeps its questions, nothing else: no number
+that it returns decides anything. ``Known`` answers these questions from statistics of the batch. A
+formula that asks for anything else then (the matrix, the embeddings, another temperature because
+the numbers made it branch) is not answered: ``Unfused`` says so to the caller, who takes another
+way.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.mixtures import Mixing
+from isotrope.kernels.pairs import Pairs
+
+__all__ = ["Formula", "Key", "Kind", "Known", "Questions", "Unfused", "record"]
+
+Formula = Callable[[Pairs], Tensor]
+
+
+class Unfused(Exception):
+    """The formula asks for more than statistics, or for statistics that are not fused."""
+
+
+Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
+Key = tuple[Kind, Against]
+
+
+@dataclass
+class Questions:
+    """The statistics that a formula asks for.
+
+    Attributes:
+        temperatures: of each question.
+        counts: against what the number of negatives is asked.
+        mixing: of the mixture whose similarity is asked for, None without such a question.
+        learnt: the tensor that is the temperature of all of them and wants a gradient, or None.
+        lasting: they are the same next time: no temperature is a tensor, which may change.
+        several: the formula returns one value for each anchor, not one for the batch.
+    """
+
+    temperatures: dict[Key, float] = field(default_factory=dict)
+    counts: set[Against] = field(default_factory=set)
+    mixing: Mixing | None = None
+    learnt: Tensor | None = None
+    lasting: bool = True
+    several: bool = True
+
+    @property
+    def against(self) -> set[Against]:
+        """What the rows are compared with, all questions together."""
+        return {against for _, against in self.temperatures}
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """The statistics that are wanted."""
+        return {kind for kind, _ in self.temperatures}
+
+
+class Known(Pairs):
+    """Statistics that are there already; whatever else is asked for cannot be fused.
+
+    Args:
+        questions: those that are answered.
+        positive: n similarities.
+        values: the answers, n each.
+        counts: numbers of negatives, n each.
+    """
+
+    backend = "rowblock"
+
+    def __init__(
+        self,
+        questions: Questions,
+        positive: Tensor,
+        values: dict[Key, Tensor],
+        counts: dict[Against, Tensor],
+    ) -> None:
+        self.questions, self._positive = questions, positive
+        self.values, self.counts = values, counts
+
+    def _answer(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+        if self.questions.temperatures.get((kind, against)) != _plain(temperature):
+            raise Unfused("the formula asks for other statistics than those that were recorded")
+        return self.values[kind, against]
+
+    @property
+    def views(self) -> Views:  # type: ignore[override]
+        raise Unfused("the formula asks for the embeddings")
+
+    @property
+    def positive(self) -> Tensor:
+        return self._positive
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._answer("logsumexp", temperature, against)
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._answer("softplus", temperature, against)
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        return self._answer("hardest", 1.0, against)
+
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        if mixing != self.questions.mixing:
+            raise Unfused("the formula asks for another mixture than that which was recorded")
+        return self._answer("mixed", temperature, "cross")
+
+    def count(self, against: Against = "cross") -> Tensor:
+        if against not in self.counts:
+            raise Unfused("the formula counts other negatives than those that were recorded")
+        return self.counts[against]
+
+    def of(self, views: Views) -> Pairs:
+        raise Unfused("the formula compares other views")
+
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for columns")
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for the matrix")
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for the matrix")
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        raise Unfused("the formula asks for the embeddings")
+
+
+class _Recorder(Known):
+    """Keeps the questions; the answers are made up."""
+
+    def __init__(self, dtype: torch.dtype, learnt: Tensor | None) -> None:
+        super().__init__(Questions(), torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype), {}, {})
+        self.learnt, self.at_learnt = learnt, set[bool]()
+
+    def _answer(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+        questions, plain = self.questions, _plain(temperature)
+        if isinstance(temperature, Tensor):
+            questions.lasting = False
+            if temperature.requires_grad and temperature is not self.learnt:
+                raise Unfused("the temperature is computed from what wants a gradient")
+        if kind != "hardest":
+            self.at_learnt.add(temperature is self.learnt)
+            questions.learnt = self.learnt if True in self.at_learnt else None
+        known = questions.temperatures.setdefault((kind, against), plain)
+        if known != plain or len(self.at_learnt) > 1:
+            raise Unfused("two temperatures")
+        return torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.positive)
+
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        if self.questions.mixing not in (None, mixing):
+            raise Unfused("two mixtures")
+        self.questions.mixing = mixing
+        return self._answer("mixed", temperature, "cross")
+
+    def count(self, against: Against = "cross") -> Tensor:
+        self.questions.counts.add(against)
+        return torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.positive)
+
+
+def _plain(temperature: float | Tensor) -> float:
+    return float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
+
+
+# by formula: objectives are values, and recording costs what a batch of 64 does
+_REMEMBERED: dict[tuple[Formula, torch.dtype], Questions] = {}
+_MOST = 64
+
+
+def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -> Questions:
+    """Find out which statistics a formula asks for.
+
+    Args:
+        formula: of one direction.
+        dtype: of the statistics.
+        learnt: the tensor that wants a gradient besides the embeddings.
+
+    Raises:
+        Unfused: it wants more than statistics, or a gradient of another tensor.
+    """
+    if (formula, dtype) in _REMEMBERED:
+        return _REMEMBERED[formula, dtype]
+    recorder = _Recorder(dtype, learnt)
+    with torch.enable_grad():
+        value = formula(recorder)
+    questions = recorder.questions
+    questions.several = value.ndim > 0
+    if value.requires_grad:
+        questions.lasting = False
+        if _leaves(value) - {learnt}:
+            raise Unfused("the formula has more tensors that want a gradient")
+    if questions.lasting:
+        if len(_REMEMBERED) >= _MOST:
+            _REMEMBERED.clear()
+        _REMEMBERED[formula, dtype] = questions
+    return questions
+
+
+def _leaves(value: Tensor) -> set[Tensor | None]:
+    """What a gradient of ``value`` would go to."""
+    if value.grad_fn is None:
+        return {value}
+    found, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        found |= {node.variable} if hasattr(node, "variable") else set()
+        ahead += [next_one for next_one, _ in node.next_functions if next_one is not None]
+    return found

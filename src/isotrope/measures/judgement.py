@@ -1,0 +1,287 @@
+"""Did training help? One function judges, and all that speaks of a run quotes what it says.
+
+What is compared are the scores of single examples of the dev set (a pair's cosine, a query's
+reciprocal rank, whether a picture was classified right), which a run keeps of the model before
+training, the best and the last step, in ``dev.npz``. So a run that was stopped can be judged, too.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.measures.bootstrap import (
+    LEVEL,
+    RESAMPLES,
+    bootstrap_mean,
+    bootstrap_spearman,
+    holm,
+    interval,
+    p_value,
+    resampled,
+)
+
+__all__ = ["FILE", "Judgement", "Look", "Looks", "Outcome", "judge", "judgement_of", "unjudged"]
+
+FILE = "dev.npz"
+"""In the run folder: the looks that the judgement needs."""
+
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
+
+Outcome = Literal["improved", "no measurable change", "worse", "not known"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One evaluation on the dev set.
+
+    Attributes:
+        value: the score, out of 100.
+        items: n numbers, one for each example.
+        gold: the n human scores of pairs, if the score is 100 times Spearman's correlation with
+            them; None where it is 100 times the mean of the items.
+    """
+
+    value: float
+    items: np.ndarray
+    gold: np.ndarray | None = None
+
+
+@dataclass
+class Looks:
+    """What is kept of the evaluations of a run: the first, the best and the newest.
+
+    Attributes:
+        name: of the score.
+        saved: which model is saved: that of the ``best`` step, or of the ``last``.
+        scores: of all evaluations, by step.
+        looks: the three, by step; the scores of examples are not kept of the others.
+    """
+
+    name: str
+    saved: Literal["best", "last"] = "best"
+    scores: dict[int, float] = field(default_factory=dict)
+    looks: dict[int, Look] = field(default_factory=dict)
+
+    def add(self, step: int, look: Look) -> None:
+        """Keep an evaluation, and forget the one that it takes the place of."""
+        self.scores[step] = look.value
+        wanted = {min(self.scores), self.best, step}
+        self.looks = {s: known for s, known in {**self.looks, step: look}.items() if s in wanted}
+
+    @property
+    def best(self) -> int:
+        """The step of the best score, the earliest at ties."""
+        return max(self.scores, key=lambda step: (self.scores[step], -step))
+
+    @property
+    def complete(self) -> bool:
+        """Whether what a judgement needs is there; a run of an older version kept only scores."""
+        return {min(self.scores), self.best, max(self.scores)} <= self.looks.keys()
+
+    def save(self, path: Path) -> None:
+        """Write the file of a run folder, whole or not at all.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        steps = sorted(self.looks)
+        looks = [self.looks[step] for step in steps]
+        arrays: dict[str, Any] = {
+            "name": np.array(self.name),
+            "saved": np.array(self.saved),
+            "steps": np.array(steps),
+            "values": np.array([look.value for look in looks]),
+            "items": np.stack([look.items for look in looks]),
+        }
+        if looks[0].gold is not None:
+            arrays["gold"] = looks[0].gold
+        with replacing(path) as temporary, temporary.open("wb") as handle:
+            np.savez_compressed(handle, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> "Looks":
+        """Read what :meth:`save` wrote; ``scores`` are those of its looks.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as found:
+                kept = {key: found[key] for key in found}
+            gold, items = kept.get("gold"), kept["items"]
+            if (
+                items.ndim != 2
+                or not items.size
+                or (gold is not None and len(gold) != len(items.T))
+            ):
+                raise ValueError("its arrays do not fit")
+            rows = zip(kept["steps"], kept["values"], items, strict=True)
+            looks = {int(step): Look(float(value), row, gold) for step, value, row in rows}
+        except _UNREADABLE as error:
+            raise InputError(
+                f"{path} cannot be read ({type(error).__name__}: {error}); remove it"
+            ) from error
+        saved: Literal["best", "last"] = "last" if str(kept.get("saved")) == "last" else "best"
+        name = str(kept.get("name"))
+        return cls(name, saved, {step: look.value for step, look in looks.items()}, looks)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether training helped.
+
+    Attributes:
+        outcome: ``improved``: the saved model is better than the one before training, by more than
+            noise. ``worse``: it is not, and the last step is worse than the start, by more than
+            noise. ``no measurable change``: neither. ``not known``: that was not measured.
+        sentence: all of it, with the numbers.
+        numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``; the latter two
+            with ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
+    """
+
+    outcome: Outcome
+    sentence: str
+    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, record: object) -> "Judgement":
+        """Return what ``dataclasses.asdict`` made a record of.
+
+        Raises:
+            InputError: it is none.
+        """
+        known = record if isinstance(record, Mapping) else {}
+        sentence, numbers = known.get("sentence"), known.get("numbers")
+        outcome: Outcome | None = next(
+            (word for word in get_args(Outcome) if word == known.get("outcome")), None
+        )
+        if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
+            raise InputError(
+                "the judgement in result.json is none: it needs outcome, sentence and numbers; "
+                "restore the file"
+            )
+        return cls(outcome, sentence, numbers)
+
+
+def judge(looks: Looks) -> Judgement:
+    """Judge by the paired bootstrap over the examples of the dev set, as ``--compare`` does.
+
+    The saved model and the last step are compared with the model before training, each a difference
+    that is measurable where its p-value, by Holm's method if there are two, is below 0.05.
+
+    The best of many steps is chosen by the same dev set on which it is compared here, which
+    flatters it: the interval says what other examples would change, not what choosing did, nor what
+    another seed would. Data that chose nothing, with ``isotrope evaluate --compare``, say more.
+    """
+    steps = sorted(looks.looks)
+    start, last = steps[0], steps[-1]
+    saved = looks.best if looks.saved == "best" else last
+    numbers = {"start": {"step": start, "score": looks.looks[start].value}}
+    if last == start:
+        words = f"{looks.name} was {looks.looks[start].value:.2f} at step {start}"
+        return Judgement("not known", f"{words}, and nothing else has been scored yet", numbers)
+    others = sorted({saved, last} - {start})
+    found = _differences(looks, start, others)
+    for what, step in (("saved", saved), ("last", last)):
+        numbers[what] = {"step": step, "score": looks.looks[step].value, **found.get(step, {})}
+    return _worded(looks, numbers)
+
+
+def unjudged(name: str, start: float | None, score: float, step: float) -> Judgement:
+    """Return what can be said of a saved model where the scores of examples were not kept."""
+    began = "" if start is None else f" (start: {start:.2f})"
+    sentence = (
+        f"{name} was {score:.2f} at step {step:,.0f}, which was saved{began}; whether that is more "
+        "than noise is not known: the scores of single examples were not kept"
+    )
+    return Judgement("not known", sentence)
+
+
+def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement | None:
+    """Return the judgement of a run folder; None where it keeps nothing to judge by.
+
+    Args:
+        folder: of the run.
+        details: of its result, which has the judgement; None of a run without a result, which is
+            judged by what it has kept so far.
+
+    Raises:
+        InputError: what is there cannot be read.
+    """
+    if details is not None and details.get("judgement") is not None:
+        return Judgement.read(details["judgement"])
+    path = Path(folder) / FILE
+    return judge(Looks.load(path)) if path.is_file() else None
+
+
+def _differences(looks: Looks, start: int, others: list[int]) -> dict[int, dict[str, float]]:
+    """Return for each of the steps how far its score is from that of the start."""
+    used = [looks.looks[step] for step in (start, *others)]
+    gold, rows = used[0].gold, [np.asarray(look.items, dtype=np.float64) for look in used]
+    rng = np.random.default_rng(zlib.crc32(b"dev"))
+    draws = 100 * np.concatenate(
+        [
+            bootstrap_mean(np.stack(rows), counts)
+            if gold is None
+            else bootstrap_spearman(rows, gold, counts)
+            for counts in resampled(rng, len(rows[0]), RESAMPLES)
+        ],
+        axis=1,
+    )
+    found = {
+        step: {"difference": look.value - used[0].value, **interval(row - draws[0])}
+        for step, look, row in zip(others, used[1:], draws[1:], strict=True)
+    }
+    for step, p in zip(others, holm([p_value(row - draws[0]) for row in draws[1:]]), strict=True):
+        found[step]["p"] = p
+    return found
+
+
+def _measurable(number: Mapping[str, float], sign: int) -> bool:
+    """Whether a difference is one, to this side."""
+    return number.get("p", 1.0) <= 1 - LEVEL and sign * number["difference"] > 0
+
+
+def _worded(looks: Looks, numbers: dict[str, dict[str, float]]) -> Judgement:
+    """Put the outcome, and the numbers that it stands on, into a sentence."""
+    start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
+    began, fell = f"{start['score']:.2f}", _measurable(last, -1)
+    how = "saved" if looks.saved == "last" else "saved; on the dev set that chose the step"
+    kept, end = _told(saved, how), _told(last, "last step, not saved")
+    if _measurable(saved, 1):
+        rest = f"; the end was worse than the start: {end}" if fell else _higher(looks, saved)
+        sentence = f"training improved it: {looks.name} rose from {began} to {kept}{rest}"
+        return Judgement("improved", sentence, numbers)
+    outcome: Outcome = "worse" if fell else "no measurable change"
+    shown, rest = kept, _higher(looks, saved)
+    if saved["step"] == start["step"]:
+        shown, rest = end, "; the saved model is the one before training"
+    elif fell and saved["step"] != last["step"]:
+        shown, rest = end, f"; the saved model is another: {kept}"
+    lead = "training made it worse" if fell else outcome
+    sentence = f"{lead}: {looks.name} was {began} at the start and {shown}{rest}"
+    return Judgement(outcome, sentence, numbers)
+
+
+def _told(number: Mapping[str, float], how: str) -> str:
+    """Return a score with its step, and its difference to the start with the interval."""
+    told = f"{number['score']:.2f} at step {number['step']:,.0f} ({how}"
+    if "difference" in number:
+        low, high = number["low"], number["high"]
+        told += f": {number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
+    return told + ")"
+
+
+def _higher(looks: Looks, saved: Mapping[str, float]) -> str:
+    """Return what there is to say of a better step that is not the saved one."""
+    best = looks.best
+    if looks.saved == "best" or best == saved["step"]:
+        return ""
+    return f"; the highest was {looks.scores[best]:.2f} at step {best:,}, not saved"

@@ -1,0 +1,129 @@
+"""What a gradient says of the loss it came from: its kind, its components, its temperature."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import Tensor
+
+from isotrope.core.terms import Against, Terms
+from isotrope.core.views import Views
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.paradigm.recover import recover
+from isotrope.paradigm.softmax_fit import SoftmaxFit, fit_pairs, fit_softmax
+
+__all__ = ["MISFIT", "Kind", "Recognised", "recognise"]
+
+Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
+
+MISFIT = 0.05  # of the gradient: components that leave out more are not told
+_SURE = 0.01  # a softmax that leaves out more has no temperature
+_PROOF = 1e-3  # of pairs, where no softmax can be compared with them
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A loss as its gradient shows it.
+
+    Attributes:
+        kind: ``softmax`` a softmax over the batch; ``other`` pushes other rows in another way
+            (margins, both directions at once); ``pairs`` sees an anchor and its own positive
+            only, and so has no in-batch negatives; ``scores`` has labels and is no softmax: it
+            fits similarities to them, and what is learnt is not seen in components; ``unknown``
+            is none of these; ``nothing`` of a gradient that is zero.
+        terms: GD, W and pull; None where they are not known, and of ``pairs``, which have none.
+            GD has the 1/tau of a softmax in it.
+        temperature: of a softmax, where one fits and another does not.
+        misfit: share of the gradient that is left out by the best description.
+        apart: whether some pair is pushed apart instead of pulled together.
+    """
+
+    kind: Kind
+    terms: Terms | None
+    temperature: float | None
+    misfit: float
+    apart: bool = False
+
+    def in_units_of(self, unit: float) -> "Recognised":
+        """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
+        terms = self.terms
+        if terms is None:
+            return self
+        residual = None if terms.residual is None else terms.residual / unit
+        size, scale = terms.dissipation / unit, terms.scale * unit
+        return replace(self, terms=replace(terms, dissipation=size, scale=scale, residual=residual))
+
+
+def recognise(
+    gradient: Tensor,
+    views: Views,
+    *,
+    against: Literal["cross", "both"] | None = None,
+    labelled: bool = False,
+    near: float | None = None,
+) -> Recognised:
+    """Return what the loss is, as far as its gradient on the anchors shows it.
+
+    Components are those of the general solution where there are fewer columns than dimensions
+    (:mod:`isotrope.paradigm.recover`), else those of a softmax
+    (:mod:`isotrope.paradigm.softmax_fit`), and None where both leave out more than 5%.
+
+    Args:
+        gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
+            n times its gradient.
+        views: the raw embeddings.
+        against: what the negatives are: the other view, or both; None tries both in this order.
+        labelled: whether the loss has labels. Then nothing but a softmax is recognised, and pairs.
+        near: a temperature to begin with, say that of the last look.
+    """
+    choices: tuple[Literal["cross", "both"], ...] = (
+        ("cross", "both") if against is None else (against,)
+    )
+    if not bool(gradient.any()):
+        found = None if labelled else recover(gradient, views, against=choices[0]).terms
+        return Recognised("nothing", found, None, 0.0)
+    pairs = fit_pairs(gradient, views)
+    soft = _softmax(gradient, views, choices, near)
+    most = _PROOF if soft is None else min(MISFIT, max(_ROUNDING, 2 * soft.misfit))
+    if not bool(choose_pairs(views).negative().any()):
+        most = MISFIT
+    if pairs.misfit <= most:
+        apart = bool((pairs.pull < -_PROOF * pairs.pull.abs().max()).any())
+        return Recognised("pairs", None, None, pairs.misfit, apart)
+    sure = soft is not None and soft.misfit <= _SURE
+    temperature = soft.temperature if soft is not None and sure else None
+    if labelled and temperature is None:
+        return Recognised("scores", None, None, pairs.misfit if soft is None else soft.misfit)
+    misfit = 1.0 if soft is None else soft.misfit
+    kind: Kind = "other" if temperature is None else "softmax"
+    for choice in choices:
+        if _columns(views, choice) > views.anchors.shape[1]:
+            continue
+        general = recover(gradient, views, against=choice)
+        if general.misfit <= MISFIT and bool(general.determined.all()):
+            return Recognised(kind, general.terms, temperature, general.misfit)
+        misfit = min(misfit, general.misfit)
+    if soft is not None and soft.misfit <= MISFIT:
+        return Recognised(kind, soft.terms, temperature, soft.misfit)
+    return Recognised("unknown", None, None, misfit)
+
+
+def _softmax(
+    gradient: Tensor,
+    views: Views,
+    choices: tuple[Literal["cross", "both"], ...],
+    near: float | None,
+) -> SoftmaxFit | None:
+    """The first that fits, else the one that fits best."""
+    found: list[SoftmaxFit] = []
+    for choice in choices:
+        fit = fit_softmax(gradient, views, choice, near=near)
+        if fit is not None and fit.misfit <= _SURE:
+            return fit
+        found += [] if fit is None else [fit]
+    return min(found, key=lambda fit: fit.misfit) if found else None
+
+
+def _columns(views: Views, against: Against) -> int:
+    further = 0 if views.negatives is None else len(views.negatives)
+    return len(views.positives) + (against == "both") * len(views.anchors) + further

@@ -1,0 +1,207 @@
+"""Which loss a gradient is of: a softmax over the batch, with its temperature, or pairs alone.
+
+The gradient of anchor i of any softmax family (InfoNCE, DCL, NT-Xent, sentence-transformers'
+``MultipleNegativesRankingLoss``) lies, in the tangent plane at h_i, in the span of two vectors:
+
+    g_i = a_i sum_j softmax_j(s_ij / tau) x_j - b_i h'_i.
+
+With one tau for the batch that is two unknowns for an anchor and d - 1 equations, whatever the
+number of columns, where the general solution (``isotrope.paradigm.recover``) needs more dimensions
+than columns. tau is what leaves the least of the gradient out. A loss that weighs hard negatives
+more is found with the lower temperature that has the same weights.
+
+A loss of pairs (CoSENT, cosine similarity, contrastive) puts a_i = 0: it has no in-batch negatives.
+That is another thing than a softmax whose anchors are done, of which a_i and b_i go to 0 together.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Terms
+from isotrope.core.views import Views
+from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.assemble import tangent
+
+__all__ = ["PairFit", "SoftmaxFit", "fit_pairs", "fit_softmax", "normalised", "radial"]
+
+_COARSE = [0.002 * 1000 ** (k / 29) for k in range(30)]  # 0.002 to 2
+_ANCHORS = 32  # those of the largest gradients find the temperature
+_DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to prove anything
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
+_CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
+_STEP = 1.25  # another temperature than that must fit clearly worse
+
+
+@dataclass(frozen=True)
+class SoftmaxFit:
+    """A gradient as that of a softmax over the batch.
+
+    Attributes:
+        terms: GD, W and pull with rows of W that sum to 1; float64 on the CPU. GD has the 1/tau
+            of the loss in it.
+        temperature: tau; None where several fit alike, as with a single negative, or where the
+            best is at the end of the range from 0.002 to 2.
+        misfit: share of the gradient that is left out: 0 all fits, 1 nothing does.
+    """
+
+    terms: Terms
+    temperature: float | None
+    misfit: float
+
+
+@dataclass(frozen=True)
+class PairFit:
+    """A gradient as that of the pairs (anchor, its own positive) alone.
+
+    Attributes:
+        pull: n, towards the own positive; below 0 where the pair is pushed apart.
+        misfit: share of the gradient that is left out.
+    """
+
+    pull: Tensor
+    misfit: float
+
+
+def normalised(embeddings: Tensor) -> bool:
+    """Tell whether all rows have length 1, to 1%: whatever a loss compares, it compares cosines."""
+    norms = torch.linalg.vector_norm(embeddings.detach().cpu().double(), dim=1)
+    return bool(((norms - 1).abs() < 0.01).all())
+
+
+def radial(gradient: Tensor, anchors: Tensor) -> float:
+    """Return the share of a gradient that makes embeddings longer or shorter: 0 of cosines.
+
+    Args:
+        gradient: n x d, of a loss by the raw anchors.
+        anchors: n x d.
+    """
+    x, g = (value.detach().cpu().double() for value in (anchors, gradient))
+    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return _share((x * g).sum(dim=1, keepdim=True) / norm.where(norm > 0, 1.0), g)
+
+
+def fit_pairs(gradient: Tensor, views: Views) -> PairFit:
+    """Return the pull of each anchor's own positive, and what it leaves out.
+
+    Args:
+        gradient: n x d, of the loss by the raw anchors.
+        views: the raw embeddings.
+    """
+    unit, target = _prepared(gradient, views)
+    own = tangent(unit.own, unit.anchors)
+    square = own.square().sum(dim=1)
+    pull = -(own * target).sum(dim=1) / square.where(square > 0, 1.0)
+    return PairFit(pull, _share(target + pull[:, None] * own, target))
+
+
+def fit_softmax(
+    gradient: Tensor,
+    views: Views,
+    against: Literal["cross", "both"] = "cross",
+    *,
+    near: float | None = None,
+) -> SoftmaxFit | None:
+    """Return the softmax that a gradient is nearest to.
+
+    Args:
+        gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
+            n times its gradient. ``terms.scale`` is 1/n, that of the mean.
+        views: the raw embeddings; rows of one group are no negatives of each other.
+        against: what the negatives are: the other view, or both views (NT-Xent).
+        near: a temperature to begin with, say that of the last look.
+
+    Returns:
+        None with fewer than 6 dimensions, without negatives, or without a gradient.
+    """
+    unit, target = _prepared(gradient, views)
+    pairs = choose_pairs(unit)
+    negative = pairs.negative(against)
+    few = target.shape[1] < _DIMENSIONS or not bool(negative.any(dim=1).all())
+    if few or not bool(target.any()):
+        return None
+    rows = torch.linalg.vector_norm(target, dim=1).topk(min(_ANCHORS, len(target))).indices
+    part = _Rows(pairs, target, against, rows)
+    found = _best(part.misfit, near)
+    known = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < found < _COARSE[-2]
+    if known:
+        known = min(map(part.misfit, (_STEP * found, found / _STEP))) > 2 * part.misfit(found)
+    whole = _Rows(pairs, target, against, torch.arange(len(target)))
+    weight, push, pull = whole.solved(found)
+    divisor = push.where(push != 0, 1.0)
+    residual = whole.residual(weight, push, pull)
+    terms = Terms(push, weight, pull / divisor, against, scale=1 / len(target), residual=residual)
+    return SoftmaxFit(terms, found if known else None, _share(residual, target))
+
+
+def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
+    """Unit rows, and the gradient by them in the tangent planes; float64 on the CPU."""
+    raw = views.map(lambda x: x.detach().cpu().double())
+    norm = torch.linalg.vector_norm(raw.anchors, dim=1, keepdim=True)
+    unit = raw.unit()
+    return unit, tangent(gradient.detach().cpu().double() * norm, unit.anchors)
+
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    size = float(torch.linalg.vector_norm(whole))
+    return float(torch.linalg.vector_norm(part)) / size if size else 0.0
+
+
+class _Rows:
+    """Some anchors of a batch, and how well a temperature fits their gradients."""
+
+    def __init__(
+        self, pairs: Pairs, target: Tensor, against: Literal["cross", "both"], rows: Tensor
+    ) -> None:
+        self.target, self.anchors = target[rows], pairs.views.anchors[rows]
+        self.own = tangent(pairs.views.own[rows], self.anchors)
+        self.columns = pairs.columns(against)
+        similarity = pairs.similarity(against)[rows]
+        self.similarity = similarity.masked_fill(~pairs.negative(against)[rows], -torch.inf)
+
+    def solved(self, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights (n x c), and push and pull (n) of the least squares."""
+        weight = (self.similarity / temperature).softmax(dim=1)
+        sides = torch.stack([tangent(weight @ self.columns, self.anchors), -self.own], dim=1)
+        gram = sides @ sides.mT
+        found = torch.linalg.pinv(gram, hermitian=True) @ (sides @ self.target[:, :, None])
+        return weight, found[:, 0, 0], found[:, 1, 0]
+
+    def residual(self, weight: Tensor, push: Tensor, pull: Tensor) -> Tensor:
+        """What is left of the gradient, n x d."""
+        pushed = tangent(weight @ self.columns, self.anchors)
+        return self.target - push[:, None] * pushed + pull[:, None] * self.own
+
+    def misfit(self, temperature: float) -> float:
+        """The share that is left."""
+        return _share(self.residual(*self.solved(temperature)), self.target)
+
+
+def _best(misfit: Callable[[float], float], near: float | None) -> float:
+    """The temperature of the least misfit: a grid, or what was near, then the golden section."""
+    if near is not None and misfit(near) <= _CLOSE:
+        return near
+    grid = _COARSE if near is None else [near * _STEP**k for k in (-2, -1, 0, 1, 2)]
+    middle = min(grid, key=misfit)
+    if near is not None and middle in (grid[0], grid[-1]):
+        return _best(misfit, None)
+    step = math.log(grid[1] / grid[0])
+    low, high = math.log(middle) - step, math.log(middle) + step
+    inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    left, right = misfit(math.exp(inner)), misfit(math.exp(outer))
+    for _ in range(_ROUNDS):
+        if left < right:
+            high, outer, right = outer, inner, left
+            inner = high - _GOLDEN * (high - low)
+            left = misfit(math.exp(inner))
+        else:
+            low, inner, left = inner, outer, right
+            outer = low + _GOLDEN * (high - low)
+            right = misfit(math.exp(outer))
+    return math.exp((low + high) / 2)
