@@ -61,7 +61,7 @@ class Random(Objective, register=False):
     paper = Paper("none", "none", "none")
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         return self.declared
 
     def formula(self, pairs: Pairs) -> Tensor:

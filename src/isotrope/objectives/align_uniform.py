@@ -89,7 +89,7 @@ class AlignUniform(
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         """Across the views the energy is one sum, within them it is one for each."""
         return "total" if self.pairs == "cross" else "batch"
 

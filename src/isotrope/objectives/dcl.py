@@ -76,7 +76,7 @@ class DCL(
     }
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         """Within a view anchors are compared with each other."""
         return "none" if self.views == "cross" else "batch"
 
@@ -131,7 +131,7 @@ class DCLW(
     views: Annotated[Negatives, _VIEWS] = "cross"
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         """The weights are of all positives; within a view anchors are compared with each other."""
         return "positives" if self.views == "cross" else "batch"
 

@@ -55,7 +55,7 @@ class MHS(
     holds = "negatives"
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         """The paper compares the anchors with each other, the released code both views."""
         return "none" if self.variant == "released" else "batch"
 

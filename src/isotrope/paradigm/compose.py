@@ -83,7 +83,7 @@ class Paradigm(
             object.__setattr__(self, name, value)
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         """Anchors depend on each other where one of its parts makes them; released, all do."""
         given = (self.dissipation, self.weight, self.ratio)
         used = [x for x in given if x is not None]

@@ -117,7 +117,6 @@ class Objective:
     paper: ClassVar[Paper]
     registered: ClassVar[dict[str, type["Objective"]]] = {}
     presets: ClassVar[Mapping[str, Preset]] = {}
-    coupling: ClassVar[Coupling] = "batch"
     batch_level: ClassVar[bool] = False
     two_directions: ClassVar[bool] = False
     pairwise: ClassVar[bool] = True
@@ -125,6 +124,11 @@ class Objective:
     least_rows: ClassVar[int] = 2
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
     invariances: ClassVar[frozenset[str]] = frozenset({"rotation", "permutation", "scale"})
+
+    @property
+    def coupling(self) -> Coupling:
+        """How the anchors of a batch depend on each other: by default in any way."""
+        return "batch"
 
     def __init_subclass__(
         cls, *, paper: Paper | None = None, name: str | None = None, register: bool = True

@@ -208,19 +208,20 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
     n = len(anchors)
     more = further(objective, anchors)
     plain = [anchors, positives] if more is None else [anchors, positives, more]
-    given = [(plain, None)]
+    given: list[tuple[list[Tensor], Tensor | None]] = [(plain, None)]
     if objective.takes_negatives:
         given.append(([anchors, positives, anchors[: n // 4] - positives[: n // 4]], None))
     if objective.pairwise:
         given.append((given[-1][0], torch.arange(n) % (n - n // 3)))
-    return _worst(
-        float((f - t).abs().max() / s)
-        for inputs, groups in given
-        for truth, ways in [_ways(objective, inputs, groups)]
-        for s in [max(1e-9, _largest(*truth[1:]))]
-        for found in ways
-        for f, t, s in zip(found, truth, [1 + truth[0].abs(), *[s] * (len(truth) - 1)], strict=True)
-    )
+    errors = []
+    for inputs, groups in given:
+        truth, ways = _ways(objective, inputs, groups)
+        size = max(1e-9, _largest(*truth[1:]))
+        sizes = [1 + float(truth[0].abs()), *[size] * (len(truth) - 1)]
+        for found in ways:
+            pairs = zip(found, truth, sizes, strict=True)
+            errors += [float((f - t).abs().max()) / s for f, t, s in pairs]
+    return _worst(errors)
 
 
 def _ways(
@@ -233,7 +234,8 @@ def _ways(
 
     def found(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
         leaves = [x.clone().requires_grad_() for x in inputs]
-        views, one = Views(*leaves, groups=groups), objective
+        more = leaves[2] if len(leaves) > 2 else None
+        views, one = Views(leaves[0], leaves[1], more, groups=groups), objective
         if isinstance(temperature, float) and objective.space == "sphere":
             leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
             one = _at(objective, leaves[-1])

@@ -55,7 +55,7 @@ class _OneWay(Objective, register=False):
             object.__setattr__(self, name, getattr(self.objective, name))
 
     @property
-    def coupling(self) -> Coupling:  # type: ignore[override]
+    def coupling(self) -> Coupling:
         return self.objective.coupling
 
     @property
