@@ -39,7 +39,7 @@ zoo: $(READY) ## small trainings, most of them broken on purpose, and what the d
 	OMP_NUM_THREADS=1 $(BIN)/python -m isotrope.experiments.zoo --output zoo
 
 reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or more; it resumes)
-	$(BIN)/isotrope reproduce --all --scale cpu --output docs/results/reproduce --jobs $(WORKERS)
+	$(BIN)/python -m papers --all --scale cpu --output docs/results/reproduce --jobs $(WORKERS)
 
 # one thread for each worker: threads of several workers on the same cores slow all of them
 test: $(READY) ## run the test suite (minutes)
@@ -98,7 +98,7 @@ bench-gpu: $(VENV)/.ready-triton ## the losses on an NVIDIA GPU, beside the peer
 clean: ## remove the environment, caches and the demo's output; runs/ stays
 	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo faults build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src papers tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # --no-deps: the lock is complete, and with --require-hashes pip would otherwise ask for hashes of
 # torch, which the machine chose.

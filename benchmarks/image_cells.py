@@ -1,6 +1,6 @@
 """Papers 003 and 004 at the scale of a CPU: which method learns, what cuts and decay do to norms.
 
-Every training of `isotrope.experiments.reproduce.small_images`, which says how they are set, with
+Every training of `papers.machinery.small_images`, which says how they are set, with
 three seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are cells of `isotrope
 reproduce`, which shares most of them: what one of the two has run, the other does not run again.
 The first seed of every training comes before the second; LATER come after all others. Nearest
@@ -20,12 +20,12 @@ from pathlib import Path
 
 from isotrope.core.files import replacing
 from isotrope.core.result import Result
-from isotrope.experiments.reproduce.cell import Cell
-from isotrope.experiments.reproduce.places import Places
-from isotrope.experiments.reproduce.recipes import SEEDS
-from isotrope.experiments.reproduce.runner import run
-from isotrope.experiments.reproduce.small_images import NAMES, small_images
-from isotrope.experiments.reproduce.store import Store
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.recipes import SEEDS
+from papers.machinery.runner import run
+from papers.machinery.small_images import NAMES, small_images
+from papers.machinery.store import Store
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OUTPUT = RESULTS / "reproduce"

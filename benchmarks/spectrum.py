@@ -77,8 +77,8 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     from isotrope.diagnostics.curvature import parameter_hessian
-    from isotrope.experiments.spectrum import Asked, measure
     from isotrope.methods.rebuild import rebuild
+    from isotrope.methods.spectrum import Asked, measure
 
     found = measure(run, Asked(iterations=iterations, batch_size=batch_size))
     numbers = found.result.metrics

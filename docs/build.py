@@ -15,7 +15,6 @@ import numpy as np
 
 from isotrope.cli.pages import write_command_pages
 from isotrope.diagnostics.pages import write_diagnosis_pages
-from isotrope.experiments.paper_numbers import printed
 from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -23,6 +22,7 @@ from isotrope.paradigm.portrait import rows
 from isotrope.report.charts import Chart, Series, charts
 from isotrope.report.method_pages import write_method_pages
 from isotrope.report.pages import grid, write_pages
+from papers.paper_numbers import printed
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"

@@ -21,7 +21,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "isotrope"
 # what may stand where, and why
 ALLOWED = {
     ("data/image_named.py", "pickle"): "CIFAR's own format: an unpickler without any class",
-    ("experiments/workers.py", "pickle"): "a pipe to a process of our own",
+    ("sweep/workers.py", "pickle"): "a pipe to a process of our own",
     ("methods/launch.py", "subprocess"): "the processes of one run",
     ("methods/launch.py", "socket"): "a free port for them, on this machine",
     ("core/alone.py", "socket"): "the name of this machine",

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from isotrope.experiments.sweep.checks import METRICS
-from tests.experiments.sweep.pretended import pretend, score
+from isotrope.sweep.checks import METRICS
 from tests.methods.conftest import sentences
+from tests.sweep.pretended import pretend, score
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
-DRAWN = "isotrope.experiments.sweep.drawn"
+DRAWN = "isotrope.sweep.drawn"
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
 
 
@@ -229,7 +229,7 @@ def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
 
 def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    monkeypatch.setattr("isotrope.experiments.workers.gpus", lambda: ["0", "1"])
+    monkeypatch.setattr("isotrope.sweep.workers.gpus", lambda: ["0", "1"])
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "o", *VARIED, "--dry-run")
     assert "2 at a time" in run(*command).out
     assert "1 at a time" in run(*command, "--device", "cpu").out

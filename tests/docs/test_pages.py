@@ -33,6 +33,8 @@ def run(page: Path, folder: Path) -> str:
         cwd=folder,
         env={
             **os.environ,
+            # `python -m papers` is found in a checkout alone
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": "1",
             "HF_HUB_OFFLINE": "1",
             "XDG_CACHE_HOME": str(folder / ".cache"),

@@ -100,7 +100,7 @@ def test_quick_lowers_and_adds() -> None:
     evaluate = ["isotrope", "evaluate", "a", "--transfer", "DIR", "--sts", "DIR"]
     assert quickened(evaluate)[2:] == ["a", "--sts", "DIR"]
     assert quickened(["isotrope", "report", "runs/a"]) == ["isotrope", "report", "runs/a"]
-    assert quickened(["isotrope", "reproduce", "--dry-run"])[-1:] == ["--dry-run"]
+    assert quickened(["python", "-m", "papers", "--dry-run"])[-1:] == ["--dry-run"]
 
 
 @pytest.mark.parametrize(

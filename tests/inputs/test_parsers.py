@@ -21,11 +21,11 @@ from isotrope.data.labelled import load_labelled
 from isotrope.data.lines import lines
 from isotrope.data.retrieval_sets import load_retrieval
 from isotrope.data.sts_sets import load_sts_file
-from isotrope.experiments.sweep.varied import read_varied
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.settings import TrainSettings
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope.sweep.varied import read_varied
 
 quick = settings(
     max_examples=60,

@@ -31,12 +31,14 @@ VERBS = {
     "diagnose": "say what is wrong with a run or a model, and what to change",
     "spectrum": "the curvature of a run's objective: eigenvalues of its Hessian",
     "sweep": "train with many settings, and find the best",
-    "reproduce": "the papers' tables and figures, measured anew, beside what was printed",
     "report": "compare runs in one HTML file",
     "push": "upload a run's model and its card to the Hugging Face hub",
     "demo": "the whole job on the documentation installed on this machine",
     "demo-images": "image encoders without labels, on the digits of scikit-learn",
 }
+
+# verbs of earlier versions, and where to find what they did
+_MOVED = {"reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope"}
 
 _SMALLER = "ask for less at a time (--batch-size, --micro-batch, --grid) or take a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
@@ -80,6 +82,8 @@ def _run(arguments: Sequence[str]) -> int:
         parser.print_help()
         return 0 if arguments else 2
     verb, *rest = arguments
+    if verb in _MOVED:
+        raise InputError(f"there is no verb {verb!r} any more: {_MOVED[verb]}")
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
     module = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}")

@@ -15,7 +15,7 @@ from isotrope.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.curvature import Compared
-    from isotrope.experiments.spectrum import Asked, Found
+    from isotrope.methods.spectrum import Asked, Found
     from isotrope.report.surfaces import Picture
 
 EPILOG = """\
@@ -53,7 +53,7 @@ _SHOWN = (
 def run(arguments: Sequence[str]) -> int:
     """Parse, compute, write numbers and picture, print a table and what it says."""
     given, places = _parsed(arguments)
-    from isotrope.experiments.spectrum import Asked, measure
+    from isotrope.methods.spectrum import Asked, measure
     from isotrope.paradigm import registry
 
     for plugin in given.plugin:
@@ -191,7 +191,7 @@ def _compared(found: "Sequence[Found]") -> "Compared | None":
 def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> list[Path]:
     """Write numbers and picture of each, and a picture of all; return the paths."""
     from isotrope.core.files import replacing
-    from isotrope.experiments.spectrum import as_csv
+    from isotrope.methods.spectrum import as_csv
 
     files: list[Path] = []
     for one in found:

@@ -12,9 +12,9 @@ from isotrope.cli.table import table
 from isotrope.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from isotrope.experiments.sweep.asked import Sweep
-    from isotrope.experiments.sweep.trials import Stage
     from isotrope.methods.settings import RunSettings
+    from isotrope.sweep.asked import Sweep
+    from isotrope.sweep.trials import Stage
 
 VERBS = {"train": "files", "train-images": "data"}
 """What can be swept, and the setting of each that has no flag."""
@@ -84,8 +84,8 @@ def run(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         _parser("").parse_args(["--help"])
     given, base = _parsed(verb, arguments[1:])
-    from isotrope.experiments.sweep import shown
-    from isotrope.experiments.sweep.sweep import sweep
+    from isotrope.sweep import shown
+    from isotrope.sweep.sweep import sweep
 
     asked = _asked(verb, given, base)
     if given.dry_run:
@@ -192,10 +192,10 @@ def _asked(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep
     Raises:
         InputError: what contradicts itself, and names that do not exist.
     """
-    from isotrope.experiments.sweep.asked import Sweep
-    from isotrope.experiments.sweep.checks import METRICS
-    from isotrope.experiments.sweep.samplers import KINDS
-    from isotrope.experiments.sweep.varied import read_varied
+    from isotrope.sweep.asked import Sweep
+    from isotrope.sweep.checks import METRICS
+    from isotrope.sweep.samplers import KINDS
+    from isotrope.sweep.varied import read_varied
 
     cls = _settings(verb)
     stages = [[read_varied(text, cls) for text in texts] for texts in given.stages]
@@ -253,14 +253,14 @@ def _jobs(asked: int | None, base: dict[str, Any]) -> int:
         return 1
     if asked is not None:
         return asked
-    from isotrope.experiments.workers import gpus
+    from isotrope.sweep.workers import gpus
 
     return 1 if base.get("device") in ("cpu", "mps") else max(1, len(gpus()))
 
 
 def _dry(asked: "Sweep") -> int:
-    from isotrope.experiments.sweep.asked import planned
-    from isotrope.experiments.sweep.checks import check_sweep
+    from isotrope.sweep.asked import planned
+    from isotrope.sweep.checks import check_sweep
 
     check_sweep(asked)
     for place, varied in enumerate(asked.stages, start=1):
@@ -278,7 +278,7 @@ def _dry(asked: "Sweep") -> int:
 def _text(
     asked: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]
 ) -> str:
-    from isotrope.experiments.sweep import shown
+    from isotrope.sweep import shown
 
     blocks = []
     for place, stage in enumerate(stages, start=1):

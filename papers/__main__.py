@@ -1,0 +1,293 @@
+"""``python -m papers``: the papers' tables and figures, measured anew.
+
+Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler, or a process was lost;
+130 Ctrl-C.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from isotrope.core.errors import InputError, LostProcess
+
+if TYPE_CHECKING:
+    from papers.machinery.artifact import Artifact, Scale, Shown
+    from papers.machinery.cell import Cell
+    from papers.machinery.places import Places
+    from papers.machinery.store import Store
+
+    Cells = dict[tuple[str, str], list[Cell]]
+
+SCALES = ("smoke", "cpu", "paper")
+
+EPILOG = """\
+examples:
+  python -m papers
+  python -m papers unified-gradient figure2
+  python -m papers unified-gradient table3 --scale cpu --data ../shared/data --jobs 2
+  python -m papers unified-gradient table3 --scale paper --dry-run
+  python -m papers mio --scale smoke
+  python -m papers --all --smoke
+
+Without a paper: the list. Scales: smoke is tiny and needs nothing but isotrope: it shows that
+everything runs and draws, and its numbers mean nothing. cpu tests each claim on a small encoder
+and real data (--data: a folder with sts/, transfer/, corpus/, cifar10/, standin-mlm/). paper is the
+papers' own configuration, for whoever has the models, the data and a GPU; --dry-run resolves every
+name in it and says what is missing here, without running anything.
+
+What takes time is a cell: one training, or one measurement, with one seed. Cells that several
+tables ask for are run once; each is kept as it finishes (OUTPUT/cells), so that the same command
+goes on where it was stopped. A training that was cut off is started again from its last checkpoint.
+
+Written to OUTPUT/PAPER: NAME.md, NAME.csv and pictures; to OUTPUT/verdicts.md what became of every
+claim. A claim that fails is a result, and no error: the exit code is 0.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(f"{message} (see `{self.prog} --help`)")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code; bad input is one line on stderr."""
+    # as isotrope's own command line sets them: its cli/main.py says why
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # the reader of our output has gone (`| head`): nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (InputError, LostProcess, OSError) as error:
+        print(f"papers: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 75 if isinstance(error, LostProcess) else 2
+    except KeyboardInterrupt:
+        print("papers: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, run what is missing, print tables and verdicts."""
+    given = _parsed(arguments)
+    from papers.machinery.artifact import artifacts, find
+
+    if not given.paper and not given.all:
+        return _list(artifacts(), as_json=given.json)
+    chosen = artifacts() if given.all else find(given.paper, given.names)
+    from papers.machinery.places import Places
+
+    data = given.data or _beside()
+    if data is not None and not data.is_dir():
+        raise InputError(f"--data: there is no folder {data}")
+    places = Places(data, given.output / "data", hub=not given.dry_run)
+    cells = {(a.paper, a.name): list(dict.fromkeys(a.cells(given.scale))) for a in chosen}
+    if given.dry_run:
+        return _dry(given, chosen, cells, places)
+    return _measure(given, chosen, cells, places)
+
+
+def _list(every: "Sequence[Artifact]", *, as_json: bool) -> int:
+    if as_json:
+        rows = [{"paper": one.paper, "name": one.name, "title": one.title} for one in every]
+        print(json.dumps(rows, ensure_ascii=False))
+        return 0
+    width = max(len(one.name) for one in every)
+    for one in every:
+        print(f"{one.paper:<17} {one.name:<{width}} {one.title}")
+    return 0
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m papers",
+        description="Measure the tables and figures of the papers anew, beside what was printed.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("paper", nargs="?", metavar="PAPER", help="as the list names it")
+    add("names", nargs="*", metavar="NAME", help="tables and figures of it [all]")
+    add("--all", action="store_true", help="everything of every paper")
+    add("--scale", choices=SCALES, help="[cpu]")
+    add("--smoke", action="store_true", help="the same as --scale smoke")
+    add("--data", type=Path, metavar="DIR", help="[../shared/data beside a checkout, if it is]")
+    add("--output", type=Path, metavar="DIR", help="[reproduced/SCALE]")
+    add("--jobs", type=int, default=1, metavar="N", help="cells at a time [1]")
+    add("--minutes", type=float, metavar="M", help="start no cell after so many")
+    add("--skip-missing", action="store_true", help="leave out cells whose data are not here")
+    add("--dry-run", action="store_true", help="resolve every name, run nothing")
+    add("--show", action="store_true", help="run nothing: tables of what there is")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    given = parser.parse_args(list(arguments))
+    if given.all and given.paper:
+        parser.error(f"--all means every paper; found {given.paper} too")
+    if given.smoke and given.scale not in (None, "smoke"):
+        parser.error(f"--smoke is --scale smoke; found --scale {given.scale} too")
+    if given.jobs < 1:
+        parser.error(f"--jobs must be 1 or more; found {given.jobs}")
+    if given.minutes is not None and not given.minutes > 0:
+        parser.error(f"--minutes must be more than 0; found {given.minutes:g}")
+    if given.dry_run and given.show:
+        parser.error("--dry-run and --show are two questions; choose one")
+    given.scale = "smoke" if given.smoke else given.scale or "cpu"
+    given.output = given.output or Path("reproduced") / given.scale
+    return given
+
+
+def _beside() -> Path | None:
+    """The shared data beside this checkout."""
+    found = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return found if found.is_dir() else None
+
+
+def _dry(
+    given: argparse.Namespace,
+    chosen: "Sequence[Artifact]",
+    cells: "Cells",
+    places: "Places",
+) -> int:
+    rows, needed = [], dict[str, None]()
+    for artifact in chosen:
+        own = cells[artifact.paper, artifact.name]
+        missing = _missing(artifact, own, places)
+        rows.append((artifact, len(own), missing))
+        needed |= dict.fromkeys(missing)
+    every = len({cell for own in cells.values() for cell in own})
+    if given.json:
+        told = [
+            {"paper": one.paper, "name": one.name, "cells": count, "not here": missing}
+            for one, count, missing in rows
+        ]
+        print(json.dumps(told, ensure_ascii=False))
+        return 0
+    width = max(len(one.name) for one in chosen)
+    for one, count, missing in rows:
+        word = "ready" if not missing else f"needs what is not here: {len(missing)}"
+        print(f"{one.paper:<17} {one.name:<{width}} {count:>4} cells, {word}")
+    print(f"{every} different cells; every name in them resolves")
+    for line in needed:
+        print(f"not here: {line}")
+    return 0
+
+
+def _missing(artifact: "Artifact", cells: "Sequence[Cell]", places: "Places") -> list[str]:
+    from papers.machinery.runner import lacking
+
+    try:
+        found = lacking(cells, places)
+    except InputError as error:
+        raise InputError(f"{artifact.paper} {artifact.name}: {error}") from error
+    return list(dict.fromkeys(line for lines in found.values() for line in lines))
+
+
+def _measure(
+    given: argparse.Namespace,
+    chosen: "Sequence[Artifact]",
+    cells: "Cells",
+    places: "Places",
+) -> int:
+    from isotrope.core.durations import lasting
+    from isotrope.core.files import replacing
+    from papers.machinery import present, runner
+    from papers.machinery.store import Store
+
+    start = time.monotonic()
+    store = Store(given.output / "cells")
+    failed: dict[Cell, str] = {}
+    if not given.show:
+        failed = runner.run(
+            _by_seed(_here(chosen, cells, places, store, skip=given.skip_missing)),
+            store,
+            places,
+            given.output / "runs",
+            jobs=given.jobs,
+            minutes=given.minutes,
+            tell=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    every: list[tuple[Artifact, Shown]] = []
+    told = []
+    for artifact in chosen:
+        shown, about = _shown(artifact, cells[artifact.paper, artifact.name], given.scale, store)
+        files = [str(file) for file in present.write(artifact, shown, about, given.output)]
+        every.append((artifact, shown))
+        if given.json:
+            told.append({**present.as_json(artifact, shown, about), "files": files})
+        else:
+            print(present.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
+    if given.all:
+        with replacing(given.output / "verdicts.md") as temporary:
+            temporary.write_text(present.summary(every, given.scale), encoding="utf-8")
+    if given.json:
+        print(json.dumps(told, ensure_ascii=False, allow_nan=False))
+    else:
+        print(f"{len(chosen)} tables and figures in {lasting(time.monotonic() - start)}")
+    if failed:
+        cell, why = next(iter(failed.items()))
+        raise InputError(f"{len(failed)} cells failed, the others are kept; {cell.shown}: {why}")
+    return 0
+
+
+def _shown(
+    artifact: "Artifact", cells: "Sequence[Cell]", scale: "Scale", store: "Store"
+) -> "tuple[Shown, dict[str, str]]":
+    """What there is of a table or figure, and where it comes from."""
+    from papers.machinery.artifact import Found
+    from papers.machinery.present import provenance_of, told
+
+    everything = Found({c: r for c in cells if (r := store.find(c)) is not None})
+    has_numbers = {c: r for c, r in everything.results.items() if "diverged" not in r.details}
+    shown = told(artifact.show(scale, Found(has_numbers)), scale, everything)
+    return shown, provenance_of(artifact, scale, everything, len(cells))
+
+
+def _here(
+    chosen: "Sequence[Artifact]", cells: "Cells", places: "Places", store: "Store", *, skip: bool
+) -> "list[Cell]":
+    """Return the cells that can be measured here; refuse if others cannot, or leave them out."""
+    from papers.machinery.runner import lacking
+
+    missing: dict[str, None] = {}
+    found: dict[Cell, None] = {}
+    for artifact in chosen:
+        own = cells[artifact.paper, artifact.name]
+        lines = _missing(artifact, [cell for cell in own if store.find(cell) is None], places)
+        missing |= dict.fromkeys(lines)
+        if skip and lines:
+            lacked = lacking(own, places)
+            own = [cell for cell in own if store.find(cell) is not None or not lacked[cell]]
+        found |= dict.fromkeys(own)
+    if missing and not skip:
+        raise InputError(
+            f"not on this machine: {'; '.join(missing)}. --dry-run says what each table needs, "
+            "--show prints what there is, --skip-missing measures the rest, --scale smoke needs "
+            "no data"
+        )
+    for line in missing:
+        print(f"left out: {line}", file=sys.stderr)
+    return list(found)
+
+
+def _by_seed(cells: "Iterable[Cell]") -> "list[Cell]":
+    """The first seed of everything before the second."""
+    return sorted(cells, key=lambda cell: cell.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

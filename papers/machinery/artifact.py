@@ -1,0 +1,202 @@
+"""Artifact: one table or figure of a paper: which cells it needs, and what becomes of results."""
+
+import importlib
+import pkgutil
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.result import Result
+from papers.machinery.cell import Cell
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+__all__ = [
+    "PAPERS",
+    "SCALES",
+    "Artifact",
+    "Found",
+    "Scale",
+    "Shown",
+    "Spread",
+    "Table",
+    "Verdict",
+    "artifacts",
+    "find",
+    "no_cells",
+]
+
+Scale = Literal["smoke", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
+
+PAPERS = {
+    "unified-gradient": "A Unified Paradigm for Gradient (papers 000, 002)",
+    "align-uniform": "On the Inadequacy of Optimizing Alignment and Uniformity (paper 001)",
+    "cosine-pitfalls": "The Hidden Pitfalls of the Cosine Similarity Loss (paper 003)",
+    "mio": "Mutual Information Optimization (paper 004)",
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, sample standard deviation (None of one value) and number of values."""
+
+    mean: float
+    deviation: float | None
+    count: int
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, digits: int = 2) -> str:
+        """Return ``75.69 ± 0.12``, or ``75.69`` of a single value."""
+        more = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{more}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is of the cells that were asked for."""
+
+    results: Mapping[Cell, Result] = field(default_factory=dict)
+
+    def get(self, cell: Cell) -> Result | None:
+        """Return what a cell came to; None if it was not run."""
+        return self.results.get(cell)
+
+    def values(self, cells: Iterable[Cell], metric: str) -> list[float]:
+        """Return a metric of those cells that were run and have it."""
+        found = [self.results[cell].metrics.get(metric) for cell in cells if cell in self.results]
+        return [float(value) for value in found if isinstance(value, int | float)]
+
+    def spread(self, cells: Iterable[Cell], metric: str) -> Spread | None:
+        """Return mean and deviation of a metric over cells; None where none of them has it."""
+        values = self.values(cells, metric)
+        if not values:
+            return None
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        return Spread(statistics.fmean(values), deviation, len(values))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim of the paper holds in what was measured.
+
+    Attributes:
+        claim: one sentence, in our words.
+        holds: None where the cells that decide it were not run.
+        evidence: the numbers.
+    """
+
+    claim: str
+    holds: bool | None
+    evidence: str = ""
+
+    @property
+    def word(self) -> str:
+        """``holds``, ``fails`` or ``not run``."""
+        return {True: "holds", False: "fails", None: "not run"}[self.holds]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text below a header; None is shown as ``not run``."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | None]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table or figure, measured.
+
+    Attributes:
+        tables: paper beside ours.
+        verdicts: on the claims that it supports.
+        pictures: by file name without suffix; functions, so that a table costs no drawing.
+        notes: what a reader must know: what is smaller than the paper's, what was not run.
+    """
+
+    tables: Sequence[Table] = ()
+    verdicts: Sequence[Verdict] = ()
+    pictures: Mapping[str, "Callable[[], Picture]"] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One table or figure. Its paper and its name are those of the module that holds it.
+
+    Attributes:
+        title: what it shows, in a line that has ``table`` or ``figure`` in it.
+        cells: what must be measured, at a scale.
+        show: makes rows, verdicts and pictures of what there is; it must not fail on less.
+        paper: and
+        name: filled in by :func:`artifacts`.
+    """
+
+    title: str
+    cells: Callable[[Scale], Sequence[Cell]]
+    show: Callable[[Scale, Found], Shown]
+    paper: str = ""
+    name: str = ""
+
+
+def no_cells(scale: Scale) -> list[Cell]:
+    """Return nothing: a figure of formulas is computed where it is shown."""
+    return []
+
+
+def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
+    """Return every table and figure of these papers, or of all, by paper and number.
+
+    Raises:
+        MissingExtra: what they need is not installed.
+    """
+    found = []
+    for paper in PAPERS if papers is None else papers:
+        package = importlib.import_module(f"papers.{paper.replace('-', '_')}")
+        names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+        for name in sorted(filter(_KIND.match, names), key=_order):
+            try:
+                held = importlib.import_module(f"{package.__name__}.{name}").ARTIFACT
+            except ModuleNotFoundError as error:
+                if error.name is None or error.name.startswith(("isotrope", "papers")):
+                    raise
+                raise MissingExtra(error.name, extra="all") from error
+            found.append(replace(held, paper=paper, name=name.replace("_", "-")))
+    return found
+
+
+_KIND = re.compile("figure|table|bounds|check|supplement")
+"""How names begin; others hold what several tables and figures share."""
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    """Figures before tables, figure 2 before figure 10."""
+    kind, digits, rest = re.findall(r"(\D*)(\d*)(.*)", name)[0]
+    return kind, int(digits or 0), rest
+
+
+def find(paper: str, names: Sequence[str]) -> list[Artifact]:
+    """Return the tables and figures of a paper with these names; all of them without names.
+
+    Raises:
+        InputError: an unknown paper or name.
+    """
+    if paper not in PAPERS:
+        owners = [a.paper for a in artifacts() if a.name == paper]
+        of = f" ({paper} of which one? {', '.join(owners)})" if owners else nearest(paper, PAPERS)
+        raise InputError(f"unknown paper {paper!r}{of}; papers: {', '.join(PAPERS)}")
+    own = {artifact.name: artifact for artifact in artifacts([paper])}
+    for name in names:
+        if name not in own:
+            raise InputError(
+                f"{paper} has no {name!r}{nearest(name, own)}; it has {', '.join(own)}"
+            )
+    return [own[name] for name in dict.fromkeys(names)] if names else list(own.values())

@@ -1,0 +1,130 @@
+"""Small images: the trainings on images that papers 003 and 004 share, by name.
+
+At ``cpu`` scale all but the shortest are trained for 8 epochs by their methods' own recipes (paper
+004's), but that the predictors of SimSiam and BYOL learn ten times as fast as their encoders and
+that BYOL's projections are normalised and its learning rate is SimSiam's: by the recipes alone
+neither learns in so few steps (docs/LOG.md); the gradients of MIO, Barlow Twins and VICReg are
+clipped to a norm of 4, or the first of them, 100 to 355 long, throw the embeddings far away. The
+sweep over weight decay takes 4 epochs at the learning rate of paper 003's code for SimCLR in
+proportion to the batch, .15, because what decay does grows with it; there SimCLR's first gradients
+throw the projections far away with some seeds, so it is swept with clipped gradients, too. Cuts are
+tried at learning rates thirty times smaller, again for 4 epochs, and what does not pass raw pixels
+in 8 epochs is trained for 16, too.
+
+``paper`` is paper 004's configuration with the difference that the name says, and nothing of what
+short trainings need; the tables of paper 003 have a configuration of their own there. ``smoke`` has
+the same differences in two epochs on digits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isotrope.core.errors import InputError, nearest
+from papers.machinery.artifact import Scale
+from papers.machinery.cell import Cell
+from papers.machinery.recipes import image_cells
+
+__all__ = ["NAMES", "small_images"]
+
+_FAST: Mapping[str, Any] = {"method.predictor_rate": 10}
+_BYOL: Mapping[str, Any] = {**_FAST, "method.last_norm": "true"}
+_BRIEF: dict[str, Mapping[str, Any]] = {
+    "simsiam": _FAST,
+    "byol": {**_BYOL, "learning_rate": 0.06},
+    **{name: {"clip": 4} for name in ("barlowtwins", "vicreg", "miov1", "miov2", "miov3")},
+}
+"""By method or objective: what trainings of few steps need, at all scales but ``paper``."""
+
+_KINDS: dict[str, Mapping[str, Any]] = {
+    "SimCLR": {"method": "simclr"},
+    "SimSiam": {"method": "simsiam"},
+    "BYOL": {"method": "byol"},
+    "Barlow Twins": {"method": "barlowtwins"},
+    "VICReg": {"method": "vicreg"},
+    "MIOv1": {"objective": "miov1"},
+    "MIOv2": {"objective": "miov2"},
+    "MIOv3": {"objective": "miov3"},
+    "DCL": {"objective": "dcl"},
+    "DCLW": {"objective": "dclw"},
+}
+_CUTS = {"SimCLR": 3, "SimSiam": 9, "BYOL": 9}
+_SLOW = {"SimCLR": 0.001, "SimSiam": 0.002, "BYOL": 0.002}
+_DECAYS = ("5e-2", "5e-3", "5e-4", "5e-6", "0")
+_DECAY_RATE = {"smoke": 0.15, "cpu": 0.15, "paper": 0.3}
+
+_Own = tuple[str, Mapping[str, Any]]
+"""A kind, and what is different."""
+
+
+def _cut() -> dict[str, _Own]:
+    return {f"{name}, c = {c}": (name, {"cut": c}) for name, c in _CUTS.items()}
+
+
+def _slow() -> dict[str, _Own]:
+    return {
+        f"{name}, learning rate {rate:g}{told}": (name, {"learning_rate": rate, **cut})
+        for name, rate in _SLOW.items()
+        for told, cut in (("", {}), (f", c = {_CUTS[name]}", {"cut": _CUTS[name]}))
+    }
+
+
+def _decayed() -> dict[str, _Own]:
+    found: dict[str, _Own] = {
+        f"{name}, decay {decay}": (name, {"weight_decay": float(decay)})
+        for decay in _DECAYS
+        for name in _CUTS
+    }
+    return found | {
+        f"{name}, clipped": (kind, {**own, "clip": 4})
+        for name, (kind, own) in found.items()
+        if kind == "SimCLR"
+    }
+
+
+_LONG: dict[str, _Own] = {**{name: (name, {}) for name in _KINDS}, **_cut()}
+_GROUPS: dict[str, dict[str, _Own]] = {
+    "slow": _slow(),
+    "decayed": _decayed(),
+    "longer": {f"{name}, 16 epochs": (name, {"epochs": 16}) for name in ("BYOL", "MIOv2")},
+}
+_PLACES = {**_LONG, **_GROUPS["slow"], **_GROUPS["decayed"], **_GROUPS["longer"]}
+_EPOCHS = {
+    "slow": {"epochs": 4, "knn_every": 2},
+    "decayed": {"epochs": 4, "knn_every": 4},
+    "longer": {"knn_every": 4},
+}
+
+NAMES = tuple(_PLACES)
+"""All of them."""
+
+
+def small_images(
+    scale: Scale,
+    name: str,
+    seeds: Sequence[int] | None = None,
+    **other: Any,  # noqa: ANN401 - any setting of a cell of images
+) -> list[Cell]:
+    """Return the training of a name, one cell for each seed.
+
+    Args:
+        scale: of everything that the name does not say.
+        name: of :data:`NAMES`: ``"SimCLR"``, ``"SimCLR, c = 3"``,
+            ``"SimCLR, learning rate 0.001, c = 3"``, ``"SimCLR, decay 5e-2"``, ...
+        seeds: by default those of the scale.
+        other: settings of the cell that are different.
+
+    Raises:
+        InputError: no such name.
+    """
+    if name not in _PLACES:
+        raise InputError(f"no training on small images is named {name!r}{nearest(name, _PLACES)}")
+    kind, own = _PLACES[name]
+    what = dict(_KINDS[kind])
+    group = next((group for group, names in _GROUPS.items() if name in names), "")
+    brief = _BRIEF.get(what.get("objective", what.get("method", "")), {})
+    more: dict[str, Any] = {**({} if scale == "paper" else brief), **own}
+    if group == "decayed":
+        more["learning_rate"] = _DECAY_RATE[scale]
+    if scale == "cpu":
+        more |= _EPOCHS.get(group, {})
+    return image_cells(scale, seeds=seeds, **{**what, **more, **other})

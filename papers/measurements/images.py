@@ -1,0 +1,137 @@
+"""A training on images: kNN accuracies, norms and angles by epoch, a linear probe at the end.
+
+The run is ``isotrope train-images``. Settings of a cell: those of ``ImageSettings``, with ``data``
+by the names of ``Places``.
+"""
+
+import csv
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.encoders.image_nets import ARCHITECTURES
+from isotrope.methods.image_methods import find_method, options_of
+from isotrope.methods.image_settings import ImageSettings
+from isotrope.methods.image_training import train
+from isotrope.paradigm import registry
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.trained import trained
+
+__all__ = ["MEANS", "check", "image_settings", "rows", "run"]
+
+MEANS = (
+    "loss",
+    "norm",
+    "norm_backbone",
+    "opposite_halves",
+    "far_opposite",
+    "std",
+    "effective_rank",
+    "gradient_norm",
+    "alignment",
+    "uniformity",
+)
+"""What is averaged over the logged steps of the epoch before each kNN accuracy."""
+
+_SAVED = 250  # steps between checkpoints
+_SIDE = 32  # pixels: on a recipe's name they have no bearing
+
+
+def check(cell: Cell, places: Places) -> list[str]:
+    """Resolve all names of a cell; return what is not on this machine, a line each.
+
+    Raises:
+        InputError: a setting, a method or an objective that does not exist.
+    """
+    settings = image_settings(cell, places, Path("unused"), here=False)
+    method = find_method(settings.method)
+    options = options_of(settings.method, settings.method_settings)
+    registry.build(settings.objective or method.recipe.objective, settings.objective_settings)
+    method.augments_of(_SIDE, options, settings.augment)
+    lacking = places.missing(cell.settings["data"])
+    encoder = settings.encoder
+    here = [] if encoder in ARCHITECTURES else places.missing_encoder(encoder)
+    return [*([lacking] if lacking else []), *here]
+
+
+def run(cell: Cell, places: Places, folder: Path) -> Result:
+    """Train and read what was logged.
+
+    Raises:
+        InputError: data that are missing, settings that do not fit, a training that diverged.
+    """
+    run_folder = folder / "run"
+    outcome = trained(train, image_settings(cell, places, run_folder))
+    found = rows(run_folder, outcome.result)
+    last = found[-1]
+    metrics = {name: last.get(name) for name in ("knn", "norm", "norm_backbone")}
+    linear = outcome.result.metrics.get("linear")
+    return Result(
+        kind="images",
+        name=str(cell.settings.get("method", "simclr")),
+        metrics={**metrics, "linear": linear, "steps": last["step"]},
+        details={"looks": found, "plan": outcome.result.details["plan"]},
+        provenance=provenance(seed=cell.seed, data=outcome.result.provenance.get("data")),
+    )
+
+
+def image_settings(cell: Cell, places: Places, output: Path, *, here: bool = True) -> ImageSettings:
+    """Return the settings of the training.
+
+    Args:
+        cell: of images.
+        places: of data.
+        output: run folder.
+        here: whether the data must be there.
+
+    Raises:
+        InputError: a wrong setting, or data that are missing.
+    """
+    own = dict(cell.settings)
+    name = own.pop("data", None)
+    if name is None:
+        raise InputError("a cell of images has data")
+    data = places.images(name) if here else "unused"
+    fixed = {"data": data, "output": str(output), "seed": cell.seed, "progress": False}
+    if own.get("encoder") not in (None, *ARCHITECTURES):
+        own["encoder"] = places.encoder(own["encoder"])
+    return ImageSettings.read({"checkpoint_every": _SAVED, "workers": 0, **own, **fixed})
+
+
+def rows(run: Path, result: Result) -> list[dict[str, Any]]:
+    """Return one row for each kNN accuracy: step, epoch, and the means of the epoch before."""
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
+        logged = list(csv.DictReader(handle))
+    per_epoch = result.details["plan"]["steps_per_epoch"]
+    found = []
+    for row in logged:
+        if not row.get("knn"):
+            continue
+        epoch = int(row["step"]) / per_epoch
+        window = [
+            one
+            for one in logged
+            if one["epoch"] and max(0.0, epoch - 1) <= float(one["epoch"]) < max(1.0, epoch)
+        ]
+        found.append(
+            {
+                "step": int(row["step"]),
+                "epoch": round(epoch, 4),
+                "knn": float(row["knn"]),
+                **_means(window),
+            }
+        )
+    return found
+
+
+def _means(window: Sequence[Mapping[str, str]]) -> dict[str, float]:
+    found = {}
+    for name in MEANS:
+        values = [float(row[name]) for row in window if row.get(name)]
+        if values:
+            found[name] = float(f"{statistics.fmean(values):.6g}")
+    return found

@@ -1,0 +1,162 @@
+"""A training on images, and the spectrum of its Hessian at some of its steps.
+
+The run is ``isotrope train-images`` with checkpoints that stay (``--keep-every``), each spectrum
+``isotrope spectrum`` at one of them: by default on the batch that came next, of the size of the
+training, with its crops and batch statistics, by all parameters of encoder and head, without weight
+decay. A run that was stopped goes on: finished spectra are read, an unfinished one from its last
+minute.
+
+Settings of a cell: those of a cell of images, and with ``spectrum.`` before them those of
+``isotrope.methods.spectrum.Asked`` (``spectrum.iterations``, ``spectrum.threshold``, ...) and
+
+- ``epochs``: after which a spectrum is taken; by default after the last;
+- ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
+  last epoch as well: how much the numbers depend on it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.result import Result, provenance
+from isotrope.methods.image_settings import ImageSettings
+from isotrope.methods.image_training import prepare, train
+from isotrope.methods.spectrum import Asked, Found, measure
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.trained import trained
+from papers.measurements import images
+
+__all__ = ["check", "run"]
+
+_PREFIX = "spectrum."
+_SHOWN = 6  # significant digits of Ritz values that are kept
+_NOT_KEPT = ("run", "weights")  # of what a Hessian is of: names of this machine
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What a cell asks for beside its training."""
+
+    asked: Asked
+    epochs: tuple[float, ...]
+    variants: tuple[Mapping[str, Any], ...]
+
+
+def check(cell: Cell, places: Places) -> list[str]:
+    """Resolve all names of a cell; return what is not on this machine, a line each.
+
+    Raises:
+        InputError: a setting, a method or an objective that does not exist.
+    """
+    _wanted(cell)
+    return images.check(_training(cell), places)
+
+
+def run(cell: Cell, places: Places, folder: Path) -> Result:
+    """Train, then run Lanczos at every step that was asked for.
+
+    Raises:
+        InputError: data that are missing, settings that do not fit, a training that diverged.
+    """
+    wanted = _wanted(cell)
+    run_folder = folder / "run"
+    settings = images.image_settings(_training(cell), places, run_folder)
+    settings = settings.model_copy(update={"keep_every": _keep(settings, wanted.epochs)})
+    outcome = trained(train, settings)
+    per_epoch = outcome.result.details["plan"]["steps_per_epoch"]
+    last = int(outcome.result.metrics["steps"] or 0)
+    steps = [round(epoch * per_epoch) for epoch in wanted.epochs] or [last]
+    if beyond := [step for step in steps if step > last]:
+        raise InputError(f"the training of {cell.shown} has {last} steps; found {beyond[0]}")
+    questions: list[tuple[int, Mapping[str, Any]]] = [(step, {}) for step in steps]
+    questions += [(last, own) for own in wanted.variants]
+    found = []
+    for step, own in questions:
+        file = run_folder / "checkpoints" / f"step-{step}.ckpt"
+        one = measure(run_folder, _changed(wanted.asked, own), file=file)
+        found.append({"epoch": round(step / per_epoch, 4), "variant": own, **_plain(one)})
+    end = next(one["numbers"] for one in reversed(found) if not one["variant"])
+    rows = images.rows(run_folder, outcome.result)
+    return Result(
+        kind="spectrum",
+        name=str(cell.settings.get("objective", cell.settings.get("method", "simclr"))),
+        metrics={**end, "knn": rows[-1]["knn"] if rows else None},
+        details={"spectra": found, "looks": rows, "plan": outcome.result.details["plan"]},
+        provenance=provenance(seed=cell.seed, data=outcome.result.provenance.get("data")),
+    )
+
+
+def _training(cell: Cell) -> Cell:
+    """The cell of images with the same training."""
+    own = {k: v for k, v in cell.settings.items() if not k.startswith(_PREFIX)}
+    return Cell("images", own, cell.seed)
+
+
+def _wanted(cell: Cell) -> _Wanted:
+    own = {
+        name[len(_PREFIX) :]: value
+        for name, value in cell.settings.items()
+        if name.startswith(_PREFIX)
+    }
+    epochs = tuple(float(epoch) for epoch in own.pop("epochs", ()))
+    variants = tuple(own.pop("variants", ()))
+    asked = _changed(Asked(), own)
+    for variant in variants:
+        _changed(asked, variant)
+    if any(epoch < 0 for epoch in epochs):
+        raise InputError(f"epochs of a spectrum are 0 or more; found {min(epochs):g}")
+    return _Wanted(asked, epochs, variants)
+
+
+def _changed(asked: Asked, changes: Mapping[str, Any]) -> Asked:
+    """The question with other values; lists become tuples, as plain settings have none."""
+    known = {field.name: getattr(asked, field.name) for field in fields(Asked)}
+    for name in changes:
+        if name not in known:
+            raise InputError(f"unknown setting {_PREFIX}{name}{nearest(name, known)}")
+    own = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
+    return Asked(**{**known, **own})
+
+
+def _keep(settings: ImageSettings, epochs: tuple[float, ...]) -> int:
+    """Steps between checkpoints so that all that are wanted are among them; the last always is."""
+    if not epochs:
+        return 10**9
+    per_epoch = prepare(settings).batches.steps_per_epoch
+    return math.gcd(*(round(epoch * per_epoch) for epoch in epochs)) or 10**9
+
+
+def _plain(found: Found) -> dict[str, Any]:
+    """All of a spectrum that is worth keeping, as plain values."""
+    details = found.result.details
+    hessian = {k: v for k, v in details["hessian"].items() if k not in _NOT_KEPT}
+    seeds = hessian["asked"]["seeds"]
+    spectra = [
+        {
+            "seed": seed,
+            "size": one.size,
+            "loss": one.loss,
+            "gradient_norm": one.gradient_norm,
+            "probes": [
+                {name: _rounded(getattr(ritz, name)) for name in ("values", "errors", "weights")}
+                for ritz in one.probes
+            ],
+        }
+        for seed, one in zip(seeds, found.spectra, strict=True)
+    ]
+    return {
+        "step": found.result.metrics["step"],
+        "numbers": found.result.metrics,
+        "verdict": details["verdict"],
+        "learning_rate": details["learning_rate"],
+        "hessian": hessian,
+        "spectra": spectra,
+    }
+
+
+def _rounded(values: Any) -> list[float]:  # noqa: ANN401 - an array of numbers
+    return [float(f"{float(value):.{_SHOWN}g}") for value in values]

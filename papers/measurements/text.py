@@ -1,0 +1,380 @@
+"""A training on text, looked at on the way and scored at its end.
+
+The run itself is ``isotrope train`` with checkpoints that stay (``--keep-every``); everything that
+is measured is measured afterwards, on the encoder as it stood at these steps, without the head
+that a training may have on top. So every objective is looked at alike, and what is looked at has
+no influence on the training.
+
+Settings of a cell: those of ``TrainSettings``, with ``texts`` and ``encoder`` by the names of
+``Places``, and
+
+- ``looks``: what is measured at every kept step, of :data:`LOOKS`;
+- ``held``: batches of held-out sentences that are looked at, and their size;
+- ``held_from``: ``next``, those that follow the ones trained on, or ``trained``, the last of these;
+- ``scored``: the pairs that ``dev`` and ``sts`` mean, ``sts`` or ``docs``;
+- ``scores``: what is scored at the end, ``sts`` and names of transfer tasks (``mode`` as in
+  ``isotrope evaluate --transfer``);
+- ``ends``: of which steps: ``first``, before training, ``last``, and ``best`` by the dev score
+  (step 0 does not count: papers take the best *after* training);
+- ``measured_in``: ``bf16`` embeds in bfloat16 for all of these, in half the time; else ``32``.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.core.views import Views
+from isotrope.data.lines import lines
+from isotrope.data.sts_sets import Subset
+from isotrope.data.transfer_sets import TASKS as TRANSFER
+from isotrope.diagnostics.angle_statistics import angle_statistics, densities
+from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
+from isotrope.diagnostics.hardest_negative import hardest_share
+from isotrope.diagnostics.held_out import held_out
+from isotrope.diagnostics.lemma_share import lemma_share
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Remembering
+from isotrope.evaluation.sts import score_task, sts_dev, with_average
+from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
+from isotrope.measures.alignment import alignment
+from isotrope.measures.distance_gap import distance_gap, margin_gap
+from isotrope.measures.uniformity import uniformity
+from isotrope.methods.rebuild import rebuild
+from isotrope.methods.run import try_objective
+from isotrope.methods.settings import TrainSettings
+from isotrope.methods.training import train
+from isotrope.paradigm import registry
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.trained import trained
+
+__all__ = ["LOOKS", "check", "run"]
+
+_OWN = ("texts", "looks", "held", "held_from", "scored", "scores", "ends", "mode", "measured_in")
+_HELD, _PROBED = (8, 128), 0.05  # batches of paper 000, appendix A.2; the probe's tau
+_DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
+
+Row = dict[str, Any]
+
+
+def check(cell: Cell, places: Places) -> list[str]:
+    """Resolve all names of a cell; return what is not on this machine, a line each.
+
+    Raises:
+        InputError: a setting, an objective or a look that does not exist.
+    """
+    settings = _settings(cell, places, Path("unused"), "unused.txt")
+    try_objective(registry.build(settings.objective, settings.objective_settings), negatives=False)
+    for look in cell.settings.get("looks", ()):
+        if look not in LOOKS:
+            raise InputError(f"unknown look {look!r}; there are {', '.join(LOOKS)}")
+    for task in cell.settings.get("scores", ()):
+        if task not in ("sts", *TRANSFER):
+            raise InputError(f"scores are sts, {', '.join(TRANSFER)}; found {task!r}")
+    if (mode := cell.settings.get("mode", "full")) not in MODES:
+        raise InputError(f"mode is {' or '.join(MODES)}; found {mode!r}")
+    if (measured := cell.settings.get("measured_in", "32")) not in ("32", "bf16"):
+        raise InputError(f"measured_in is 32 or bf16; found {measured!r}")
+    if (source := cell.settings.get("held_from", "next")) not in ("next", "trained"):
+        raise InputError(f"held_from is next or trained; found {source!r}")
+    for end in cell.settings.get("ends", ()):
+        known = ("first", "last", *(["best"] if "dev" in cell.settings.get("looks", ()) else []))
+        if end not in known:
+            raise InputError(f"ends are first, last, and with the look dev best; found {end!r}")
+    scored = cell.settings.get("scored", "sts")
+    names = [cell.settings["texts"], scored]
+    if set(cell.settings.get("scores", ())) & set(TRANSFER):
+        names.append(_transfer(scored))
+    lacking = [lacking for name in names if (lacking := places.missing(name))]
+    return lacking + places.missing_encoder(cell.settings["encoder"])
+
+
+def run(cell: Cell, places: Places, folder: Path) -> Result:
+    """Train, look, score.
+
+    Raises:
+        InputError: data that are missing, settings that do not fit, a training that diverged.
+    """
+    asked = cell.settings
+    settings = _settings(cell, places, folder / "run", str(places.texts(asked["texts"])))
+    outcome = trained(train, settings)
+    scored, precision = asked.get("scored", "sts"), asked.get("measured_in", "32")
+    dev = places.sts_dev(scored)
+    count, size = asked.get("held", _HELD)
+    seen = functools.partial(
+        _Seen,
+        dev=dev,
+        held=_held(places, asked["texts"], count * size, asked.get("held_from", "next")),
+        size=size,
+        max_length=settings.max_length,
+        seed=cell.seed,
+    )
+    looks: list[Row] = []
+    for step, encoder in _kept(folder / "run", precision):
+        newest = Remembering(encoder)  # what was looked at is not embedded to be scored again
+        look = seen(encoder, newest)
+        looks.append({"step": step, **_looked(look, asked.get("looks", ()))})
+    metrics = _metrics(looks)
+    details: dict[str, Any] = {"looks": looks}
+    if asked.get("scores"):
+        first, last = (looks[i]["step"] for i in (0, -1))
+        steps = {"first": first, "last": last, "best": metrics.get("best_step")}
+        for end in asked.get("ends", ("last",)):
+            if steps[end] is None:
+                continue  # no dev score was a number
+            known = newest
+            if (step := int(steps[end])) != last:
+                file = folder / "run" / "checkpoints" / f"step-{step}.ckpt"
+                known = Remembering(_encoder(folder / "run", file, precision))
+            found = _scores(known, asked, places)
+            metrics |= {f"{task} {end}": value for task, value in found.items()}
+    return Result(
+        kind="text",
+        name=asked["objective"],
+        metrics=metrics,
+        details=details,
+        provenance=provenance(seed=cell.seed, data=outcome.result.provenance.get("data")),
+    )
+
+
+def _settings(cell: Cell, places: Places, output: Path, texts: str) -> TrainSettings:
+    own = {name: value for name, value in cell.settings.items() if name not in _OWN}
+    if not {"texts", "encoder", "objective"} <= set(cell.settings):
+        raise InputError("a cell of text has texts, encoder and objective")
+    fixed = {"files": [texts], "output": str(output), "seed": cell.seed, "progress": False}
+    own["encoder"] = places.encoder(own["encoder"])
+    if "keep_every" in own:  # those that stay are checkpoints to go on from, too
+        own.setdefault("checkpoint_every", 10**9)
+    return TrainSettings.read({**own, **fixed})
+
+
+def _held(places: Places, name: str, count: int, source: str) -> list[str]:
+    """Texts to look at: those that follow in the same corpus, or else its last."""
+    kind, _, trained = name.partition(":")
+    if trained.isdecimal() and source == "next":
+        name = f"{kind}:{int(trained) + count}"
+    return [text for _, text in lines(places.texts(name))][-count:]
+
+
+def _kept(run: Path, precision: str) -> Iterator[tuple[int, SentenceEncoder]]:
+    """Yield the encoder as it stood at every kept step."""
+    files = sorted((int(f.stem[5:]), f) for f in (run / "checkpoints").glob("step-*.ckpt"))
+    if not files:
+        raise InputError(f"{run} kept no checkpoint; delete it to train anew")
+    for step, file in files:
+        yield step, _encoder(run, file, precision)
+
+
+def _encoder(run: Path, file: Path, precision: str) -> SentenceEncoder:
+    module = rebuild(run, file=file, device="cpu").module
+    encoder: SentenceEncoder = module.get_submodule("encoder")  # type: ignore[assignment]
+    if precision == "bf16":  # the encoder alone: what is measured on its rows stays as it is
+        forward = torch.autocast("cpu", torch.bfloat16)(encoder.forward)
+        encoder.forward = lambda *a, **k: forward(*a, **k).float()  # type: ignore[method-assign]
+    return encoder.eval()
+
+
+def _scores(encoder: Remembering, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
+    """Score an encoder on what was asked."""
+    scored, wanted = asked.get("scored", "sts"), asked["scores"]
+    found: dict[str, float] = {}
+    if "sts" in wanted:
+        tasks = [score_task(encoder, task, sets) for task, sets in places.sts(scored).items()]
+        found |= _numbers(with_average(tasks))
+    names = [name for name in wanted if name != "sts"]
+    if names:
+        mode = asked.get("mode", "full")
+        scores = {
+            name: transfer_task(encoder, task, mode=mode)
+            for name, task in places.transfer(_transfer(scored), names).items()
+        }
+        result = transfer_result(asked["objective"], scores, mode=mode)
+        found |= {k: v for k, v in _numbers(result).items() if k != "average"}
+        found["transfer"] = sum(found[name] for name in names) / len(names)
+    return found
+
+
+def _transfer(scored: str) -> str:
+    return "transfer" if scored == "sts" else scored
+
+
+def _numbers(result: Result) -> dict[str, float]:
+    return {k: float(v) for k, v in result.metrics.items() if isinstance(v, int | float)}
+
+
+def _metrics(looks: Sequence[Row]) -> dict[str, float | int | str | None]:
+    """Make flat numbers of the dev scores: the first, the last, the best after the first."""
+    # a set on which all embeddings are alike has no correlation
+    scores = [(row["step"], row["dev"]) for row in looks if math.isfinite(row.get("dev", math.nan))]
+    found: dict[str, float | int | str | None] = {"steps": looks[-1]["step"]}
+    if scores:
+        step, best = max(scores[1:] or scores, key=lambda one: one[1])
+        found |= {"dev first": scores[0][1], "dev last": scores[-1][1]}
+        found |= {"dev best": best, "best_step": step}
+    return found
+
+
+def _looked(seen: "_Seen", looks: Sequence[str]) -> Row:
+    """Return what was asked for of an encoder at one step."""
+    found: Row = {}
+    for look in looks:
+        found |= LOOKS[look](seen)
+    return found
+
+
+@dataclass
+class _Seen:
+    """An encoder, with the batches that several looks share; made when the first asks."""
+
+    encoder: SentenceEncoder
+    known: Remembering
+    dev: Subset
+    held: Sequence[str]
+    size: int
+    max_length: int
+    seed: int
+
+    @functools.cached_property
+    def batches(self) -> list[Views]:
+        """Held-out sentences, dropout on: paper 000, appendix A.2."""
+        return held_out(
+            self.encoder,
+            self.held,
+            batch_size=self.size,
+            max_length=self.max_length,
+            seed=self.seed,
+        )
+
+    @functools.cached_property
+    def close(self) -> Views:
+        """Pairs of the dev set that are scored above 4, without dropout."""
+        rows = [i for i, score in enumerate(self.dev.scores) if score > 4][:_DEV]
+        sides = [[side[i] for i in rows] for side in (self.dev.first, self.dev.second)]
+        first, second = (torch.from_numpy(self.known.encode(side)) for side in sides)
+        return Views(first, second)
+
+
+def _dev(seen: _Seen) -> Row:
+    """The score, and where paper 001, figure 1a plots it: alignment of all pairs scored above 4,
+    uniformity of all sentences.
+    """
+    known, dev = seen.known, seen.dev
+    score = sts_dev(known, dev)
+    close = [i for i, gold in enumerate(dev.scores) if gold > 4]
+    every = list(dict.fromkeys([*dev.first, *dev.second]))
+    texts = ([dev.first[i] for i in close], [dev.second[i] for i in close], every)
+    a, b, rows = (torch.from_numpy(known.encode(part)).double() for part in texts)
+    return {
+        "dev": score,
+        "dev set": {"alignment": float(alignment(a, b)), "uniformity": float(uniformity(rows))},
+    }
+
+
+def _probes(seen: _Seen) -> Row:
+    """The three losses of paper 001, figures 1 and 3, on batches like those of the training, and
+    on pairs of the dev set: their own tau and t, whatever is trained.
+    """
+    every = [_probed(views) for views in seen.batches]
+    train = {name: sum(row[name] for row in every) / len(every) for name in every[0]}
+    return {
+        **{f"train {name}": value for name, value in train.items()},
+        **{f"dev {name}": value for name, value in _probed(seen.close).items()},
+    }
+
+
+def _probed(views: Views) -> dict[str, float]:
+    a, b = (x.double() for x in (views.anchors, views.positives))
+    return {
+        "contrastive": float(_PROBE(a, b)),
+        "alignment": float(alignment(a, b)),
+        "uniformity": float((uniformity(a) + uniformity(b)) / 2),
+        "distance gap": float(distance_gap(a, b)),
+        "margin gap": float(margin_gap(a, b)),
+    }
+
+
+def _angles(seen: _Seen) -> Row:
+    """Paper 000, figure 9."""
+    found = angle_statistics(seen.batches)
+    return {f"{name} {k}": v for name, one in found.items() for k, v in asdict(one).items()}
+
+
+def _cosines(seen: _Seen) -> Row:
+    """Paper 000, figure 5."""
+    found = densities(seen.batches, points=101)
+    named = {"cosine": found.cosine, "positive": found.positive, "negative": found.negative}
+    return {"densities": {name: _rounded(values) for name, values in named.items()}}
+
+
+def _hardest(seen: _Seen) -> Row:
+    """Paper 000, figure 7: by temperature, of the weight and of the released statistic."""
+    return {
+        f"hardest {kind}": {
+            f"{tau:g}": share
+            for tau, share in hardest_share(
+                seen.batches, margin=None if kind == "weight" else 0.3, kind=kind
+            ).items()
+        }
+        for kind in _KINDS
+    }
+
+
+def _lemma(seen: _Seen) -> Row:
+    """Paper 000, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
+    found: dict[str, Row] = {}
+    for views in seen.batches[:1]:
+        for one in lemma_share(views):
+            low = one.minimum.double()
+            found[f"{one.step:g}"] = {
+                "share": one.share,
+                "counted": one.counted,
+                "unbounded": one.unbounded,
+                "obtuse": one.obtuse,
+                "minimum": _rounded(low.quantile(_QUANTILES)) if len(low) else [],
+                "below": {f"{r:g}": float((low < r).double().mean()) for r in _RATIOS}
+                if len(low)
+                else {},
+            }
+    return {"lemma": found}
+
+
+def _ratios(seen: _Seen) -> Row:
+    """Paper 000, figure 8b: all registered dynamic ratios."""
+    return {"ratios": {k: asdict(v) for k, v in dynamic_ratios(seen.batches).items()}}
+
+
+def _closeness(seen: _Seen) -> Row:
+    """Paper 000, figure 8c: how close held-out positives lie."""
+    cosines = [v.unit().map(lambda x: x.double()) for v in seen.batches]
+    mean = sum(float((v.anchors * v.positives).sum(dim=1).mean()) for v in cosines)
+    return {"positive cosine": mean / len(cosines)}
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [float(f"{value:.5g}") for value in values.tolist()]
+
+
+_PROBE = registry.build("infonce", {"temperature": _PROBED})
+_KINDS: tuple[Literal["weight", "projection"], ...] = ("weight", "projection")
+_QUANTILES = torch.tensor([0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0], dtype=torch.float64)
+_RATIOS = (1.0, 1.25, 1.5, 1.75, 2.0)
+
+LOOKS: dict[str, Callable[[_Seen], Row]] = {
+    "dev": _dev,
+    "probes": _probes,
+    "angles": _angles,
+    "cosines": _cosines,
+    "hardest": _hardest,
+    "lemma": _lemma,
+    "ratios": _ratios,
+    "closeness": _closeness,
+}
+"""What can be measured at every kept step."""

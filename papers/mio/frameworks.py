@@ -1,0 +1,155 @@
+"""The frameworks of the paper's tables, by the names that it prints, and their cells.
+
+Trainings are those of ``small_images`` (paper 003 shares them), MoCo v2 the same with its own
+recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
+scale the four frameworks whose evolution the paper shows have three spectra on the way, of which
+the last is what the other figures show.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from papers.machinery.artifact import Scale
+from papers.machinery.cell import Cell
+from papers.machinery.recipes import SEEDS, image_cells
+from papers.machinery.small_images import small_images
+
+__all__ = [
+    "ENCODERS",
+    "EPOCHS",
+    "EVOLVING",
+    "NAMES",
+    "OTHER",
+    "PRINTED",
+    "SPECTRA",
+    "among",
+    "at_end",
+    "evolving",
+    "trained",
+]
+
+PRINTED = {
+    "SimCLR": "simclr",
+    "MoCo v2": "mocov2",
+    "DCL": "dcl",
+    "DCLW": "dclw",
+    "Barlow Twins": "barlowtwins",
+    "BYOL": "byol",
+    "MIOv1": "miov1",
+    "MIOv2": "miov2",
+    "MIOv3": "miov3",
+}
+"""Names of rows and columns in ``paper_numbers.toml``."""
+NAMES = tuple(PRINTED)
+_SMOKE = ("SimCLR", "BYOL", "MIOv1", "MIOv3")
+EVOLVING = ("MIOv3", "SimCLR", "DCL", "BYOL")
+"""Those whose spectra the paper follows over 500 epochs, and that table 3 has."""
+
+EPOCHS: dict[Scale, tuple[int, ...]] = {
+    "smoke": (1, 2),
+    "cpu": (2, 4, 8),
+    "paper": (100, 200, 300, 400, 500),
+}
+SPECTRA: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "cpu": SEEDS["cpu"], "paper": (0,)}
+"""Seeds of the trainings that spectra are taken of."""
+OTHER: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("digits",),
+    "cpu": ("digits",),
+    "paper": ("cifar100", "tiny-imagenet"),
+}
+"""Data of figure 5."""
+ENCODERS = ("resnet18", "resnet9")
+"""Of table 3, the larger first."""
+
+_OWN: dict[Scale, dict[str, dict[str, Any]]] = {
+    # digits are 8 x 8: as many steps as on CIFAR-10 take 28 epochs
+    "smoke": {},
+    "cpu": {"digits": {"limit": None, "epochs": 28}},
+    "paper": {"stl10": {"learning_rate": 0.03}, "tiny-imagenet": {"learning_rate": 0.03}},
+}
+"""Settings that belong to data (paper 004, section 3.2)."""
+_ASKED: dict[Scale, dict[str, Any]] = {
+    "smoke": {"spectrum.iterations": 10},
+    "cpu": {"spectrum.iterations": 100},
+    "paper": {"spectrum.iterations": 100},
+}
+# what the paper leaves open: another batch, the other statistics, twice the batch
+_VARIANTS: dict[Scale, list[dict[str, Any]]] = {
+    "smoke": [{"seeds": [1]}, {"batch_norm": "running"}],
+    "cpu": [{"seeds": [1, 2]}, {"batch_norm": "running"}, {"batch_size": 128}],
+    "paper": [{"seeds": [1, 2]}, {"batch_norm": "running"}, {"batch_size": 256}],
+}
+
+
+def among(scale: Scale, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the names that are run at a scale: of smoke a few."""
+    return tuple(n for n in names if n in _SMOKE) if scale == "smoke" else names
+
+
+def trained(
+    scale: Scale,
+    name: str,
+    *,
+    data: str | None = None,
+    seeds: tuple[int, ...] | None = None,
+    **other: Any,  # noqa: ANN401 - any setting of a cell of images
+) -> list[Cell]:
+    """Return the training of a framework, one cell for each seed.
+
+    Args:
+        scale: of everything that is not said.
+        name: of :data:`NAMES`.
+        data: instead of CIFAR-10; it may bring settings of its own.
+        seeds: by default those of the scale.
+        other: settings that are different.
+    """
+    if name == "MoCo v2":
+        cells = image_cells(scale, "mocov2", seeds=seeds)
+    else:
+        cells = small_images(scale, name, seeds=seeds)
+    own: Mapping[str, Any] = {} if data is None else {"data": data, **_OWN[scale].get(data, {})}
+    return [_with(cell, {**own, **other}) for cell in cells]
+
+
+def at_end(
+    scale: Scale,
+    name: str,
+    *,
+    data: str | None = None,
+    **other: Any,  # noqa: ANN401 - as above
+) -> list[Cell]:
+    """Return the spectra of a framework after its last epoch, one cell for each seed.
+
+    Those of trainings whose evolution is measured anyway are its last ones.
+    """
+    cells = trained(scale, name, data=data, seeds=SPECTRA[scale], **other)
+    if name in EVOLVING and cells == _longest(scale, name):
+        return evolving(scale, name)
+    return [_spectrum(scale, name, cell) for cell in cells]
+
+
+def evolving(scale: Scale, name: str) -> list[Cell]:
+    """Return the spectra of a framework on the way, one cell for each seed."""
+    every = [_spectrum(scale, name, cell) for cell in _longest(scale, name)]
+    return [_with(cell, {"spectrum.epochs": list(EPOCHS[scale])}) for cell in every]
+
+
+def _longest(scale: Scale, name: str) -> list[Cell]:
+    """The trainings that are followed; the paper's own have 500 epochs where others have 200."""
+    more: dict[str, Any] = {"epochs": EPOCHS[scale][-1]} if scale == "paper" else {}
+    return trained(scale, name, seeds=SPECTRA[scale], **more)
+
+
+def _spectrum(scale: Scale, name: str, cell: Cell) -> Cell:
+    """The work that trains like a cell of images; neighbours only at both ends."""
+    own = {**_ASKED[scale], "knn_every": 0, "linear": False}
+    if name == "MIOv3" and [cell] == trained(scale, name, seeds=(0,)):
+        own["spectrum.variants"] = _VARIANTS[scale]
+    return _with(replace(cell, work="spectrum"), own)
+
+
+def _with(cell: Cell, changes: Mapping[str, Any]) -> Cell:
+    """The cell with other settings; None takes one away."""
+    settings = {**cell.settings, **changes}
+    return replace(cell, settings={k: v for k, v in settings.items() if v is not None})

@@ -1,9 +1,0 @@
-"""Every table and figure of the papers, measured anew: the machinery that they share.
-
-``cell`` is one measurement that takes time, known by what was asked; ``store`` keeps what came of
-it; ``runner`` does what is missing; ``artifact`` is one table or figure: its cells, and how
-results become rows, verdicts and pictures; ``present`` writes them. The tables and figures
-themselves are a file each, in a folder for each paper (``isotrope.experiments.unified_gradient``,
-``align_uniform``, ``cosine_pitfalls``, ``mio``), found by their place; what a cell does is in
-``isotrope.experiments.works``.
-"""

@@ -1,0 +1,61 @@
+"""The tables of `make reproduce` in docs/results are those of the cells beside them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from papers.machinery.artifact import Artifact, Found, artifacts
+from papers.machinery.present import as_csv, told
+from papers.machinery.store import Store
+
+FOLDER = Path(__file__).parents[3] / "docs" / "results" / "reproduce"
+WRITTEN = [one for one in artifacts() if (FOLDER / one.paper / f"{one.name}.csv").is_file()]
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    return Store(FOLDER / "cells")
+
+
+@pytest.mark.parametrize(
+    "artifact",
+    [one for one in WRITTEN if one.cells("cpu")],
+    ids=lambda one: f"{one.paper} {one.name}",
+)
+def test_tables_and_verdicts_are_what_the_cells_say(artifact: Artifact, store: Store) -> None:
+    cells = {cell: store.find(cell) for cell in artifact.cells("cpu")}
+    every = Found({cell: result for cell, result in cells.items() if result is not None})
+    numbers = {c: r for c, r in every.results.items() if "diverged" not in r.details}
+    shown = told(artifact.show("cpu", Found(numbers)), "cpu", every)
+    file = FOLDER / artifact.paper / f"{artifact.name}.csv"
+    assert as_csv(shown) == file.read_text(encoding="utf-8"), "make reproduce"
+
+
+def test_pages_and_pictures_stand_beside_them() -> None:
+    for one in WRITTEN:
+        page = (FOLDER / one.paper / f"{one.name}.md").read_text(encoding="utf-8")
+        assert f"python -m papers {one.paper} {one.name} --scale cpu" in page
+        for line in page.splitlines():
+            if line.startswith("!["):
+                assert (FOLDER / one.paper / line.partition("](")[2].rstrip(")")).is_file()
+
+
+def test_all_was_run_to_its_end_and_is_counted_so() -> None:
+    assert artifacts() == WRITTEN
+    pages = [FOLDER / one.paper / f"{one.name}.md" for one in WRITTEN]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    count = {word: text.count(f"\n- **{word}**") for word in ("holds", "fails", "not run")}
+    said = ", ".join(f"{number} {word}" for word, number in count.items())
+    assert f"\n{said}.\n" in (FOLDER / "verdicts.md").read_text(encoding="utf-8")
+    holds, fails, lacking = count.values()
+    readme = " ".join((FOLDER.parents[2] / "README.md").read_text(encoding="utf-8").split())
+    every = holds + fails + lacking
+    assert f"of {every} claims {holds} hold, {fails} fail and {lacking} need" in readme
+    log = (FOLDER.parents[1] / "LOG.md").read_text(encoding="utf-8")
+    assert f"({holds} hold, {fails} fail," in log
+
+
+def test_cells_say_nothing_of_where_they_were_measured() -> None:
+    for file in (FOLDER / "cells").iterdir():
+        assert not re.search(r'["=]/\w', file.read_text(encoding="utf-8")), file.name

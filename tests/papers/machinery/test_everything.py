@@ -1,0 +1,69 @@
+"""Every table and figure there is: listed, resolved at all scales, and run to its end."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from papers.machinery.artifact import PAPERS, SCALES, artifacts
+from papers.machinery.places import Places
+from papers.machinery.runner import lacking
+
+BUDGET = 5 * 60 * 2  # seconds of two cores
+
+
+def test_each_is_a_line_that_says_what_it_is() -> None:
+    every = artifacts()
+    assert {one.paper for one in every} == set(PAPERS)
+    for one in every:
+        assert re.search("table|figure", one.title), one
+        assert "\n" not in one.title
+    names = [(one.paper, one.name) for one in every]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_name_in_them_resolves(scale, tmp_path: Path) -> None:
+    """No data is there: what is missing is said, and nothing is wrong."""
+    cells = {cell for one in artifacts() for cell in one.cells(scale)}
+    missing = lacking(cells, Places(None, tmp_path))
+    assert cells
+    assert any(missing.values()) == (scale != "smoke")
+    for cell in cells:
+        assert not re.search(r"[\"':]/", json.dumps(dict(cell.settings))), "a path"
+
+
+@pytest.mark.slow
+def test_all_of_it_runs_to_its_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "papers", "--all", "--smoke", "--jobs", "2"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [*command, "--json", "--output", str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = {(one["paper"], one["name"]): one for one in json.loads(done.stdout)}
+    assert set(shown) == {(one.paper, one.name) for one in artifacts()}
+    for (paper, name), one in shown.items():
+        place = tmp_path / paper / name
+        for suffix in ("md", "csv", *(["svg"] if "figure" in name else [])):
+            file = place.with_suffix(f".{suffix}")
+            assert str(file) in one["files"]
+            assert file.stat().st_size > 100
+        run, _, total = one["cells"].partition(" of ")
+        assert total.startswith(run) or one["cells"].startswith("none"), (name, one)
+        reasons = [note for note in one["notes"] if not note.startswith("smoke scale")]
+        assert one["verdicts"] or reasons, name
+    page = (tmp_path / "verdicts.md").read_text(encoding="utf-8")
+    assert all(f"[{paper} {name}]" in page for paper, name in shown)
+    used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+    assert used < BUDGET, f"{used:.0f} s of processor time"

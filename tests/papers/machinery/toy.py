@@ -1,0 +1,122 @@
+"""A paper of our own: one kind of work, a table and a figure, in a folder that packages search."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import papers
+from papers import measurements
+from papers.machinery import artifact
+from papers.machinery.cell import Cell
+
+WORK = '''
+"""Counts how often it is asked; what it does stands in the settings."""
+
+import os
+
+import numpy as np
+
+from isotrope.core.errors import Diverged, InputError
+from isotrope.core.result import Result, provenance
+
+def check(cell, places):
+    if unknown := set(cell.settings) - {"value", "fails", "diverges", "text", "needs", "bug"}:
+        raise InputError(f"unknown setting {sorted(unknown)[0]!r}")
+    needs = cell.settings.get("needs")
+    return [f"{needs}: there is none"] if needs else []
+
+def run(cell, places, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    with (places.made.parent / "log.txt").open("a") as log:
+        log.write(f"{cell.settings.get('value')} {cell.seed}\\n")
+    print("what a library says")
+    if cell.settings.get("fails"):
+        raise InputError("it cannot be done")
+    if cell.settings.get("diverges"):
+        raise Diverged("training diverged: the loss is not finite at step 3")
+    if cell.settings.get("bug"):
+        raise ZeroDivisionError("a bug")
+    value = cell.settings.get("value")
+    return Result(
+        "toy",
+        "toy",
+        {"value": float("nan") if value == "nan" else value},
+        {"looks": [{"text": cell.settings.get("text")}]},
+        provenance(seed=cell.seed, command=["/somewhere/isotrope", "toy"]),
+        items={"each": np.zeros(3)},
+    )
+'''
+
+TABLE = '''
+"""Table 1: values."""
+
+from papers.machinery.artifact import Artifact, Shown, Table, Verdict
+from papers.machinery.cell import Cell
+from tests.papers.machinery.toy import ASKED
+
+def cells(scale):
+    return [Cell("toy", own, seed) for own in ASKED[scale] for seed in (0, 1)]
+
+def show(scale, found):
+    rows, means = [], []
+    for own in ASKED[scale]:
+        spread = found.spread([Cell("toy", own, seed) for seed in (0, 1)], "value")
+        rows.append([str(own.get("value")), spread and str(spread)])
+        means.append(spread and spread.mean)
+    known = [mean for mean in means if mean is not None]
+    holds = known == sorted(known) if known else None
+    return Shown(
+        tables=[Table(["paper", "ours"], rows, title="values | of toys")],
+        verdicts=[Verdict("values rise", holds, f"{len(known)} of {len(means)}")],
+        notes=["fewer toys than the paper has"],
+    )
+
+ARTIFACT = Artifact(title="table 1: values of toys", cells=cells, show=show)
+'''
+
+FIGURE = '''
+"""Figure 2: nothing but a picture."""
+
+from papers.machinery.artifact import Artifact, Shown, no_cells
+from isotrope.report.charts import Chart, Series, charts
+
+def show(scale, found):
+    draw = lambda: charts([Chart("toys", [Series("ours", [0.0, 1.0], [1.0, 2.0])])])
+    return Shown(pictures={"figure2": draw}, notes=["an illustration: there is nothing to test"])
+
+ARTIFACT = Artifact(title="figure 2: a picture of toys", cells=no_cells, show=show)
+'''
+
+VALUES: list[dict[str, object]] = [{"value": 1.0}, {"value": 2.5}]
+ASKED: dict[str, list[dict[str, object]]] = {}
+"""What table 1 asks for at each scale; tests change it."""
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = True) -> None:
+    """Make the paper ``toys`` and the work ``toy`` be found; ``alone``: and no other paper."""
+    for scale in ("smoke", "cpu", "paper"):
+        monkeypatch.setitem(ASKED, scale, list(VALUES))
+    (folder / "works").mkdir()
+    (folder / "works" / "toy.py").write_text(textwrap.dedent(WORK), encoding="utf-8")
+    (folder / "papers" / "toys").mkdir(parents=True)
+    for name, text in (("table1", TABLE), ("figure2", FIGURE), ("__init__", ""), ("shared", "")):
+        (folder / "papers" / "toys" / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(measurements, "__path__", [*measurements.__path__, str(folder / "works")])
+    path = [*papers.__path__, str(folder / "papers")]
+    monkeypatch.setattr(papers, "__path__", path)
+    known = {} if alone else artifact.PAPERS
+    monkeypatch.setattr(artifact, "PAPERS", {**known, "toys": "of our own"})
+    for name in [name for name in sys.modules if name.startswith("papers.toys")]:
+        monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
+
+
+def cell(seed: int = 0, **settings: object) -> Cell:
+    return Cell("toy", settings, seed)
+
+
+def asked_for(output: Path) -> list[str]:
+    """What was measured, in its order."""
+    log = output / "log.txt"
+    return log.read_text(encoding="utf-8").splitlines() if log.is_file() else []

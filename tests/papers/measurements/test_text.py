@@ -1,0 +1,157 @@
+"""Cells of text: a small training, looked at on the way and scored at its end."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.recipes import text_cells
+from papers.measurements import text
+
+
+def smoke(**more: Any) -> Cell:
+    (cell,) = text_cells("smoke", "infonce", {"temperature": 0.05}, **more)
+    return cell
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("text")
+
+
+@pytest.fixture(scope="module")
+def measured(folder: Path) -> Result:
+    return text.run(smoke(ends=["first", "best", "last"]), Places(None, folder), folder / "cell")
+
+
+def test_every_kept_step_is_looked_at(measured: Result) -> None:
+    looks = measured.details["looks"]
+    assert [row["step"] for row in looks] == [0, 2, 4]
+    for row in looks:
+        assert -1 <= row["positive cosine"] <= 1
+        assert row["dev set"]["alignment"] >= 0
+        for name in ("contrastive", "alignment", "uniformity", "distance gap", "margin gap"):
+            assert math.isfinite(row[f"train {name}"])
+            assert math.isfinite(row[f"dev {name}"])
+        assert set(row["densities"]) == {"cosine", "positive", "negative"}
+        assert len(row["densities"]["cosine"]) == 101
+        assert all(0 <= share <= 1 for share in row["hardest weight"].values())
+        assert row["lemma"]
+        assert row["ratios"]
+    assert looks[0]["train contrastive"] != looks[2]["train contrastive"]
+
+
+def test_the_ends_are_scored(measured: Result) -> None:
+    metrics, looks = measured.metrics, measured.details["looks"]
+    assert metrics["steps"] == 4
+    assert metrics["dev first"] == looks[0]["dev"]
+    assert metrics["dev last"] == looks[2]["dev"]
+    assert metrics["dev best"] == max(looks[1]["dev"], looks[2]["dev"])  # never step 0
+    for end in ("first", "best", "last"):
+        assert isinstance(metrics[f"average {end}"], float)
+        assert isinstance(metrics[f"CR {end}"], float)
+    assert metrics["average first"] != metrics["average last"]
+    same = metrics["best_step"] == 4
+    assert (metrics["average best"] == metrics["average last"]) is same
+
+
+def test_the_same_again_is_the_same(measured: Result, folder: Path) -> None:
+    """Of the finished training; and of one from the start, without its scores."""
+    places = Places(None, folder)
+    cell = smoke(ends=["first", "best", "last"])
+    assert text.run(cell, places, folder / "cell").metrics == measured.metrics
+    anew = text.run(smoke(scored=False), places, folder / "anew")
+    assert anew.details == measured.details
+    assert anew.metrics == {k: v for k, v in measured.metrics.items() if k in anew.metrics}
+
+
+def test_a_seed_is_of_everything(measured: Result, folder: Path) -> None:
+    cell = replace(smoke(scored=False, looks=["dev", "closeness"]), seed=1)
+    other = text.run(cell, Places(None, folder), folder / "other")
+    assert other.details["looks"][0]["dev"] != measured.details["looks"][0]["dev"]
+    assert other.provenance["seed"] == 1
+
+
+def test_measuring_in_bfloat16_is_close(folder: Path) -> None:
+    found = {}
+    for precision in ("32", "bf16"):
+        cell = smoke(scored=False, looks=["closeness"], measured_in=precision)
+        found[precision] = text.run(cell, Places(None, folder), folder / precision).details
+    for one, other in zip(found["32"]["looks"], found["bf16"]["looks"], strict=True):
+        assert one != other
+        for name in set(one) - {"step"}:
+            assert other[name] == pytest.approx(one[name], abs=0.02)
+
+
+def test_a_dev_score_that_is_no_number_is_never_the_best() -> None:
+    rows = [{"step": step, "dev": dev} for step, dev in enumerate([1.0, math.nan, 3.0, math.nan])]
+    found = text._metrics(rows)
+    assert found["best_step"] == 2
+    assert found["dev last"] == 3.0
+    assert text._metrics([{"step": 0, "dev": math.nan}]) == {"steps": 0}
+
+
+def test_held_out_texts_are_those_that_follow(folder: Path) -> None:
+    places = Places(None, folder)
+    trained = set(places.texts("docs:96").read_text().splitlines())
+    held = text._held(places, "docs:96", 32, "next")
+    assert len(held) == 32
+    assert not trained & set(held)
+
+
+def test_texts_that_were_trained_on_are_the_last_of_these(folder: Path) -> None:
+    places = Places(None, folder)
+    trained = places.texts("docs:96").read_text().splitlines()
+    assert text._held(places, "docs:96", 32, "trained") == trained[-32:]
+
+
+def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("one\ntwo\u2028half\nthree\x85\n", encoding="utf-8")
+    found = text._held(Places(tmp_path, tmp_path / "made"), "own.txt", 2, "next")
+    assert found == ["two\u2028half", "three\x85"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"looks": ["dve"]}, "unknown look 'dve'"),
+        ({"scores": ["sts", "CRR"]}, "scores are sts, .*; found 'CRR'"),
+        ({"mode": "quick"}, "mode is full or prototyping; found 'quick'"),
+        ({"held_from": "train"}, "held_from is next or trained; found 'train'"),
+        ({"measured_in": "16"}, "measured_in is 32 or bf16; found '16'"),
+        ({"ends": ["middle"]}, "ends are first, last, and with the look dev best; found 'middle'"),
+        ({"ends": ["best"], "looks": ["cosines"]}, "with the look dev best; found 'best'"),
+        ({"objective.temprature": 0.1}, "temprature"),
+        ({"objective": "infonec"}, "did you mean 'infonce'"),
+        ({"learning_rte": 0.1}, "unknown setting 'learning-rte'"),
+        ({"batch_size": 1}, "--batch-size"),
+    ],
+)
+def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
+    cell = smoke()
+    wrong = replace(cell, settings={**cell.settings, **more})
+    with pytest.raises(InputError, match=said):
+        text.check(wrong, Places(None, tmp_path))
+
+
+def test_a_cell_names_its_texts_encoder_and_objective(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has texts, encoder and objective"):
+        text.check(Cell("text", {"texts": "docs:9"}), Places(None, tmp_path))
+
+
+def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:
+    assert text.check(smoke(), Places(None, tmp_path)) == []
+    (cell,) = text_cells("paper", "infonce", seeds=[0])
+    lacking = text.check(cell, Places(tmp_path, tmp_path))
+    assert [line.split(":")[0] for line in lacking] == [
+        "wiki1m_for_simcse.txt",
+        "sts",
+        "transfer",
+        "bert-base-uncased",
+    ]
