@@ -23,8 +23,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from papers.pretraining import Recipe, drawn, pretrain
-from papers.whitening import Whitened
 
 from isotrope.core.alone import alone
 from isotrope.core.errors import InputError
@@ -34,6 +32,8 @@ from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import Remembering
 from isotrope.evaluation.sts import sts_dev
 from isotrope.measures.mean_cosine import mean_cosine
+from papers.pretraining import Recipe, drawn, pretrain
+from papers.whitening import Whitened
 
 __all__ = ["GATES", "RECIPES", "RECORDS", "gates", "kept", "make", "passed", "run"]
 

@@ -1,4 +1,4 @@
-"""The rule of evidence: what differences between paired trainings say of an effect that was printed.
+"""The rule of evidence: what differences between paired trainings say of a printed effect.
 
 One rule for every claim. A difference is taken seed by seed (the same data in the same order), its
 90% interval is Student's, and the smallest effect of interest is a quarter of the one printed.
