@@ -15,7 +15,6 @@ is not.
 import argparse
 import gzip
 import itertools
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +31,11 @@ from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import Remembering
 from isotrope.evaluation.sts import sts_dev
 from isotrope.measures.mean_cosine import mean_cosine
+from papers.machinery.places import kept
 from papers.pretraining import Recipe, drawn, pretrain
 from papers.whitening import Whitened
 
-__all__ = ["GATES", "RECIPES", "RECORDS", "gates", "kept", "make", "passed", "run"]
+__all__ = ["GATES", "RECIPES", "RECORDS", "gates", "make", "passed", "run"]
 
 RECIPES = {
     "raw-2x128": Recipe(layers=2, width=128, steps=4_000),
@@ -51,12 +51,6 @@ RECORDS = Path(__file__).parent / "results" / "encoders"
 _CORPUS = "corpus/wiki_en_1m.txt.gz"
 _LINES = (500_000, 1_000_000)  # of the corpus: the second half
 _REFERENCE = 2_000  # sentences of the first half: mean cosine, statistics of whitening
-
-
-def kept() -> Path:
-    """Return the folder that encoders are kept in: outside of the repository, they are large."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "isotrope" / "papers" / "encoders"
 
 
 def make(
@@ -198,7 +192,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="DIR",
         help="has corpus/ and sts/ [%(default)s]",
     )
-    add("--output", type=Path, default=kept(), metavar="DIR", help="[%(default)s]")
+    add("--output", type=Path, default=kept() / "encoders", metavar="DIR", help="[%(default)s]")
     add("--record", type=Path, default=RECORDS, metavar="DIR", help="[papers/results/encoders]")
     add("--threads", type=int, default=1, metavar="N", help="of torch [1]")
     return parser.parse_args(list(arguments))

@@ -80,7 +80,9 @@ class MaskedLM(nn.Module):
         """
         states = self.bert(input_ids=seen, attention_mask=attention).last_hidden_state[where]
         words = self.bert.embeddings.word_embeddings.weight
-        return nn.functional.cross_entropy(self.transform(states) @ words.T + self.bias, ids[where])
+        logits = self.transform(states) @ words.T + self.bias
+        total = nn.functional.cross_entropy(logits, ids[where], reduction="sum")
+        return total / max(1, len(logits))
 
 
 def masked(
