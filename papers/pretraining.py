@@ -1,12 +1,13 @@
 """Pre-training: a small BERT that learns to fill in masked word pieces, and nothing else.
 
-The order of the sentences, the masks and the dropout are functions of (seed, step): a run that was
-stopped goes on from its last checkpoint, and ends as it would have ended.
+There is no dropout: one pass over the text leaves nothing to overfit. The order of the sentences
+and the masks are functions of (seed, step): a run that was stopped goes on from its last
+checkpoint, and ends as it would have ended.
 """
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,10 @@ class Recipe:
     batch_size: int = 128
     max_length: int = 32
     vocabulary: int = 8_000
-    learning_rate: float = 1.5e-3
+    learning_rate: float = 3e-3
     warmup: int = 200
     share: float = 0.15
-    every: int = 250
+    every: int = 125
 
 
 class MaskedLM(nn.Module):
@@ -177,7 +178,8 @@ def pretrain(
     folder: Path,
     *,
     seed: int,
-    score: Callable[[SentenceEncoder], float],
+    look: Callable[[SentenceEncoder], Mapping[str, float]],
+    wanted: Callable[[Mapping[str, float]], bool],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """Train the encoder in place, from the last checkpoint if there is one.
@@ -186,17 +188,19 @@ def pretrain(
         recipe: steps, sizes and rates.
         encoder: of :func:`drawn`.
         tokens: of the same.
-        folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps.
-        seed: of order, masks and dropout.
-        score: looks at the encoder at every checkpoint; it changes nothing.
+        folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, and
+            ``wanted`` where the encoder is then as it should be.
+        seed: of order and masks.
+        look: measures the encoder, and changes nothing.
+        wanted: whether an encoder with these measures is as it should be.
         tell: takes a line at every checkpoint.
 
     Returns:
-        ``course``, a row with step, loss and score for each checkpoint; ``loss``, the last of
-        these; ``cpu_seconds`` in all.
+        ``course``, a row with step, loss and measures for each checkpoint; ``step``, the last at
+        which the encoder was as it should be, or 0; ``cpu_seconds`` in all.
     """
     torch.manual_seed(seed)
-    model = MaskedLM(encoder.model[0].model, recipe.width, len(encoder.tokenizer))
+    model = MaskedLM(encoder.model[0].model, recipe.width, len(encoder.tokenizer)).eval()
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     parts = {"model": model, "optimizer": optimizer}
@@ -207,17 +211,21 @@ def pretrain(
         step += 1
         if step % recipe.every and step < recipe.steps:
             continue
-        seconds = before + time.process_time() - began
-        row = {"step": step, "loss": float(np.mean(losses)), "dev": score(encoder.eval())}
-        course.append({name: round(value, 4) for name, value in row.items()})
+        found = {"step": step, "loss": float(np.mean(losses)), **look(encoder)}
+        row = {name: round(value, 4) for name, value in found.items()}
+        course.append(row)
         losses.clear()
-        tell("step {step:,}: loss {loss:.3f}, dev {dev:.1f}".format(**row) + f", {seconds:.0f} s")
+        if wanted(row):
+            encoder.save(folder / "wanted")
+        seconds = before + time.process_time() - began
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
+        tell(f"{shown}, {seconds:.0f} s")
         state = {name: part.state_dict() for name, part in parts.items()}
         with replacing(folder / "checkpoint.pt") as temporary:
             torch.save({**state, "step": step, "seconds": seconds, "course": course}, temporary)
-    encoder.eval()
+    last = max((int(row["step"]) for row in course if wanted(row)), default=0)
     seconds = round(before + time.process_time() - began, 1)
-    return {"loss": course[-1]["loss"], "cpu_seconds": seconds, "course": course}
+    return {"step": last, "cpu_seconds": seconds, "course": course}
 
 
 def _restored(parts: dict[str, Any], file: Path) -> tuple[int, float, list[dict[str, float]]]:
@@ -240,8 +248,6 @@ def _step(
     step: int,
 ) -> float:
     """Take a step; whatever is random in it follows from (seed, step)."""
-    chance = 1_000_003 * seed + step
-    torch.manual_seed(chance)  # dropout
     batch = encoder.pad(tokens.batch(recipe, seed, step))
     ids, attention = batch["input_ids"], batch["attention_mask"]
     seen, where = masked(
@@ -249,11 +255,11 @@ def _step(
         share=recipe.share,
         size=len(encoder.tokenizer),
         mask=int(encoder.tokenizer.mask_token_id or 0),
-        draw=torch.Generator().manual_seed(chance),
+        draw=torch.Generator().manual_seed(1_000_003 * seed + step),
     )
     for group in optimizer.param_groups:
         group["lr"] = rate_at(recipe, step)
-    loss: Tensor = model.train()(seen, attention, ids, where)
+    loss: Tensor = model(seen, attention, ids, where)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -17,8 +17,17 @@ from papers.pretraining import MaskedLM, Recipe, Tokens, masked, rate_at
 
 WORDS = ["river", "stone", "cloud", "engine", "garden", "mirror", "ocean", "paper", "rocket"]
 TINY = Recipe(
-    layers=1, width=64, steps=6, batch_size=4, max_length=12, vocabulary=120, warmup=2, every=2
+    layers=1,
+    width=64,
+    steps=6,
+    batch_size=16,
+    max_length=12,
+    vocabulary=120,
+    learning_rate=0.05,
+    warmup=2,
+    every=2,
 )
+ANY = {"dev": (-100.0, 100.0)}
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
@@ -33,7 +42,7 @@ def dev() -> Subset:
 
 
 def made(folder: Path, tell=lambda line: None, **more) -> Result:
-    own = {"seed": 3, "dev": dev(), "reference": texts(20), "tell": tell}
+    own = {"seed": 3, "dev": dev(), "reference": texts(20), "tell": tell, "limits": ANY}
     return encoder.make("raw-1x64", TINY, texts(), folder, **{**own, **more})
 
 
@@ -91,7 +100,7 @@ def test_a_run_that_was_stopped_ends_as_it_would_have_ended(
         assert not folder.exists()
     lines: list[str] = []
     found = made(folder, lines.append)
-    assert [line.partition(":")[0] for line in lines] == ["step 2", "step 4", "step 6"]
+    assert [line.partition(",")[0] for line in lines] == ["step 2", "step 4", "step 6"]
     assert found.details["fingerprint"] == whole[0].details["fingerprint"]
     assert not list(tmp_path.glob("*.part"))
 
@@ -108,7 +117,7 @@ def test_a_run_goes_on_from_its_checkpoint(whole: tuple[Result, Path], tmp_path:
     with pytest.raises(Stopped):
         made(folder, stop)
     found = made(folder, lines.append)
-    assert [line.partition(":")[0] for line in lines] == ["step 4", "step 6"]
+    assert [line.partition(",")[0] for line in lines] == ["step 4", "step 6"]
     assert found.details["fingerprint"] == whole[0].details["fingerprint"]
     assert found.details["course"] == whole[0].details["course"]
 
@@ -122,6 +131,25 @@ def test_what_is_left_opens_as_an_encoder_that_pools_by_cls(whole: tuple[Result,
     assert result.provenance["command"][:4] == ["python", "-m", "papers", "encoder"]
     assert {"dev", "mean cosine", "dev whitened", "mean pooling: dev"} <= set(result.metrics)
     assert [row["step"] for row in result.details["course"]] == [2, 4, 6]
+
+
+def test_the_last_checkpoint_that_passes_is_what_is_left(
+    whole: tuple[Result, Path], tmp_path: Path
+):
+    rows = whole[0].details["course"]
+    assert whole[0].metrics["step"] == 6
+    assert rows[2]["dev"] != rows[1]["dev"] != rows[0]["dev"]
+    middle = {"dev": (rows[1]["dev"], rows[1]["dev"])}
+    found = made(tmp_path / "raw", limits=middle)
+    assert found.metrics["step"] == 4
+    assert found.metrics["dev"] == pytest.approx(rows[1]["dev"], abs=1e-4)
+    assert found.details["fingerprint"] != whole[0].details["fingerprint"]
+
+
+def test_without_one_that_passes_there_is_no_encoder(tmp_path: Path):
+    with pytest.raises(InputError, match="no checkpoint of raw-1x64 passes the gates"):
+        made(tmp_path / "raw", limits={"dev": (101.0, 102.0)})
+    assert not (tmp_path / "raw").exists()
 
 
 def test_one_that_is_there_is_not_made_again(whole: tuple[Result, Path]):
@@ -149,6 +177,7 @@ def test_both_gates_must_be_passed():
     assert encoder.passed({"dev": 20.0, "mean cosine": 0.99})
     assert not encoder.passed({"dev": 45.1, "mean cosine": 0.8})
     assert not encoder.passed({"dev": 30.0, "mean cosine": 0.5})
+    assert not encoder.passed({"dev": 30.0})
 
 
 def test_without_data_it_says_what_is_missing(tmp_path: Path):
