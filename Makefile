@@ -30,13 +30,13 @@ demo: $(READY) ## train three objectives on text of this machine and compare the
 	$(BIN)/isotrope demo --output demo
 
 demo-images: $(READY) ## two methods on images, with and without cut-initialization (minutes)
-	$(BIN)/isotrope demo-images --output demo-images
+	$(BIN)/python examples/digits.py --output demo-images
 
 demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
 	$(BIN)/isotrope demo --seeds 0 1 2 --output demo-seeds
 
 zoo: $(READY) ## small trainings, most of them broken on purpose, and what the doctor says of them
-	OMP_NUM_THREADS=1 $(BIN)/python -m isotrope.experiments.zoo --output zoo
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.zoo --output zoo
 
 reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or more; it resumes)
 	$(BIN)/python -m papers --all --scale cpu --output docs/results/reproduce --jobs $(WORKERS)
@@ -98,7 +98,7 @@ bench-gpu: $(VENV)/.ready-triton ## the losses on an NVIDIA GPU, beside the peer
 clean: ## remove the environment, caches and the demo's output; runs/ stays
 	rm -rf $(VENV) $(VENV)-lock site demo demo-images demo-seeds zoo faults build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src papers tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src papers examples tests benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 # --no-deps: the lock is complete, and with --require-hashes pip would otherwise ask for hashes of
 # torch, which the machine chose.

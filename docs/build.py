@@ -1,28 +1,31 @@
 """Write what is generated: docs/objectives/, methods/, commands/, diagnoses/, README's tables.
 
-Run by `make docs`; tests/report/test_pages.py, test_method_pages.py, tests/cli/test_pages.py,
-tests/docs/test_choose.py and tests/diagnostics/test_pages.py fail where what is committed is
-out of date.
+Run by `make docs`; the pages are made by docs/generate/. tests/docs/test_choose.py and those named
+test_*_pages.py there fail where what is committed is out of date.
 """
 
 import csv
 import itertools
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from isotrope.cli.pages import write_command_pages
-from isotrope.diagnostics.pages import write_diagnosis_pages
+# papers/ and docs/generate/ are no part of what is installed
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from docs.generate.command_pages import write_command_pages
+from docs.generate.diagnosis_pages import write_diagnosis_pages
+from docs.generate.method_pages import write_method_pages
+from docs.generate.objective_pages import grid, write_pages
 from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import rows
-from isotrope.report.charts import Chart, Series, charts
-from isotrope.report.method_pages import write_method_pages
-from isotrope.report.pages import grid, write_pages
 from papers.paper_numbers import printed
+from papers.plots.charts import Chart, Series, charts
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"

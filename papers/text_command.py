@@ -67,10 +67,12 @@ def _claims(encoder: str, store: Store) -> str:
     for claim in claims():
         found = decided(claim, values)
         theirs = f"{claim.effect:+.2f}" if claim.printed else "-"
-        ours = "-" if found.mean is None else f"{found.mean:+.2f}"
-        if found.low is not None:
-            ours += f" ({found.low:+.2f} to {found.high:+.2f})"
-        cells = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, str(found.count))
+        ours, count = "-", "0"
+        if found.change is not None:
+            low, high = found.change.interval
+            ours, count = f"{found.change.mean:+.2f}", str(found.change.count)
+            ours += f" ({low:+.2f} to {high:+.2f})" if found.change.count > 1 else ""
+        cells = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, count)
         lines.append(f"| {' | '.join(cells)} | {found.word} |")
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""The scripts of docs/examples run, and show what they say."""
+"""The scripts of examples run, and show what they say."""
 
 import itertools
 import re
@@ -10,7 +10,7 @@ import pytest
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import ModifiedBarlowTwins
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "examples"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def run(name: str, capsys) -> str:

@@ -59,11 +59,26 @@ class ToyLoss(Objective, paper=Paper("No paper", "nobody, never", "paper 00x, eq
 '''
 
 
+PAGE = """
+import sys
+from pathlib import Path
+
+from docs.generate.objective_pages import write_pages
+from isotrope.paradigm import registry
+
+for plugin in sys.argv[2:]:
+    registry.load_plugin(Path(plugin))
+registry.find("toyloss")
+write_pages(["toyloss"], Path("pages"))
+"""
+
+
 @pytest.fixture(params=[pytest.param("in the folder", marks=pytest.mark.slow), "--plugin"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], dict[str, str]]:
     """The toy as a file in a copy of the package, or outside it: flags and environment."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests", tmp_path / "tests", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "docs" / "generate", tmp_path / "docs" / "generate")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     inside = request.param == "in the folder"
     folder = tmp_path / "src" / "isotrope" / "objectives" if inside else tmp_path
@@ -105,7 +120,8 @@ def test_a_toy_in_one_file_is_found_everywhere(
     seen = run("isotrope", "simulate", "dissipation", "--objective", "toyloss", *SMALL)
     assert "ToyLoss" in seen
     # docs
-    run("isotrope", "objectives", "toyloss", "--pages", "pages")
+    (tmp_path / "one_page.py").write_text(PAGE)
+    run("one_page")
     assert "**Loss.** L\\_i = -p s\\_ii'." in (tmp_path / "pages" / "toyloss.md").read_text()
     assert (tmp_path / "pages" / "toyloss.svg").is_file()
     # tests

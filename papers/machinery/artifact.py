@@ -3,7 +3,6 @@
 import importlib
 import pkgutil
 import re
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
 from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
@@ -22,9 +22,7 @@ __all__ = [
     "Found",
     "Scale",
     "Shown",
-    "Spread",
     "Table",
-    "Verdict",
     "artifacts",
     "find",
     "no_cells",
@@ -34,28 +32,12 @@ Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
 PAPERS = {
-    "unified-gradient": "A Unified Paradigm for Gradient (papers 000, 002)",
-    "align-uniform": "On the Inadequacy of Optimizing Alignment and Uniformity (paper 001)",
-    "cosine-pitfalls": "The Hidden Pitfalls of the Cosine Similarity Loss (paper 003)",
-    "mio": "Mutual Information Optimization (paper 004)",
+    "unified-gradient": "li2024",  # papers 000 and 002: A Unified Paradigm for Gradient
+    "align-uniform": "nie2023",  # 001: On the Inadequacy of Optimizing Alignment and Uniformity
+    "cosine-pitfalls": "draganov2024",  # 003: The Hidden Pitfalls of the Cosine Similarity Loss
+    "mio": "manna2023",  # 004: Mutual Information Optimization
 }
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean, sample standard deviation (None of one value) and number of values."""
-
-    mean: float
-    deviation: float | None
-    count: int
-
-    def __str__(self) -> str:
-        return self.shown()
-
-    def shown(self, digits: int = 2) -> str:
-        """Return ``75.69 ± 0.12``, or ``75.69`` of a single value."""
-        more = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
-        return f"{self.mean:.{digits}f}{more}"
+"""By name on the command line: the folder of ``papers`` that holds its tables and figures."""
 
 
 @dataclass(frozen=True)
@@ -75,31 +57,8 @@ class Found:
 
     def spread(self, cells: Iterable[Cell], metric: str) -> Spread | None:
         """Return mean and deviation of a metric over cells; None where none of them has it."""
-        values = self.values(cells, metric)
-        if not values:
-            return None
-        deviation = statistics.stdev(values) if len(values) > 1 else None
-        return Spread(statistics.fmean(values), deviation, len(values))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a claim of the paper holds in what was measured.
-
-    Attributes:
-        claim: one sentence, in our words.
-        holds: None where the cells that decide it were not run.
-        evidence: the numbers.
-    """
-
-    claim: str
-    holds: bool | None
-    evidence: str = ""
-
-    @property
-    def word(self) -> str:
-        """``holds``, ``fails`` or ``not run``."""
-        return {True: "holds", False: "fails", None: "not run"}[self.holds]
+        own = {cell.seed: self.values([cell], metric) for cell in cells}
+        return spread({seed: value for seed, values in own.items() for value in values})
 
 
 @dataclass(frozen=True)
@@ -160,7 +119,7 @@ def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
     """
     found = []
     for paper in PAPERS if papers is None else papers:
-        package = importlib.import_module(f"papers.{paper.replace('-', '_')}")
+        package = importlib.import_module(f"papers.{PAPERS[paper]}")
         names = [module.name for module in pkgutil.iter_modules(package.__path__)]
         for name in sorted(filter(_KIND.match, names), key=_order):
             try:

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from isotrope.core.errors import InputError
 from papers.machinery.rule import SHARE, Judged, judge, judge_not_behind
@@ -88,11 +87,12 @@ def _mean(every: Sequence[Mapping[int, float]]) -> dict[int, float]:
 
 def decided(claim: Claim, measured: Measured) -> Judged:
     """Judge a claim by what there is of its trainings."""
-    own: list[Any] = [*differences(claim, measured).values()]
     if claim.untestable:
-        interest = SHARE * (claim.effect or 0.0)
-        return Judged("not testable here", None, None, None, 0, interest)
+        return Judged("not testable here", None, SHARE * (claim.effect or 0.0))
+    own = differences(claim, measured)
     if claim.margin is not None:
-        return judge_not_behind([-d for d in own] if claim.above else own, claim.margin)
+        return judge_not_behind(
+            {seed: -d if claim.above else d for seed, d in own.items()}, claim.margin
+        )
     assert claim.effect is not None  # __post_init__
     return judge(own, claim.effect, interest=claim.interest)

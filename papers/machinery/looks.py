@@ -1,17 +1,15 @@
 """What was seen of encoders at the kept steps of their trainings, seed by seed."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from isotrope.report.charts import Series
-from papers.machinery.artifact import Found, Spread
+from papers.machinery.artifact import Found
 from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import BySeed, above, minus, spread
+from papers.machinery.verdicts import BySeed, Spread, spread
+from papers.plots.charts import Series
 
 __all__ = [
-    "TREND",
     "Read",
     "Row",
     "after",
@@ -22,16 +20,9 @@ __all__ = [
     "everywhere",
     "shown",
     "steps",
-    "trend",
 ]
 
 Row = Mapping[str, Any]
-TREND = (
-    "a curve goes one way if its ends differ so and no neighbours the other way by more than a "
-    "tenth of that"
-)
-_BACK = 0.1
-
 Read = Callable[[Row], float | None]
 """Finds a number in a look; None where it was not measured or does not exist."""
 
@@ -72,29 +63,6 @@ def curve(title: str, values: Mapping[Any, Spread]) -> Series:
     """Return a line with its deviations."""
     own = list(values.values())
     return Series(title, list(values), [one.mean for one in own], [one.deviation for one in own])
-
-
-def trend(values: Sequence[BySeed], sign: int) -> bool | None:
-    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
-
-    Args:
-        values: of each training, by seed.
-        sign: 1 or -1.
-
-    Returns:
-        None if a training was not run, or there are fewer than two.
-    """
-    if len(values) < 2 or not all(values):
-        return None
-    whole = _rise(values[0], values[-1], sign)
-    if whole is None or not above(whole):
-        return None if whole is None else False
-    steps = [_rise(a, b, -sign) for a, b in itertools.pairwise(values)]
-    return not any(back and above(back) and back.mean > _BACK * whole.mean for back in steps)
-
-
-def _rise(a: BySeed, b: BySeed, sign: int) -> Spread | None:
-    return minus(b, a) if sign > 0 else minus(a, b)
 
 
 def shown(values: BySeed, digits: int = 2) -> str | None:

@@ -40,7 +40,7 @@ def as_text(artifact: Artifact, shown: Shown) -> str:
         parts[0] += " (smoke scale: numbers without meaning)"
     parts += [_aligned(table) for table in shown.tables]
     parts += [
-        f"{v.word:<8}{v.claim}{f' ({v.evidence})' if v.evidence else ''}" for v in shown.verdicts
+        f"{v.word:<10}{v.claim}{f' ({v.evidence})' if v.evidence else ''}" for v in shown.verdicts
     ]
     parts += [f"note: {note}" for note in shown.notes]
     return (
@@ -214,7 +214,9 @@ def write(artifact: Artifact, shown: Shown, about: Mapping[str, str], output: Pa
 def summary(shown: Sequence[tuple[Artifact, Shown]], scale: Scale) -> str:
     """Return what became of every claim, as a page in Markdown; what has none says why."""
     words = Counter(verdict.word for _, one in shown for verdict in one.verdicts)
-    counted = ", ".join(f"{words[word]} {word}" for word in ("holds", "fails", "not run"))
+    counted = ", ".join(
+        f"{words[word]} {word}" for word in ("holds", "fails", "undecided", "not run")
+    )
     lines = [f"# What became of the claims, at {scale} scale", "", f"{counted}.", ""]
     if scale == "smoke":
         lines += [f"**{MEANINGLESS}**", ""]

@@ -1,8 +1,7 @@
-"""The rule of evidence: what differences between paired trainings say of a printed effect.
+"""The rule of claims: what a paired difference between trainings says of a printed effect.
 
-One rule for every claim. A difference is taken seed by seed (the same data in the same order), its
-90% interval is Student's, and the smallest effect of interest is a quarter of the one printed.
-With the printed direction as the positive one:
+The difference is taken seed by seed and has the 90% interval of ``verdicts``; the smallest effect
+of interest is a quarter of the one printed. With the printed direction as the positive one:
 
 - **replicated**: the whole interval is at or above the smallest effect of interest;
 - **same direction, weaker**: the whole interval is above 0, and reaches below that effect;
@@ -15,19 +14,17 @@ whole interval is above minus the margin, contradicted where it is below, undeci
 """
 
 import math
-import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["LEVEL", "SHARE", "Judged", "Word", "interval", "judge", "judge_not_behind"]
+from papers.machinery.verdicts import Spread, spread
+
+__all__ = ["SHARE", "Judged", "Word", "judge", "judge_not_behind"]
 
 Word = Literal[
     "replicated", "same direction, weaker", "undecided", "contradicted", "not testable here"
 ]
-
-LEVEL = 0.9
-"""Of every interval."""
 
 SHARE = 0.25
 """The smallest effect of interest, as a share of the one printed."""
@@ -39,52 +36,23 @@ class Judged:
 
     Attributes:
         word: the verdict.
-        mean: of the differences, None of none.
-        low: end of the interval, None of fewer than two.
-        high: its other end.
-        count: of the differences.
+        change: the differences; None of none.
         interest: smallest effect of interest, with the sign of the printed one; minus the margin
             where something is not to be behind.
     """
 
     word: Word
-    mean: float | None
-    low: float | None
-    high: float | None
-    count: int
+    change: Spread | None
     interest: float
 
 
-def interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """Return the two ends of Student's interval of a mean.
-
-    Args:
-        values: two or more.
-        level: the share of intervals that hold the mean.
-
-    Raises:
-        ValueError: fewer than two values.
-
-    Example:
-        >>> low, high = interval([1.0, 2.0, 3.0])  # 2 -+ 2.92 / sqrt(3)
-        >>> round(low, 4), round(high, 4)
-        (0.3141, 3.6859)
-    """
-    from scipy.stats import t
-
-    if len(values) < 2:
-        raise ValueError(f"an interval needs two values or more; found {len(values)}")
-    half = float(t.ppf((1 + level) / 2, len(values) - 1)) * statistics.stdev(values)
-    half /= math.sqrt(len(values))
-    mean = statistics.fmean(values)
-    return mean - half, mean + half
-
-
-def judge(differences: Sequence[float], effect: float, *, interest: float | None = None) -> Judged:
+def judge(
+    differences: Mapping[int, float], effect: float, *, interest: float | None = None
+) -> Judged:
     """Judge a comparison whose effect is printed.
 
     Args:
-        differences: ours, one for each seed.
+        differences: ours, by seed.
         effect: the paper's difference; its sign is the direction.
         interest: the smallest effect that matters, above 0, where it cannot be :data:`SHARE` of the
             printed one because the paper gives a direction without a number.
@@ -101,11 +69,11 @@ def judge(differences: Sequence[float], effect: float, *, interest: float | None
     return _judged(differences, math.copysign(1.0, effect), least)
 
 
-def judge_not_behind(differences: Sequence[float], margin: float) -> Judged:
+def judge_not_behind(differences: Mapping[int, float], margin: float) -> Judged:
     """Judge whether something is not behind by more than a margin.
 
     Args:
-        differences: ours, one for each seed; positive is ahead.
+        differences: ours, by seed; positive is ahead.
         margin: above 0.
 
     Raises:
@@ -116,17 +84,16 @@ def judge_not_behind(differences: Sequence[float], margin: float) -> Judged:
     return _judged(differences, 1.0, -margin)
 
 
-def _judged(differences: Sequence[float], sign: float, least: float) -> Judged:
-    mean = statistics.fmean(differences) if differences else None
-    if len(differences) < 2:
-        return Judged("undecided", mean, None, None, len(differences), sign * least)
-    low, high = interval(differences)
-    ends = sorted((sign * low, sign * high))
-    return Judged(_word(*ends, least), mean, low, high, len(differences), sign * least)
+def _judged(differences: Mapping[int, float], sign: float, least: float) -> Judged:
+    change = spread(differences)
+    if change is None:
+        return Judged("undecided", None, sign * least)
+    low, high = sorted(sign * end for end in change.interval)
+    return Judged(_word(low, high, least), change, sign * least)
 
 
 def _word(low: float, high: float, least: float) -> Word:
-    """The verdict on an interval in the printed direction."""
+    """The verdict on an interval in the printed direction; one without ends decides nothing."""
     if low >= least:
         return "replicated"
     if low > 0:

@@ -17,9 +17,9 @@ from isotrope.methods.image_methods import find_method, options_of
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import train
 from isotrope.paradigm import registry
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
-from papers.machinery.trained import trained
 
 __all__ = ["MEANS", "check", "image_settings", "rows", "run"]
 

@@ -25,9 +25,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.methods.image_settings import ImageSettings
 from isotrope.methods.image_training import prepare, train
 from isotrope.methods.spectrum import Asked, Found, measure
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
-from papers.machinery.trained import trained
 from papers.measurements import images
 
 __all__ = ["check", "run"]

@@ -54,9 +54,9 @@ from isotrope.methods.run import read_checkpoint, try_objective
 from isotrope.methods.settings import TrainSettings
 from isotrope.methods.training import encoder_of, train
 from isotrope.paradigm import registry
+from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
-from papers.machinery.trained import trained
 from papers.whitening import Whitened
 
 __all__ = ["LOOKS", "check", "run"]

@@ -153,7 +153,7 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
 
 def test_without_matplotlib_there_is_no_picture(run, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    for name in (DRAWN, "isotrope.report.charts"):
+    for name in (DRAWN, "isotrope.report.scores"):
         # not the package: a second one would stay in its parent's attribute
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -178,13 +178,6 @@ class Twice(Objective, paper=Paper("none", "none", "none")):
 '''
 
 
-def test_objectives_writes_pages(run, tmp_path: Path) -> None:
-    found = run("objectives", "MET", "--pages", tmp_path / "pages")
-    assert found.code == 0
-    assert "3 files in" in found.out
-    assert {f.name for f in (tmp_path / "pages").iterdir()} == {"README.md", "met.md", "met.svg"}
-
-
 def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
     found = run("report", trained / "run", "-o", tmp_path / "r.html")
     assert found.code == 0

@@ -197,8 +197,6 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("sweep of images", ["--output", "o", "--vary", "method.speed=1,2"], "speed"),
     ("demo", ["--seeds", -1], "seed"),
     ("demo", ["--output", "SENTENCES"], ""),
-    ("demo-images", ["--seed", -1], "seed"),
-    ("demo-images", ["--output", "SENTENCES"], ""),
     ("objectives", ["nonsense"], "unknown objective"),
     ("objectives", ["infonce", "--plugin", "nowhere.py"], "nowhere.py"),
     ("objectives", ["--prove"], "--prove needs the NAME"),

@@ -148,11 +148,6 @@ def _outputs() -> Iterator[Case]:
         "file",
     )
     yield Case(
-        "output/pages below a file",
-        lambda room, bench: (file(room), ["objectives", "infonce", "--pages", "file/p"])[1],
-        "file",
-    )
-    yield Case(
         "output/a table on a folder",
         lambda room, bench: [
             *("evaluate", bench.text, "--corpus", bench.sentences, "--csv", room),

@@ -134,7 +134,7 @@ def test_a_cell_that_fails_is_one_line_after_the_tables(run, toys: Path) -> None
     assert "3.0    3.00 ± 0.00" in found.out
     assert "2.0    not run" in found.out
     assert found.err.splitlines()[-1] == (
-        "isotrope: error: 2 cells failed, the others are kept; toy value=2 fails=True, seed 0: "
+        "papers: error: 2 cells failed, the others are kept; toy value=2 fails=True, seed 0: "
         "it cannot be done"
     )
 
@@ -168,7 +168,7 @@ def test_a_dry_run_resolves_every_name_and_runs_nothing(run, toys: Path) -> None
     found = run("--all", "--scale", "paper", "--dry-run", "--output", toys)
     assert found.code == 2
     assert found.err == (
-        "isotrope: error: toys table1: toy value=1 colour=blue, seed 0: unknown setting 'colour'\n"
+        "papers: error: toys table1: toy value=1 colour=blue, seed 0: unknown setting 'colour'\n"
     )
 
 

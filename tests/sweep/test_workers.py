@@ -161,7 +161,7 @@ def _started(tmp_path: Path, jobs: int) -> "subprocess.Popen[str]":
     root = str(Path(__file__).resolve().parents[2])
     return subprocess.Popen(
         [sys.executable, str(script), str(tmp_path), str(jobs)],
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, f"{root}/src"])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -34,11 +34,13 @@ VERBS = {
     "report": "compare runs in one HTML file",
     "push": "upload a run's model and its card to the Hugging Face hub",
     "demo": "the whole job on the documentation installed on this machine",
-    "demo-images": "image encoders without labels, on the digits of scikit-learn",
 }
 
 # verbs of earlier versions, and where to find what they did
-_MOVED = {"reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope"}
+_MOVED = {
+    "reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope",
+    "demo-images": "the digits are `python examples/digits.py`, in a checkout of isotrope",
+}
 
 _SMALLER = "ask for less at a time (--batch-size, --micro-batch, --grid) or take a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen

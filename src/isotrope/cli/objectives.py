@@ -15,7 +15,6 @@ examples:
   isotrope objectives --plugin my_loss.py              your own among them
   isotrope objectives myloss --plugin my_loss.py --prove
                                                        is its gradient what its components say?
-  isotrope objectives --pages docs/objectives          a page and a picture for each
 
 In the list, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0 (it
 fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
@@ -25,7 +24,7 @@ Of a part's values (margin:0.3:dot) the last ones may be left out.
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, print the list, one card or its proof, or write the pages."""
+    """Parse, print the list, one card or its proof."""
     parser = Parser(
         prog="isotrope objectives",
         description="List the objectives with their components, show one, or prove one.",
@@ -47,12 +46,6 @@ def run(arguments: Sequence[str]) -> int:
         help="hold NAME's formula against its components in float64, and try what it declares; "
         "exit code 1 if something does not hold",
     )
-    parser.add_argument(
-        "--pages",
-        metavar="DIR",
-        type=Path,
-        help="write one Markdown page and one SVG picture for each (or for NAME)",
-    )
     given = parser.parse_args(list(arguments))
     if given.prove and not given.name:
         parser.error("--prove needs the NAME of an objective")
@@ -62,8 +55,6 @@ def run(arguments: Sequence[str]) -> int:
         registry.load_plugin(plugin)
     if given.name:
         registry.find(given.name)
-    if given.pages:
-        return _pages([given.name.lower()] if given.name else registry.names(), given.pages)
     if given.prove:
         return _proof(given.name)
     if given.name:
@@ -130,14 +121,6 @@ def _proof(name: str) -> int:
         print("\nformula and components on a random batch of 4 anchors, in 16 dimensions:")
         print("\n".join(mistakes(cls())))
     return 0 if all(check.passed for check in checks) else 1
-
-
-def _pages(names: Sequence[str], directory: Path) -> int:
-    from isotrope.report.pages import write_pages
-
-    written = write_pages(names, directory)
-    print(f"{len(written)} files in {directory}")
-    return 0
 
 
 def _parts() -> list[list[str]]:

@@ -1,7 +1,7 @@
 """Thresholds: every number that the doctor decides by, in one table with its source.
 
-docs/diagnosis.md is written from this table by `make docs`. What no paper gives was set on the
-tuning parts of the zoo (isotrope.experiments.zoo) and judged on its last part.
+What no paper gives was set on the tuning parts of the zoo (benchmarks/zoo) and judged on its last
+part.
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from isotrope.report.charts import Chart, Series, charts
+from isotrope.report.scores import Scores, SettingPanel, score_panels
 from isotrope.report.surfaces import Picture
 from isotrope.sweep.asked import Sweep, kind_of
 from isotrope.sweep.trials import Stage, Trial, best_of
@@ -27,20 +27,20 @@ def picture(asked: Sweep, stages: Sequence[Stage]) -> Picture:
         panels += [_panel(asked, stage, one, head) for one in stage.varied]
         if kind_of(asked, stage.varied) == "optuna":
             panels.append(_course(asked, stage, head))
-    return charts(panels)
+    return score_panels(panels)
 
 
-def _panel(asked: Sweep, stage: Stage, one: Varied, head: str) -> Chart:
+def _panel(asked: Sweep, stage: Stage, one: Varied, head: str) -> SettingPanel:
     grid = kind_of(asked, stage.varied) == "grid"
     series = _lines(asked, stage, one) if grid else _points(asked, stage, one)
     number = _all_numbers(one)
     low = [float(value) for value in one.ends] if number else []
-    return Chart(
+    return SettingPanel(
         f"{head}{one.name}",
+        one.name,
+        asked.metric,
         series,
-        x=one.name,
-        y=asked.metric,
-        kind="lines" if grid or not number else "points",
+        points=number and not grid,
         log_x=one.span.log
         if one.span
         else bool(low) and min(low) > 0 and max(low) / min(low) >= 10,
@@ -65,7 +65,7 @@ def _place(one: Varied) -> Callable[[Trial], Any]:
     return lambda trial: trial.values[one.name]
 
 
-def _lines(asked: Sweep, stage: Stage, one: Varied) -> list[Series]:
+def _lines(asked: Sweep, stage: Stage, one: Varied) -> list[Scores]:
     """A line for each combination of the others."""
     others = [other.name for other in stage.varied if other.name != one.name]
     groups: dict[str, list[Trial]] = {}
@@ -75,7 +75,7 @@ def _lines(asked: Sweep, stage: Stage, one: Varied) -> list[Series]:
     where = _place(one)
     if len(groups) <= _MOST:
         return [
-            Series(
+            Scores(
                 title or asked.metric,
                 [where(trial) for trial in trials],
                 [trial.score for trial in trials],
@@ -89,12 +89,12 @@ def _lines(asked: Sweep, stage: Stage, one: Varied) -> list[Series]:
             by_value.setdefault(where(trial), []).append(trial.score)
     best = max if asked.highest else min
     return [
-        Series("best of the others", list(by_value), [best(v) for v in by_value.values()]),
-        Series("mean of the others", list(by_value), [sum(v) / len(v) for v in by_value.values()]),
+        Scores("best of the others", list(by_value), [best(v) for v in by_value.values()]),
+        Scores("mean of the others", list(by_value), [sum(v) / len(v) for v in by_value.values()]),
     ]
 
 
-def _points(asked: Sweep, stage: Stage, one: Varied) -> list[Series]:
+def _points(asked: Sweep, stage: Stage, one: Varied) -> list[Scores]:
     """All trials, and the best; of names the best score of each."""
     where, best = _place(one), best_of(stage.trials, highest=asked.highest)
     if not _all_numbers(one):
@@ -103,13 +103,13 @@ def _points(asked: Sweep, stage: Stage, one: Varied) -> list[Series]:
             if trial.score is not None:
                 known = top.get(where(trial), trial.score)
                 top[where(trial)] = (max if asked.highest else min)(known, trial.score)
-        return [Series("best of each", list(top), list(top.values()))]
+        return [Scores("best of each", list(top), list(top.values()))]
     groups: Mapping[str, list[Trial]] = {
         "trials": [trial for trial in stage.trials if trial is not best],
         "best": [best] if best else [],
     }
     return [
-        Series(
+        Scores(
             title,
             [where(trial) for trial in trials],
             [trial.score for trial in trials],
@@ -119,7 +119,7 @@ def _points(asked: Sweep, stage: Stage, one: Varied) -> list[Series]:
     ]
 
 
-def _course(asked: Sweep, stage: Stage, head: str) -> Chart:
+def _course(asked: Sweep, stage: Stage, head: str) -> SettingPanel:
     """Scores in the order of the trials, and the best so far."""
     best, so_far = None, []
     for trial in stage.trials:
@@ -127,7 +127,7 @@ def _course(asked: Sweep, stage: Stage, head: str) -> Chart:
             known = trial.score if best is None else best
             best = (max if asked.highest else min)(known, trial.score)
         so_far.append(best)
-    numbers = [float(trial.number) for trial in stage.trials]
+    numbers: list[float | str] = [float(trial.number) for trial in stage.trials]
     scores = [trial.score for trial in stage.trials]
-    series = [Series("trial", numbers, scores), Series("best so far", numbers, so_far)]
-    return Chart(f"{head}trials in their order", series, x="trial", y=asked.metric)
+    series = [Scores("trial", numbers, scores), Scores("best so far", numbers, so_far)]
+    return SettingPanel(f"{head}trials in their order", "trial", asked.metric, series)

@@ -25,10 +25,10 @@ from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.sweep.asked import Sweep, kind_of, planned
 from isotrope.sweep.checks import check_sweep
 from isotrope.sweep.samplers import Grid, Random, Sampler, Tpe, Values
+from isotrope.sweep.trained import trained
 from isotrope.sweep.trials import Stage, Trial, best_of
 from isotrope.sweep.varied import Varied
 from isotrope.sweep.workers import each
-from papers.machinery.trained import trained
 
 __all__ = ["sweep"]
 

@@ -14,14 +14,13 @@ from papers.machinery.artifact import (
     Artifact,
     Found,
     Shown,
-    Spread,
     Table,
-    Verdict,
     _order,
     artifacts,
     find,
     no_cells,
 )
+from papers.machinery.verdicts import Answer, Spread, Verdict
 from tests.papers.machinery.toy import cell
 
 TOY = Artifact(title="table 1: toys", cells=no_cells, show=lambda *_: Shown(), paper="p", name="t")
@@ -94,8 +93,10 @@ def test_mean_and_deviation_of_what_was_run() -> None:
     assert found.get(cells[3]) is None
 
 
-@pytest.mark.parametrize(("holds", "word"), [(True, "holds"), (False, "fails"), (None, "not run")])
-def test_a_verdict_has_a_word(holds: bool | None, word: str) -> None:
+@pytest.mark.parametrize(
+    ("holds", "word"), [(True, "holds"), (False, "fails"), ("undecided",) * 2, (None, "not run")]
+)
+def test_a_verdict_has_a_word(holds: Answer, word: str) -> None:
     assert Verdict("claim", holds).word == word
 
 
@@ -109,7 +110,7 @@ def test_text_markdown_and_csv_say_the_same() -> None:
     text = present.as_text(TOY, shown)
     assert text.startswith("p, table 1: toys\n\nfirst | table\na|b   ours\n")
     assert "z     not run" in text
-    assert "holds   x is more (1.00)\nnot run z is\nnote: a note" in text
+    assert "holds     x is more (1.00)\nnot run   z is\nnote: a note" in text
     page = present.as_markdown(TOY, shown, about, ["t"])
     for line in (
         "| a\\|b | ours |",
@@ -158,7 +159,7 @@ def test_a_page_of_all_claims_leaves_none_out() -> None:
     own = Shown(verdicts=[Verdict("a | b", True, "1"), Verdict("c", False), Verdict("d", None)])
     reasoned = present.told(Shown(notes=["there is nothing to test"]), "smoke", Found())
     page = present.summary([(TOY, own), (TOY, reasoned)], "smoke")
-    assert "1 holds, 1 fails, 1 not run." in page
+    assert "1 holds, 1 fails, 0 undecided, 1 not run." in page
     assert present.MEANINGLESS in page
     assert "| [p t](p/t.md) | a \\| b | holds | 1 |" in page
     assert "| [p t](p/t.md) | table 1: toys | no verdict | there is nothing to test |" in page

@@ -52,7 +52,7 @@ def run(cell, places, folder):
 TABLE = '''
 """Table 1: values."""
 
-from papers.machinery.artifact import Artifact, Shown, Table, Verdict
+from papers.machinery.artifact import Artifact, Shown, Table
 from papers.machinery.cell import Cell
 from tests.papers.machinery.toy import ASKED
 
@@ -80,7 +80,8 @@ FIGURE = '''
 """Figure 2: nothing but a picture."""
 
 from papers.machinery.artifact import Artifact, Shown, no_cells
-from isotrope.report.charts import Chart, Series, charts
+from papers.plots.charts import Chart, Series, charts
+from papers.machinery.verdicts import Verdict
 
 def show(scale, found):
     draw = lambda: charts([Chart("toys", [Series("ours", [0.0, 1.0], [1.0, 2.0])])])
@@ -107,7 +108,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = True
     path = [*papers.__path__, str(folder / "papers")]
     monkeypatch.setattr(papers, "__path__", path)
     known = {} if alone else artifact.PAPERS
-    monkeypatch.setattr(artifact, "PAPERS", {**known, "toys": "of our own"})
+    monkeypatch.setattr(artifact, "PAPERS", {**known, "toys": "toys"})
     for name in [name for name in sys.modules if name.startswith("papers.toys")]:
         monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
 

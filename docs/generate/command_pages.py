@@ -1,0 +1,144 @@
+"""One page for each verb, written from its own parser: nothing on it is kept by hand."""
+
+import argparse
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from docs.generate.objective_pages import grid
+from isotrope.cli.main import VERBS
+from isotrope.core.files import replacing
+
+__all__ = ["command_page", "parser_of", "write_command_pages"]
+
+# verbs whose first word may choose another parser
+FURTHER = {"simulate": ("convergence", "latent")}
+
+
+class _Asked(Exception):
+    """A parser was asked for its help."""
+
+
+def write_command_pages(directory: Path) -> list[Path]:
+    """Write ``README.md`` and, for each verb, ``VERB.md``.
+
+    Args:
+        directory: made if it is not there; other files in it stay.
+
+    Returns:
+        What was written.
+    """
+    texts = {"README.md": _index(), **{f"{verb}.md": command_page(verb) for verb in VERBS}}
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        with replacing(directory / file) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return [directory / file for file in texts]
+
+
+def parser_of(*words: str) -> argparse.ArgumentParser:
+    """Return the parser of ``isotrope WORDS``.
+
+    Args:
+        words: a verb, and what it takes before ``--help``.
+    """
+
+    def asked(parser: argparse.ArgumentParser, file: object = None) -> None:
+        raise _Asked(parser)
+
+    module = importlib.import_module(f"isotrope.cli.{words[0].replace('-', '_')}")
+    with mock.patch.object(argparse.ArgumentParser, "print_help", asked):
+        try:
+            module.run([*words[1:], "--help"])
+        except _Asked as found:
+            parser: argparse.ArgumentParser = found.args[0]
+            return parser
+    raise AssertionError(f"isotrope {' '.join(words)} --help shows no help")
+
+
+def command_page(verb: str) -> str:
+    """Return the page of one verb in Markdown."""
+    blocks = [*_blocks(parser_of(verb), "#")]
+    for kind in FURTHER.get(verb, ()):
+        blocks += _blocks(parser_of(verb, kind), "##")
+    return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
+
+
+def _index() -> str:
+    lines = [[f"[`{verb}`]({verb}.md)", line] for verb, line in VERBS.items()]
+    return (
+        "# Commands\n\n`isotrope VERB --help` prints the same as these pages, which `make docs` "
+        "writes from the commands.\n\n" + grid(["verb", "what it does"], lines)
+    )
+
+
+def _blocks(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    yield f"{heading} {parser.prog}"
+    if parser.usage:
+        yield _fenced("text", [line.strip() for line in parser.usage.splitlines()])
+    yield from _text(parser.description or "", heading)
+    yield from _groups(parser, heading)
+    yield from _text(parser.epilog or "", heading)
+
+
+def _groups(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """What the verb takes, by the groups of its help."""
+    for group in parser._action_groups:
+        shown = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
+        lines = [[_name(a), _meaning(a, parser)] for a in shown if not _is_help(a)]
+        if lines:
+            yield f"{heading}# {(group.title or '').capitalize()}"
+            yield grid([" ", "meaning"], lines)
+
+
+def _is_help(action: argparse.Action) -> bool:
+    return "--help" in action.option_strings
+
+
+def _name(action: argparse.Action) -> str:
+    """The flags with what they take, or the name of an argument."""
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    takes = "" if action.nargs == 0 else f" {_takes(action)}"
+    return ", ".join(f"`{flag}{takes}`" for flag in action.option_strings)
+
+
+def _takes(action: argparse.Action) -> str:
+    named: Any = action.metavar
+    if named is None:
+        named = "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    return f"{named} ..." if action.nargs in ("+", "*") else str(named)
+
+
+def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    # as argparse itself fills in %(default)s and the like
+    return _prose((action.help or "") % {**vars(action), "prog": parser.prog})
+
+
+def _text(text: str, heading: str) -> Iterator[str]:
+    """What stands before or behind the options: examples, tables as they are, the rest as prose."""
+    for paragraph in filter(str.strip, re.split(r"\n\s*\n", text)):
+        first, *rest = paragraph.strip("\n").splitlines()
+        if first.endswith(":") and rest and all(line.startswith("  ") for line in rest):
+            is_examples = first.rstrip(":") == "examples"
+            yield f"{heading}# Examples" if is_examples else _prose(first)
+            yield _fenced("console" if is_examples else "text", rest)
+        elif any(line.startswith("  ") for line in (first, *rest)):
+            yield _fenced("text", [first, *rest])
+        else:
+            yield _prose(paragraph)
+
+
+def _fenced(language: str, lines: Sequence[str]) -> str:
+    inner = "\n".join(line.removeprefix("  ") for line in lines)
+    return f"```{language}\n{inner}\n```"
+
+
+def _prose(text: str) -> str:
+    """Return Markdown: nothing is emphasis; code, in backticks, stays as it is."""
+    pieces = " ".join(text.split()).split("`")
+    pieces[::2] = [re.sub(r"([*<|_])", r"\\\1", piece) for piece in pieces[::2]]
+    return "`".join(pieces)

@@ -1,0 +1,78 @@
+"""Figure 1, an illustration: gradients are tangents, so every step makes an embedding longer."""
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+
+from isotrope.paradigm.bounds.cosine import attraction, norm_growth
+from papers.draganov2024.looks import verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+STEPS, RATE = 3, 1.0
+START, TARGET = (1.0, 0.0), (-0.5, math.sqrt(0.75))
+_ACROSS = 1.85  # half the width of the plane, for the circle to be round
+
+
+def path() -> tuple[torch.Tensor, list[float], list[float]]:
+    """Return the embedding before every step, and its norms with those of corollary 3.2."""
+    z, other = (torch.tensor([v], dtype=torch.float64) for v in (START, TARGET))
+    places, norms, expected = [z[0]], [float(z.norm())], [float(z.norm())]
+    for _ in range(STEPS):
+        expected.append(float(norm_growth(z, other, RATE).right.sqrt()))
+        z = z - RATE * attraction(z, other)
+        places.append(z[0])
+        norms.append(float(z.norm()))
+    return torch.stack(places), norms, expected
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return three steps of descent on the negative cosine in the plane."""
+    _, norms, expected = path()
+    rows = [
+        [str(i), f"{a:.6f}", f"{b:.6f}"]
+        for i, (a, b) in enumerate(zip(norms, expected, strict=True))
+    ]
+    exact = max(abs(a - b) for a, b in zip(norms, expected, strict=True)) < 1e-12
+    longer = all(b > a for a, b in pairwise(norms))
+    return Shown(
+        tables=[Table(["step", "norm", "corollary 3.2"], rows)],
+        verdicts=[
+            verdict("every step makes the embedding longer, as corollary 3.2 says", [exact, longer])
+        ],
+        pictures={"figure1": _drawn},
+        notes=["Illustration: the figure is a drawing without numbers."],
+    )
+
+
+def _drawn() -> "Picture":
+    from papers.plots.charts import Chart, Series, charts
+
+    places, norms, _ = path()
+    turn = torch.linspace(0, 2 * torch.pi, 73)
+    x, y = places.T.tolist()
+    across = torch.linspace(-_ACROSS, _ACROSS, 73)
+    plane = [
+        Series(" ", across.tolist(), [0.0] * len(across)),
+        Series("norm 1", turn.cos().tolist(), turn.sin().tolist()),
+        Series("z after steps 0 to 3", x, y),
+        Series("its positive", [0.0, TARGET[0]], [0.0, TARGET[1]]),
+    ]
+    steps = [Series("norm", list(range(STEPS + 1)), norms)]
+    return charts(
+        [
+            Chart("steps are tangents", plane, "x", "y"),
+            Chart("so norms grow", steps, "step", "norm"),
+        ]
+    )
+
+
+ARTIFACT = Artifact(
+    title="figure 1 (illustration): tangent gradients and growing embeddings",
+    cells=no_cells,
+    show=show,
+)

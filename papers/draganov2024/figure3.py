@@ -1,0 +1,124 @@
+"""Figure 3: embedding norms under each part of the loss alone, and as a function of the decay."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from papers.draganov2024.looks import course, growth, last, listed, told, verdict
+from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.small_images import small_images
+from papers.machinery.verdicts import RULE, Answer, Spread, ahead
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+PARTS = ("attraction", "repulsion", "both")
+
+
+def part(scale: Scale, name: str) -> list[Cell]:
+    """Return SimCLR on one part of its loss, or on both.
+
+    The loss is eq. 1, whose sum is without the positive: DCL.
+    """
+    own: dict[str, Any] = {} if name == "both" else {"objective.part": name}
+    if scale == "paper":
+        return paper("SimCLR", **own)
+    if own and scale == "cpu":
+        own |= {"epochs": 2, "knn_every": 1, "knn_images": 500, "linear": False}
+    return small_images(scale, "DCL", **own)
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """The parts, and the trainings of table 1."""
+    parts = [cell for name in PARTS for cell in part(scale, name)]
+    swept = [decayed(scale, name, decay) for name in CUT for decay in DECAYS[scale]]
+    return [*parts, *(cell for own in swept for cell in own)]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return by how much norms grow in training, and what decay makes of them."""
+    grown = {name: growth(found, part(scale, name), "norm") for name in PARTS}
+    rows = [[f"SimCLR, {name}", "its own", told(one, 2)] for name, one in grown.items()]
+    none, largest = DECAYS[scale][-1], DECAYS[scale][0]
+    for name in CUT:
+        free = grown[name] = growth(found, decayed(scale, name, none), "norm")
+        rows.append([name, "none", told(free, 2)])
+    ends = {
+        name: [last(found, decayed(scale, name, decay), "norm") for decay in (none, largest)]
+        for name in CUT
+    }
+    alone = [_grows(grown[name]) for name in ("attraction", "repulsion")]
+    evidence = {name: told(one, 2) for name, one in grown.items()}
+    verdicts = [
+        verdict(
+            "norms grow under the attracting part alone, and under the repelling part alone",
+            alone,
+            listed({name: evidence[name] for name in PARTS}),
+        ),
+        verdict(
+            "without decay the norms of all methods grow during training",
+            [_grows(grown[name]) for name in CUT],
+            listed({name: evidence[name] for name in CUT}),
+        ),
+        verdict(
+            "decay counteracts it: the largest leaves smaller norms than none, in all methods",
+            [ahead(*pair) for pair in ends.values()],
+            listed(
+                {
+                    f"{name}, decay {decay}:": told(one, 2)
+                    for name, pair in ends.items()
+                    for decay, one in zip((none, largest), pair, strict=True)
+                }
+            ),
+        ),
+    ]
+    return Shown(
+        tables=[Table(["", "decay", "norm, last epoch over first"], rows)],
+        verdicts=verdicts,
+        pictures={"figure3": partial(_drawn, scale, found)},
+        notes=_notes(scale),
+    )
+
+
+def _grows(quotient: Spread | None) -> Answer:
+    return ahead(quotient, 1.0)
+
+
+def _drawn(scale: Scale, found: Found) -> "Picture":
+    from papers.plots.charts import Chart, Series, charts
+
+    left = [Series(name, *course(found, part(scale, name), "norm")) for name in PARTS]
+    decays = DECAYS[scale][::-1]
+    right = []
+    for name in CUT:
+        ends = [last(found, decayed(scale, name, decay), "norm") for decay in decays]
+        means = [None if one is None else one.mean for one in ends]
+        deviations = [None if one is None else one.deviation for one in ends]
+        right.append(Series(name, decays, means, deviations))
+    norm = "norm of the embeddings"
+    return charts(
+        [
+            Chart("SimCLR on parts of its loss", left, "epoch", norm, log_y=True),
+            Chart("at the end", right, "weight decay", norm, log_y=True),
+        ]
+    )
+
+
+def _notes(scale: Scale) -> list[str]:
+    seen = "Norms are of what the objective sees, means over an epoch."
+    if scale != "cpu":
+        return [seen, RULE]
+    return [
+        seen,
+        RULE,
+        "Each part is trained for two epochs; the whole for 8, at temperature .1. The right side "
+        "is table 1's 4 epochs at learning rate .15.",
+    ]
+
+
+ARTIFACT = Artifact(
+    title="figure 3: embedding norms by part of the loss and by weight decay",
+    cells=cells,
+    show=show,
+)

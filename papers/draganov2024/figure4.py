@@ -1,0 +1,158 @@
+"""Figure 4: the two views of images in a latent space of two dimensions, during training."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from papers.draganov2024.looks import at, last, listed, percent, told, verdict
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.recipes import SEEDS
+from papers.machinery.verdicts import RULE, Spread, ahead, spread
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+RUNS = (
+    "SimCLR",
+    "SimCLR, decay .05",
+    "SimCLR, cut 3",
+    "BYOL",
+    "BYOL, no batch norm",
+    "BYOL, cut 9",
+)
+"""Of ``isotrope.methods.latent``; the paper draws the first and the fourth."""
+ASKED: dict[Scale, dict[str, object]] = {
+    "smoke": {"data": "digits", "epochs": 2, "limit": 256, "shown": [0, 1, 2]},
+    "cpu": {"data": "digits", "epochs": 16, "limit": 2000, "shown": [0, 1, 4, 16]},
+    "paper": {"data": "cifar10", "epochs": 128, "limit": 50_000, "shown": [0, 1, 16, 128]},
+}
+LEAST = 0.1
+"""Of the anchors at the smaller pole, for there to be two."""
+FEW = 0.05
+
+
+def trained(scale: Scale, name: str) -> list[Cell]:
+    """Return one run, a cell for each seed."""
+    return [Cell("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """All runs; of smoke those that the paper draws."""
+    return [cell for name in _names(scale) for cell in trained(scale, name)]
+
+
+def _names(scale: Scale) -> tuple[str, ...]:
+    return (RUNS[0], RUNS[3]) if scale == "smoke" else RUNS
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return what can be counted in the drawings."""
+    runs = {name: trained(scale, name) for name in RUNS}
+    rows = [
+        [
+            name,
+            told(last(found, own, "norm"), 2),
+            told(at(found, own, "clusters", 1), 2),
+            told(last(found, own, "clusters"), 2),
+            percent(at(found, own, "opposite_halves", 1)),
+            percent(last(found, own, "opposite_halves")),
+            percent(last(found, own, "far_opposite"), 2),
+        ]
+        for name, own in runs.items()
+        if name in _names(scale)
+    ]
+    header = ["", "norm", "on one line, epoch 1", "at the end", "above pi/2, epoch 1"]
+    header += ["above pi/2, at the end", "above 7 pi/8"]
+    ends = {name: last(found, runs[name], "clusters") for name in ("SimCLR", "BYOL")}
+    pole = _smaller_pole(scale, found)
+    opposite = {
+        name: at(found, own, "opposite_halves", 1)
+        for name, own in runs.items()
+        if name in ("BYOL", "BYOL, no batch norm")
+    }
+    left = {name: last(found, runs[name], "opposite_halves") for name in ("SimCLR", "BYOL")}
+    verdicts = [
+        verdict(
+            "SimCLR spreads over the directions, BYOL stays on a line",
+            [ahead(ends["BYOL"], ends["SimCLR"])],
+            listed({f"{name}:": told(one, 2) for name, one in ends.items()}),
+        ),
+        verdict(
+            "after its first epoch BYOL is at two opposite poles",
+            [None if pole is None else pole.mean > LEAST],
+            listed({"percent of anchors at the smaller one:": percent(pole)}),
+        ),
+        verdict(
+            "batch norm in BYOL's heads puts pairs on opposite halves in the first epoch",
+            [ahead(opposite["BYOL"], opposite["BYOL, no batch norm"])],
+            listed({f"{name}, percent:": percent(one) for name, one in opposite.items()}),
+        ),
+        verdict(
+            "at the end very few pairs, under 5%, are on opposite halves",
+            [None if one is None else one.mean < FEW for one in left.values()],
+            listed({f"{name}, percent:": percent(one) for name, one in left.items()}),
+        ),
+    ]
+    return Shown(
+        tables=[Table(header, rows)],
+        verdicts=verdicts,
+        pictures={"figure4": partial(_drawn, scale, found)},
+        notes=_notes(scale),
+    )
+
+
+def _smaller_pole(scale: Scale, found: Found) -> Spread | None:
+    """The share of BYOL's anchors at the less populated end of the line that they lie on."""
+    shares = {}
+    for cell in trained(scale, "BYOL"):
+        result = found.get(cell)
+        if result is None:
+            continue
+        x = np.array(result.details["pairs"]["1"]["anchors"], dtype=float)
+        angles = np.arctan2(x[:, 1], x[:, 0])
+        axis = np.angle(np.exp(2j * angles).mean()) / 2
+        share = float((np.cos(angles - axis) > 0).mean())
+        shares[cell.seed] = min(share, 1 - share)
+    return spread(shares)
+
+
+def _drawn(scale: Scale, found: Found) -> "Picture":
+    """Draw the first seed."""
+    from isotrope.report.convergence import Pairs, pairs_in_plane
+    from papers.plots.charts import charts
+
+    runs = {}
+    for name in _names(scale):
+        result = found.get(trained(scale, name)[0])
+        if result is None:
+            continue
+        pairs = []
+        for epoch, both in result.details["pairs"].items():
+            a, b = (np.array(both[side], dtype=float) for side in ("anchors", "positives"))
+            lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+            cosines = (a * b).sum(axis=1) / np.where(lengths == 0, 1, lengths)
+            pairs.append(Pairs(int(epoch), a, b, cosines))
+        runs[name] = pairs
+    return pairs_in_plane(runs) if runs else charts([])
+
+
+def _notes(scale: Scale) -> list[str]:
+    more = (
+        "The paper names neither data nor network of its drawings; ours is a network of two "
+        "convolutions with heads of one hidden layer. On one line: length of the mean of "
+        "e^(2i theta) over the directions of the anchors. The drawing is of seed 0."
+    )
+    if scale != "cpu":
+        return [more, RULE]
+    return [
+        more,
+        RULE,
+        "The digits of scikit-learn, 16 epochs of 11 steps, instead of 128 epochs.",
+    ]
+
+
+ARTIFACT = Artifact(
+    title="figure 4: pairs in a latent space of two dimensions", cells=cells, show=show
+)

@@ -1,0 +1,130 @@
+"""Table 2: how many positive pairs are on opposite halves, in the first epoch and later."""
+
+from typing import Any
+
+from papers.draganov2024.looks import at, first, listed, peak, percent, verdict
+from papers.draganov2024.trainings import CUT, ROW, default, paper
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.small_images import small_images
+from papers.machinery.verdicts import RULE, Verdict, ahead
+from papers.paper_numbers import printed
+
+DATA: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("digits",),
+    "cpu": ("cifar10",),
+    "paper": ("imagenet100", "cifar100"),
+}
+PRINTED = {"imagenet100": "ImageNet-100", "cifar100": "CIFAR-100"}
+LATE: dict[Scale, int] = {"smoke": 2, "cpu": 8, "paper": 16}
+NORMALISED = ("SimSiam", "BYOL")
+"""Methods with batch normalisation in their heads."""
+VANISHED = 0.015
+"""A share that the paper rounds to 1 percent."""
+
+
+def trained(scale: Scale, name: str, data: str) -> list[Cell]:
+    """Return the default training of a method."""
+    return default(scale, name, data=data)
+
+
+def heads(scale: Scale, name: str, norm: bool) -> list[Cell]:
+    """Return a training so short that its learning rate falls at once, with or without them."""
+    own: dict[str, Any] = {} if norm else {"method.batch_norm": "false"}
+    if name == "BYOL" and not norm:
+        own["method.last_norm"] = "false"
+    if scale == "paper":
+        return paper(name, data="cifar100", epochs=16, warmup_epochs=0, **own)
+    own |= {"epochs": 1, "knn_every": 1, "knn_images": 500, "linear": False}
+    return small_images(scale, name, **own)
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Every method on all data, and those with batch norm once more without."""
+    full = [trained(scale, name, data) for data in DATA[scale] for name in CUT]
+    brief = [heads(scale, name, norm) for name in NORMALISED for norm in (True, False)]
+    return [cell for own in (*full, *brief) for cell in own]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the rates at pi/2, as printed, and at 7 pi/8, which the text says never occur."""
+    opposite, seen = _opposite(scale, found)
+    heads_, normed = _heads(scale, found)
+    return Shown(tables=[opposite, heads_], verdicts=[*seen, normed], notes=_notes(scale))
+
+
+def _opposite(scale: Scale, found: Found) -> tuple[Table, list[Verdict]]:
+    late = LATE[scale]
+    runs = {(data, name): trained(scale, name, data) for data in DATA[scale] for name in CUT}
+    early = {run: first(found, own, "opposite_halves") for run, own in runs.items()}
+    left = {run: at(found, own, "opposite_halves", late) for run, own in runs.items()}
+    most = {run: peak(found, own, "far_opposite") for run, own in runs.items()}
+    rows = [
+        [
+            name,
+            data,
+            *(_printed(name, data, place) for place in (0, 1)),
+            *(percent(early[data, name]), percent(left[data, name]), percent(most[data, name], 3)),
+        ]
+        for data, name in runs
+    ]
+    header = ["", "data", "paper: epoch 1", "paper: epoch 16", "ours: epoch 1"]
+    header += [f"ours: epoch {late}", "above 7 pi/8, at most"]
+    claims = [
+        verdict(
+            "in the first epoch SimSiam and BYOL have more pairs on opposite halves than SimCLR",
+            [ahead(early[data, n], early[data, "SimCLR"]) for data, n in runs if n in NORMALISED],
+            listed({f"{n}:": percent(one) for (_, n), one in early.items()}),
+        ),
+        verdict(
+            f"after epoch {late} next to none are left (paper: 0 or 1% after 16)",
+            [None if one is None else one.mean < VANISHED for one in left.values()],
+            listed({f"{n}:": percent(one) for (_, n), one in left.items()}),
+        ),
+        verdict(
+            "no pair is ever more than 7 pi/8 apart",
+            [None if one is None else one.mean == 0 for one in most.values()],
+            listed({f"{n}:": percent(one, 3) for (_, n), one in most.items()}),
+        ),
+    ]
+    return Table(header, rows, "percent of positive pairs at an angle above pi/2"), claims
+
+
+def _heads(scale: Scale, found: Found) -> tuple[Table, Verdict]:
+    rates = {
+        (name, norm): first(found, heads(scale, name, norm), "opposite_halves")
+        for name in NORMALISED
+        for norm in (True, False)
+    }
+    rows = [[name, percent(rates[name, True]), percent(rates[name, False])] for name in NORMALISED]
+    title = f"the same in epoch 1 of a training of {16 if scale == 'paper' else 1}"
+    return Table(["", "batch norm in the heads", "none"], rows, title), verdict(
+        "batch norm in the heads is what puts them there: without it fewer are",
+        [ahead(rates[name, True], rates[name, False]) for name in NORMALISED],
+        listed({f"{n}{'' if norm else ' without'}:": percent(r) for (n, norm), r in rates.items()}),
+    )
+
+
+def _printed(name: str, data: str, place: int) -> str:
+    """The paper's rate on these data, or else on both of its own."""
+    rates = printed("cosine-pitfalls", "table2").rows
+    shown = (PRINTED[data],) if data in PRINTED else PRINTED.values()
+    return ", ".join(f"{rates[f'{ROW[name]}/{one}'][place]} ({one})" for one in shown)
+
+
+def _notes(scale: Scale) -> list[str]:
+    slip = printed("cosine-pitfalls", "table2").notes[1]
+    seen = (
+        "Angles are between what the objective sees: projections of SimCLR; a prediction and the "
+        "other crop's projection for SimSiam and BYOL. Ours are means over an epoch of training "
+        "batches; SimCLR has no batch norm in its head."
+    )
+    if scale == "paper":
+        return [seen, RULE, slip]
+    steps = "Our epoch 8 ends after 624 steps of 64 images, the paper's 16 after over 6,000 of 128."
+    return [seen, *([steps] if scale == "cpu" else []), RULE, slip]
+
+
+ARTIFACT = Artifact(
+    title="table 2: positive pairs on opposite halves of the latent space", cells=cells, show=show
+)

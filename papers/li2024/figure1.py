@@ -1,0 +1,87 @@
+"""Figure 1: STS average of the four ineffective losses before and after modification."""
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from papers.li2024.losses import BACKBONES, MODIFIED, ORIGINAL
+from papers.li2024.measured import Measured, measured, notes
+from papers.li2024.simulated import PAPER
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.over_seeds import shown, signed, told
+from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of, minus, spread
+from papers.paper_numbers import printed
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+PAIRS = tuple(zip(ORIGINAL, MODIFIED, strict=True))
+
+
+WORDS: Mapping[Answer, str | None] = {
+    True: "higher",
+    False: "lower",
+    UNDECIDED: UNDECIDED,
+    None: None,
+}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Trainings of table 3."""
+    every = [loss for pair in PAIRS for loss in pair]
+    return [cell for base in BACKBONES for loss in every for cell in loss.cells(scale, base)]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return before and after, paper beside ours."""
+    every = measured(scale, found)
+    here = [of for of in every if of.here]
+    return Shown(
+        tables=[_table(of) for of in every],
+        verdicts=[_verdict(of) for of in here],
+        pictures={"figure1": functools.partial(_draw, here)},
+        notes=[*notes(scale), *printed(PAPER, "figure1").notes],
+    )
+
+
+def _table(of: Measured) -> Table:
+    rows: list[list[str | None]] = []
+    for before, after in PAIRS:
+        paper = printed(PAPER, "figure1").rows[f"{of.base}/{before.row}"]
+        own = [shown(spread(of.of(loss).values())) for loss in (before, after)]
+        change = minus(of.of(after), of.of(before))
+        word = WORDS[above(change)]
+        rows.append([before.name, *(f"{v:.2f}" for v in paper), *own, signed(change), word])
+    header = ["loss", "paper: before", "after", "ours: before", "after", "change", "verdict"]
+    return Table(header, rows, title=of.title)
+
+
+def _verdict(of: Measured) -> Verdict:
+    changes = {after.name: minus(of.of(after), of.of(before)) for before, after in PAIRS}
+    return Verdict(
+        f"{of.who}each of the four losses ends with higher STS after modification",
+        all_of(above(change) for change in changes.values()),
+        told(changes),
+    )
+
+
+def _draw(here: list[Measured]) -> "Picture":
+    from papers.li2024.drawn import series
+    from papers.plots.charts import Chart, charts
+
+    panels = []
+    for of in here:
+        bars = [
+            series(title, {pair[0].name: spread(of.of(pair[i]).values()) for pair in PAIRS})
+            for i, title in enumerate(("original", "modified"))
+        ]
+        start = of.start()
+        marks = {} if start is None else {"untrained": start}
+        panels.append(Chart(of.title, bars, y="average of 7 STS tasks", kind="bars", marks=marks))
+    return charts(panels)
+
+
+ARTIFACT = Artifact(
+    title="figure 1: ineffective losses before and after modification", cells=cells, show=show
+)

@@ -1,0 +1,111 @@
+"""Figure 5: how cosines to positives and to negatives are distributed, with and without GD."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from isotrope.report.surfaces import Picture
+from papers.li2024.baseline import baseline, notes, undissipated
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.looks import Read, Row, after, diverged, ends, shown
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import RULE, Verdict, above, below, minus
+from papers.plots.charts import Chart, Series, charts
+
+_SIDES = ("negative", "positive")
+_FLOOR = 1e-3  # of the largest density: less is not drawn
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Return the baseline, with and without dissipation."""
+    return [*baseline(scale), *undissipated(scale)]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Compare the two at the end of training."""
+    kinds = {"with GD": baseline(scale), "without GD": undissipated(scale)}
+    rows = []
+    change = {}
+    for name, (paper, digits, read) in _READ.items():
+        with_, without = (after(found, own, read) for own in kinds.values())
+        change[name] = minus(without, with_)
+        own = (shown(with_, digits), shown(without, digits), signed(change[name], digits))
+        rows.append([name, paper, *own])
+    gap, overlap = change["gap of the angles"], change["overlap of the densities"]
+    return Shown(
+        tables=[
+            Table(
+                ["held-out text, after training", "paper", *kinds, "difference"],
+                rows,
+                title="angles in radians",
+            )
+        ],
+        verdicts=[
+            Verdict(
+                "without GD the gap between angles to negatives and to positives grows larger",
+                above(gap),
+                f"gap without less gap with: {signed(gap, 3) or 'not run'}",
+            ),
+            Verdict(
+                "with GD the two distributions stay closer to each other",
+                below(overlap),
+                f"overlap without less with: {signed(overlap, 3) or 'not run'}",
+            ),
+        ],
+        pictures={"figure5": partial(_drawn, found, kinds)},
+        notes=[
+            *notes(scale),
+            *diverged(found, cells(scale)),
+            RULE,
+            "densities by Gaussian kernels, Scott's bandwidth",
+        ],
+    )
+
+
+def _gap(far: float | None, near: float | None) -> float | None:
+    return None if far is None or near is None else far - near
+
+
+def _overlap(row: Row) -> float:
+    """The area that the two densities share."""
+    x, negative, positive = (
+        np.array(row["densities"][name], dtype=float) for name in ("cosine", *_SIDES)
+    )
+    return float(np.minimum(negative, positive).sum() * (x[1] - x[0]))
+
+
+_READ: dict[str, tuple[str, int, Read]] = {
+    "mean angle to positives": ("-", 3, lambda row: row["positive mean"]),
+    "mean angle to negatives": ("-", 3, lambda row: row["negative mean"]),
+    "gap of the angles": (
+        "larger without GD",
+        3,
+        lambda row: _gap(row["negative mean"], row["positive mean"]),
+    ),
+    "overlap of the densities": ("larger with GD", 3, _overlap),
+    "STS-B dev": ("-", 2, lambda row: row["dev"]),
+}
+
+
+def _drawn(found: Found, kinds: Mapping[str, Sequence[Cell]]) -> Picture:
+    panels = []
+    for side in _SIDES:
+        lines = []
+        for kind, own in kinds.items():
+            last = [row["densities"] for row in ends(found, own)]
+            if last:
+                density = np.mean(np.array([one[side] for one in last], dtype=float), axis=0)
+                some = density > _FLOOR * density.max()
+                x = np.array(last[0]["cosine"])
+                lines.append(Series(kind, x[some].tolist(), density[some].tolist()))
+        panels.append(Chart(f"anchor-{side}", lines, "cosine", "density"))
+    return charts(panels, columns=2)
+
+
+ARTIFACT = Artifact(
+    title="figure 5: cosines to positives and negatives, trained with and without GD",
+    cells=cells,
+    show=show,
+)

@@ -1,0 +1,108 @@
+"""Figure 7: the hardest negative's share over the temperature, before and after training."""
+
+import itertools
+from collections.abc import Mapping
+from functools import partial
+
+from isotrope.diagnostics.hardest_negative import TEMPERATURES
+from isotrope.report.surfaces import Picture
+from papers.li2024.baseline import baseline, notes
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.looks import Read, after, before, curve, diverged, shown
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import RULE, Verdict, above, minus, spread
+from papers.paper_numbers import printed
+from papers.plots.charts import Chart, charts
+
+_KINDS = {"weight": "in the weight", "projection": "in the push, as released"}
+_ROWS = printed("unified-gradient", "figure7").rows
+_USUAL = float(str(_ROWS["temperature at which the trained model's hardest negative dominates"][0]))
+_SHARP = float(str(_ROWS["temperature where the share falls"][0]))
+_DOMINANT = 0.5
+
+Shares = Mapping[float, Mapping[int, float]]
+"""By temperature and seed."""
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Compare the two ends of the baseline's training."""
+    seen = {
+        kind: [
+            {tau: at(found, baseline(scale), _read(kind, tau)) for tau in TEMPERATURES}
+            for at in (before, after)
+        ]
+        for kind in _KINDS
+    }
+    rows = [
+        [told, when, *(shown(own, 3) for own in shares.values())]
+        for kind, told in _KINDS.items()
+        for when, shares in zip(("before", "after"), seen[kind], strict=True)
+    ]
+    columns = [f"tau {tau:g}" for tau in TEMPERATURES]
+    return Shown(
+        tables=[Table(["share", "training", *columns], rows, title="of the hardest negative")],
+        verdicts=[v for kind in _KINDS for v in _verdicts(_KINDS[kind], *seen[kind])],
+        pictures={"figure7": partial(_drawn, seen)},
+        notes=[
+            *notes(scale),
+            *diverged(found, baseline(scale)),
+            "the weight is W of the hardest over the sum of W, as the text says, over all anchors; "
+            "the released statistic is the length of what the hardest pushes along the whole push, "
+            "over the length of that, over the anchors that the margin of .3 still moves",
+            f"dominant: above {_DOMINANT:g}; the temperatures are ours, in the range of figure 6; "
+            + RULE,
+        ],
+    )
+
+
+def _verdicts(told: str, old: Shares, new: Shares) -> list[Verdict]:
+    low, high = (spread(shares[_USUAL].values()) for shares in (old, new))
+    rise = minus(new[_USUAL], old[_USUAL])
+    means = {tau: own.mean for tau, seeds in new.items() if (own := spread(seeds.values()))}
+    falls = {(a, b): means[a] - means[b] for a, b in itertools.pairwise(means)}
+    most = max(falls, key=lambda pair: falls[pair], default=None)
+    shares = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
+    return [
+        Verdict(
+            f"{told}: the hardest negative does not dominate at tau = {_USUAL:g} before training",
+            None if low is None else low.mean < _DOMINANT,
+            f"share {shown(old[_USUAL], 3) or 'not run'}",
+        ),
+        Verdict(
+            f"{told}: it dominates there after training",
+            None if high is None else high.mean > _DOMINANT,
+            f"share {shown(new[_USUAL], 3) or 'not run'}",
+        ),
+        Verdict(
+            f"{told}: training raises its share there",
+            above(rise),
+            f"by {signed(rise, 3) or 'not run'}",
+        ),
+        Verdict(
+            f"{told}: after training the share begins to fall sharply at tau = {_SHARP:g}",
+            None if most is None else most[0] == _SHARP or most[1] == _SHARP,
+            f"{shares or 'not run'}; the largest fall between neighbours begins or ends there",
+        ),
+    ]
+
+
+def _read(kind: str, tau: float) -> Read:
+    return lambda row: row[f"hardest {kind}"][f"{tau:g}"]
+
+
+def _drawn(seen: Mapping[str, list[dict[float, dict[int, float]]]]) -> Picture:
+    panels = []
+    for place, title in enumerate(("before training", "after training")):
+        lines = []
+        for kind, told in _KINDS.items():
+            values = {t: s for t, own in seen[kind][place].items() if (s := spread(own.values()))}
+            lines.append(curve(told, values))
+        panels.append(Chart(title, lines, "tau", "share of the hardest negative", log_x=True))
+    return charts(panels, columns=2)
+
+
+ARTIFACT = Artifact(
+    title="figure 7: the hardest negative's share by temperature, before and after training",
+    cells=baseline,
+    show=show,
+)

@@ -1,0 +1,113 @@
+"""Figure 8a: the smallest ratios that Lemma 1 asks for, before and after training."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from isotrope.diagnostics.lemma_share import STEPS
+from isotrope.report.surfaces import Picture
+from papers.li2024.baseline import baseline, notes
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.looks import Read, after, before, curve, diverged, shown, steps
+from papers.machinery.verdicts import RULE, Answer, Verdict, above, all_of, minus, spread
+from papers.plots.charts import Chart, Series, charts
+
+_RATIOS = (1.0, 1.25, 1.5, 2.0)
+_ENOUGH = 0.99  # of the anchors: then there is nothing to gain
+_QUANTILES = {1: 0.05, 2: 0.25, 3: 0.5, 4: 0.75, 5: 0.95}  # places in what was kept
+_WHEN = {"before training": before, "after training": after}
+
+Met = Mapping[float, Mapping[int, float]]
+"""Share of the anchors that meet the condition, by ratio and seed."""
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Look at the distribution of the minimum, and at who meets it on the way."""
+    own = baseline(scale)
+    rows, every = [], {}
+    for step in STEPS:
+        for when, at in _WHEN.items():
+            met = {r: at(found, own, _below(step, r)) for r in _RATIOS}
+            every[f"lambda {step:g} {when}"] = met
+            counted = shown(at(found, own, _counted(step)), 0)
+            values = [at(found, own, _quantile(step, 3)), *met.values()]
+            nothing = None if counted is None else "-"
+            rows.append(
+                [f"{step:g}", when, counted, *(shown(value) or nothing for value in values)]
+            )
+    return Shown(
+        tables=[
+            Table(
+                ["lambda", "encoder", "anchors", "median", *(f"r = {r:g}" for r in _RATIOS)],
+                rows,
+                title="minimum ratio by Lemma 1: its median, and the part of the anchors with a "
+                "minimum below r",
+            )
+        ],
+        verdicts=[_verdict(every)],
+        pictures={"figure8a": partial(_drawn, found, own)},
+        notes=[
+            *notes(scale),
+            *diverged(found, baseline(scale)),
+            RULE,
+            "the paper does not say which lambda: these are ours, 0 is the limit of small steps; "
+            "each anchor of a batch with its hardest negative, where the three angles are acute "
+            "and the discriminant is not negative (the others have no minimum)",
+            "a larger r passes more minima by their definition: what is measured is how many more, "
+            "and whether r = 1 were enough; the upper bound, which is not printed, is left out",
+        ],
+    )
+
+
+def _verdict(every: Mapping[str, Met]) -> Verdict:
+    one, more = _RATIOS[0], _RATIOS[-1]
+    holds: list[Answer] = []
+    told = []
+    for name, met in every.items():
+        low, high = spread(met[one].values()), spread(met[more].values())
+        if low is not None and high is not None:
+            holds.append(True if low.mean > _ENOUGH else above(minus(met[more], met[one])))
+            told.append(f"{name} {low.mean:.0%} to {high.mean:.0%}")
+    return Verdict(
+        "a ratio above 1 meets Lemma 1 for more anchors, before and after training, at any lambda",
+        all_of(holds),
+        f"from r = {one:g} to {more:g}: {', '.join(told) or 'not run'}; where r = {one:g} is "
+        f"enough for {_ENOUGH:.0%}, no more are asked for",
+    )
+
+
+def _drawn(found: Found, own: Sequence[Cell]) -> Picture:
+    panels = []
+    for when, at in _WHEN.items():
+        lines = []
+        for step in STEPS:
+            seen = {
+                q: spread(at(found, own, _quantile(step, k)).values())
+                for k, q in _QUANTILES.items()
+            }
+            known = {q: one.mean for q, one in seen.items() if one}
+            lines.append(Series(f"lambda {step:g}", list(known.values()), list(known)))
+        panels.append(Chart(when, lines, "minimum ratio", "part of the anchors"))
+    for ratio in (_RATIOS[0], _RATIOS[-1]):
+        lines = [curve(f"lambda {s:g}", steps(found, own, _below(s, ratio))) for s in STEPS]
+        panels.append(Chart(f"minimum below {ratio:g}", lines, "step", "part of the anchors"))
+    return charts(panels, columns=2)
+
+
+def _counted(step: float) -> Read:
+    return lambda row: row["lemma"][f"{step:g}"]["counted"]
+
+
+def _below(step: float, ratio: float) -> Read:
+    return lambda row: row["lemma"][f"{step:g}"]["below"].get(f"{ratio:g}")
+
+
+def _quantile(step: float, place: int) -> Read:
+    return lambda row: (row["lemma"][f"{step:g}"]["minimum"] or {place: None})[place]
+
+
+ARTIFACT = Artifact(
+    title="figure 8a: minimum ratios by Lemma 1, before and after training",
+    cells=baseline,
+    show=show,
+)

@@ -1,0 +1,116 @@
+"""Figure 8b: the ratios that dynamic objectives would have while the baseline trains."""
+
+from dataclasses import replace
+from functools import cache, partial
+
+from isotrope.paradigm import registry
+from isotrope.paradigm.portrait import summary
+from isotrope.report.surfaces import Picture
+from papers.li2024.baseline import baseline, notes
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.looks import Read, after, before, curve, diverged, everywhere, steps
+from papers.machinery.verdicts import Spread, Verdict, spread
+from papers.paper_numbers import printed
+from papers.plots.charts import Chart, charts
+
+_NAMED = ("arccon", "met")
+_SHOWN = (*_NAMED, "mixcse")  # the third, in the released code
+_BOUND = printed("unified-gradient", "figure8").rows[
+    "lower bound of ArcCon's and MET's ratio in training"
+][0]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Follow all of them over one kind of training."""
+    own = baseline(scale)
+    rows = []
+    for name in _dynamic():
+        numbers = [
+            spread(at(found, own, _read(name, what)).values())
+            for what in ("mean", "above_one")
+            for at in (before, after)
+        ]
+        numbers.append(spread(after(found, own, _moved(name)).values()))
+        none = "-" if any(numbers) else None  # of no anchor, or not run
+        paper = f"above {_BOUND}" if name in _NAMED else "-"
+        rows.append([name, paper, *(_short(one) if one else none for one in numbers)])
+    verdicts = []
+    for name in _NAMED:
+        least = min(everywhere(found, own, _read(name, "mean")), default=None)
+        claim = f"the ratio of {name} stays above {_BOUND} throughout the training"
+        evidence = "not run" if least is None else f"smallest mean of any step and seed {least:.3f}"
+        holds = None if least is None else least > float(str(_BOUND))
+        verdicts.append(Verdict(claim, holds, evidence))
+    return Shown(
+        tables=[
+            Table(
+                [
+                    "objective",
+                    "paper",
+                    "mean before",
+                    "mean after",
+                    "above 1 before",
+                    "above 1 after",
+                    "moved after",
+                ],
+                rows,
+                title="ratio over the anchors that each objective would still move, the part above "
+                "1, and the part of all anchors that it moves",
+            )
+        ],
+        verdicts=verdicts,
+        pictures={"figure8b": partial(_drawn, found, own)},
+        notes=[
+            *notes(scale),
+            *diverged(found, baseline(scale)),
+            "every objective with its default settings, on the embeddings of the baseline",
+            "a negative ratio: pull and push have opposite signs, as where most similarities are "
+            "above what a term of the loss wants; it is not drawn on the logarithmic axis",
+        ],
+    )
+
+
+@cache
+def _dynamic() -> tuple[str, ...]:
+    every = {name: registry.build(name) for name in registry.names()}
+    return tuple(name for name, one in every.items() if summary(one)["ratio"] == "dynamic")
+
+
+def _read(name: str, what: str) -> Read:
+    return lambda row: row["ratios"][name][what]
+
+
+def _moved(name: str) -> Read:
+    return lambda row: row["ratios"][name]["active"] / row["ratios"][name]["count"]
+
+
+def _short(one: Spread) -> str:
+    more = "" if one.deviation is None else f" ± {one.deviation:.2g}"
+    return f"{one.mean:.3g}{more}"
+
+
+def _drawn(found: Found, own: list[Cell]) -> Picture:
+    every = {name: curve(name, steps(found, own, _read(name, "mean"))) for name in _dynamic()}
+    named = [every[name] for name in _SHOWN]
+    return charts(
+        [
+            Chart("the paper's", named, "step", "ratio", marks={"1": 1.0}),
+            Chart(
+                "all",
+                [replace(one, spread=None) for one in every.values()],
+                "step",
+                "ratio",
+                log_y=True,
+                marks={"1": 1.0},
+            ),
+        ],
+        columns=2,
+    )
+
+
+ARTIFACT = Artifact(
+    title="figure 8b: dynamic ratios over the training of the baseline",
+    cells=baseline,
+    show=show,
+)

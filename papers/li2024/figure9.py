@@ -1,0 +1,106 @@
+"""Figure 9: mean and deviation of the angles while the baseline trains, and how normal they are."""
+
+import math
+from functools import partial
+
+from isotrope.diagnostics.angle_statistics import ASSUMED
+from isotrope.report.surfaces import Picture
+from papers.li2024.baseline import baseline, notes
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.looks import Read, curve, diverged, everywhere, steps
+from papers.machinery.verdicts import Spread, Verdict
+from papers.plots.charts import Chart, charts
+
+_SIDES = {"positive": "pos", "negative": "neg"}
+_NUMBERS = {
+    "mean": "mu",
+    "std": "sigma",
+    "skew": "skewness",
+    "kurtosis": "excess kurtosis",
+    "ks": "distance to normal (KS)",
+}
+_CLOSE, _NORMAL = 2.0, 0.1  # factor of sigma; Kolmogorov-Smirnov distance: ours
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Follow the statistics over the training."""
+    own = baseline(scale)
+    rows, verdicts = [], []
+    for side, short in _SIDES.items():
+        (low, high), sigma = ASSUMED[side]
+        paper = {
+            "mean": f"{low / math.pi:g} pi to {high / math.pi:g} pi",
+            "std": f"close to {sigma:g}",
+            "ks": "close to normal",
+        }
+        for number, name in _NUMBERS.items():
+            every = list(steps(found, own, _read(side, number)).values())
+            cells = [every[0].shown(3), every[-1].shown(3), _span(every)] if every else [None] * 3
+            rows.append([f"{name}, {side}s", paper.get(number, "-"), *cells])
+        means, stds, ks = (
+            everywhere(found, own, _read(side, number)) for number in ("mean", "std", "ks")
+        )
+        verdicts += [
+            Verdict(
+                f"mu_{short} stays in the range that the simulations assume",
+                low <= min(means) <= max(means) <= high if means else None,
+                f"{_ends(means)} in {paper['mean']}",
+            ),
+            Verdict(
+                f"sigma_{short} stays close to the {sigma:g} that they assume",
+                sigma / _CLOSE <= min(stds) <= max(stds) <= sigma * _CLOSE if stds else None,
+                f"{_ends(stds)}; close: within a factor of {_CLOSE:g}",
+            ),
+            Verdict(
+                f"angles to {side}s are close to normally distributed",
+                max(ks) <= _NORMAL if ks else None,
+                f"distance of Kolmogorov and Smirnov {_ends(ks)}; close: at most {_NORMAL:g}",
+            ),
+        ]
+    return Shown(
+        tables=[
+            Table(
+                ["angles", "paper", "before training", "after", "range over training"],
+                rows,
+                title="radians",
+            )
+        ],
+        verdicts=verdicts,
+        pictures={"figure9": partial(_drawn, found, own)},
+        notes=[
+            *notes(scale),
+            *diverged(found, baseline(scale)),
+            "verdicts are on all kept steps and seeds",
+            "what is close is not in the paper: the two bounds are ours",
+        ],
+    )
+
+
+def _read(side: str, number: str) -> Read:
+    return lambda row: row[f"{side} {number}"]
+
+
+def _ends(values: list[float]) -> str:
+    return f"{min(values):.3f} to {max(values):.3f}" if values else "not run"
+
+
+def _span(every: list[Spread]) -> str:
+    return _ends([one.mean for one in every])
+
+
+def _drawn(found: Found, own: list[Cell]) -> Picture:
+    panels = []
+    for number, name in _NUMBERS.items():
+        lines = [curve(f"{s}s", steps(found, own, _read(s, number))) for s in _SIDES]
+        marks = {f"{sigma:g}": sigma for _, sigma in ASSUMED.values()} if number == "std" else {}
+        unit = ", radians" if number in ("mean", "std") else ""
+        panels.append(Chart(name, lines, "step", f"{name}{unit}", marks=marks))
+    return charts(panels)
+
+
+ARTIFACT = Artifact(
+    title="figure 9: mean and deviation of the angles over the training of the baseline",
+    cells=baseline,
+    show=show,
+)

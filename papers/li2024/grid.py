@@ -1,0 +1,131 @@
+"""The grid behind tables 6 and 7, in two stages.
+
+First batch size and learning rate at m = .30, tau = .05, r = 1; then the other three at the best of
+the first, which at paper scale is the one that is printed. Below it the second stage stands at the
+values of all our trainings, so that its cells are known beforehand; a verdict says whether the
+first stage leads there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from papers.li2024.losses import BERT, MODIFIED, Loss, trained_with
+from papers.li2024.simulated import PAPER
+from papers.machinery.artifact import Found, Scale
+from papers.machinery.cell import Cell
+from papers.machinery.recipes import text_cells
+from papers.paper_numbers import printed
+
+__all__ = ["SHORT", "TRAINING", "Point", "Stage", "cells_of", "named", "stages"]
+
+TRAINING = ("batch_size", "learning_rate")
+COMPONENTS = ("margin", "temperature", "ratio")
+START = {"margin": 0.3, "temperature": 0.05, "ratio": 1.0}
+
+SHORT = dict(zip((*TRAINING, *COMPONENTS), ("batch", "rate", "m", "τ", "r"), strict=True))
+
+Point = tuple[float, ...]
+
+_VALUES: dict[Scale, dict[str, tuple[float, ...]]] = {
+    "smoke": {
+        "batch_size": (16,),
+        "learning_rate": (1e-3, 3e-3),
+        "margin": (0.3,),
+        "temperature": (0.05,),
+        "ratio": (1.0, 1.75),
+    },
+    "cpu": {
+        "batch_size": (32, 64),
+        "learning_rate": (2e-5, 5e-5),
+        "margin": (0.3, 0.37),
+        "temperature": (0.01, 0.05),
+        "ratio": (1.0, 1.75),
+    },
+    "paper": {
+        name: tuple(float(value) for value in row if isinstance(value, int | float))
+        for name, row in printed(PAPER, "grid").rows.items()
+    },
+}
+_SHORT: dict[Scale, Mapping[str, Any]] = {
+    "smoke": {},
+    "cpu": {"max_steps": 60, "keep_every": 30},
+    "paper": {},
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of one loss.
+
+    Attributes:
+        loss: a modified one.
+        names: what is varied.
+        cells: by the values of these.
+        chosen: with what the second stage goes on; of the second, what is printed as best.
+    """
+
+    loss: Loss
+    names: tuple[str, ...]
+    cells: Mapping[Point, Cell]
+    chosen: Point
+
+    @property
+    def title(self) -> str:
+        """The loss, and what is varied."""
+        return f"{self.loss.name}: {', '.join(map(SHORT.__getitem__, self.names))}"
+
+    def told(self, point: Point) -> str:
+        """Return the values as text."""
+        return named(self.names, point)
+
+    def scores(self, found: Found) -> dict[Point, float]:
+        """Return the best dev score after step 0, of the cells that were run."""
+        every = {point: found.values([cell], "dev best") for point, cell in self.cells.items()}
+        return {point: values[0] for point, values in every.items() if values}
+
+
+def named(names: Sequence[str], point: Point) -> str:
+    """Return ``m 0.3, r 1``."""
+    return ", ".join(f"{SHORT[k]} {value:g}" for k, value in zip(names, point, strict=True))
+
+
+def cells_of(scale: Scale, base: str) -> list[Cell]:
+    """Return the cells of both stages; the second has one of the first again."""
+    return [cell for stage in stages(scale, base) for cell in stage.cells.values()]
+
+
+def stages(scale: Scale, base: str) -> list[Stage]:
+    """Return both stages of each loss; below paper scale of mMHE alone, on one backbone."""
+    if scale != "paper" and base != BERT:
+        return []
+    losses = MODIFIED if scale == "paper" else MODIFIED[:1]
+    return [stage for loss in losses for stage in _both(scale, base, loss)]
+
+
+def _both(scale: Scale, base: str, loss: Loss) -> tuple[Stage, Stage]:
+    tuned, grid = loss.tuned[base], _VALUES[scale]
+    usual = loss.cells(scale, base)[0].settings
+    at = tuple(usual[name] for name in TRAINING)
+    names = tuple(name for name in COMPONENTS if name in tuned.values)
+    best = tuple(float(tuned.values[name]) for name in names)
+
+    def cells(varied: tuple[str, ...]) -> dict[Point, Cell]:
+        points = product(*(grid[name] for name in varied))
+        fixed = START | dict(zip(TRAINING, at, strict=True))
+        return {
+            p: _cell(scale, base, loss, fixed | dict(zip(varied, p, strict=True))) for p in points
+        }
+
+    return Stage(loss, TRAINING, cells(TRAINING), at), Stage(loss, names, cells(names), best)
+
+
+def _cell(scale: Scale, base: str, loss: Loss, values: Mapping[str, float]) -> Cell:
+    size, rate = int(values["batch_size"]), values["learning_rate"]
+    components = {name: values[name] for name in COMPONENTS if name in loss.tuned[base].values}
+    settings: dict[str, float | str] = {**components, **loss.more}
+    own = {**trained_with(scale, base, size, rate), **_SHORT[scale]}
+    own |= {"batch_size": size, "learning_rate": rate, "seeds": (0,), "looks": ["dev"]}
+    (cell,) = text_cells(scale, loss.objective, settings, scored=False, **own)
+    return cell

@@ -1,0 +1,108 @@
+"""Table 3: the seven STS tasks after training with each loss, before and after modification."""
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from isotrope.data.sts_sets import TASKS
+from papers.li2024.longer import TRIED, longer, tried
+from papers.li2024.losses import (
+    EFFECTIVE,
+    MODIFIED,
+    ORIGINAL,
+    Loss,
+    trainings,
+)
+from papers.li2024.measured import (
+    AVERAGE,
+    Measured,
+    averages,
+    measured,
+    notes,
+    tasks,
+)
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.cell import Cell
+from papers.machinery.over_seeds import signed
+from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+WORKING = (*EFFECTIVE, *MODIFIED)
+LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """The encoder before training, all losses, and what was tried."""
+    return trainings(scale) + [cell for loss in TRIED for cell in longer(scale, loss)]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return averages and single tasks, and what becomes of the order."""
+    every = measured(scale, found)
+    here = [of for of in every if of.here]
+    tables = [
+        table
+        for of in every
+        for table in (averages(of, AVERAGE, "table3", "STS"), tasks(of, TASKS, "table3"))
+    ]
+    return Shown(
+        tables=[*tables, *(tried(of) for of in here if scale == "cpu")],
+        verdicts=[verdict for of in here for verdict in _verdicts(of)],
+        pictures={of.named("table3"): functools.partial(_draw, of) for of in here},
+        notes=[
+            *notes(scale),
+            "paper's untrained encoders: printed in paper 002 only, without saying how they pool",
+        ],
+    )
+
+
+def _verdicts(of: Measured) -> Iterator[Verdict]:
+    for kind, losses in (("effective", EFFECTIVE), ("modified", MODIFIED)):
+        yield Verdict(
+            f"{of.who}each of the four {kind} losses keeps or raises STS",
+            all_of(negated(below(of.gain(loss))) for loss in losses),
+            of.evidence(losses),
+        )
+    yield Verdict(
+        f"{of.who}each of the four originals loses STS, or stays behind all eight others",
+        all_of(_loses_or_behind(of, loss) for loss in ORIGINAL),
+        of.evidence(ORIGINAL),
+    )
+    order = of.ahead(WORKING, ORIGINAL)
+    yield Verdict(
+        f"{of.who}all eight, effective and modified, end above all four originals",
+        above(order),
+        f"lowest of the eight minus highest of the four {signed(order)}" if order else "",
+    )
+    level = of.level(MODIFIED, EFFECTIVE)
+    yield Verdict(
+        f"{of.who}the modified losses are not behind the effective ones on average",
+        negated(below(level)),
+        f"mean of four minus mean of four {signed(level)}" if level else "",
+    )
+    larger = [of.ahead([high], [low]) for high, low in LARGER]
+    yield Verdict(
+        f"{of.who}ArcCon ends above InfoNCE and MET above MPT, as their ratios are larger",
+        all_of(above(change) for change in larger),
+        ", ".join(shown for change in larger if (shown := signed(change))),
+    )
+
+
+def _loses_or_behind(of: Measured, loss: Loss) -> Answer:
+    return any_of([below(of.gain(loss)), above(of.ahead(WORKING, [loss]))])
+
+
+def _draw(of: Measured) -> "Picture":
+    from papers.li2024.drawn import courses, gains
+    from papers.plots.charts import charts
+
+    groups = {"effective": EFFECTIVE, "original": ORIGINAL, "modified": MODIFIED}
+    panels = [courses(of, name, losses) for name, losses in groups.items()]
+    return charts([*panels, gains(of, "average of seven STS tasks", AVERAGE)], columns=2)
+
+
+ARTIFACT = Artifact(
+    title="table 3: seven STS tasks after training with each loss", cells=cells, show=show
+)

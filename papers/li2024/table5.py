@@ -1,0 +1,135 @@
+"""Table 5: from the ineffective losses to the modified ones, one component at a time."""
+
+import functools
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from papers.li2024.figure1 import PAIRS
+from papers.li2024.losses import BERT, Loss
+from papers.li2024.measured import Measured, notes
+from papers.li2024.simulated import PAPER
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.over_seeds import shown, signed, told
+from papers.machinery.verdicts import (
+    UNDECIDED,
+    Answer,
+    BySeed,
+    Spread,
+    Verdict,
+    above,
+    all_of,
+    minus,
+    spread,
+)
+from papers.paper_numbers import printed
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+COLUMNS = ("original", "+GD", "+W", "+R")
+BETWEEN = {"+GD": "GD", "+W": "GD+W"}  # settings of the modified loss
+
+Walk = Mapping[str, BySeed]
+
+
+def between(loss: Loss) -> dict[str, str]:
+    """Return the steps to a modified loss; the weight of MHS needs no change."""
+    return {k: v for k, v in BETWEEN.items() if k == "+GD" or loss.name != "mMHS"}
+
+
+WORDS: Mapping[Answer, str | None] = {
+    True: "helps",
+    False: "hurts",
+    UNDECIDED: UNDECIDED,
+    None: None,
+}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Originals and modified losses of table 3, and what lies between them."""
+    every = [cell for pair in PAIRS for loss in pair for cell in loss.cells(scale)]
+    return every + [
+        cell
+        for _, after in PAIRS
+        for step in between(after).values()
+        for cell in after.cells(scale, step=step)
+    ]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the average by step, and which components help."""
+    walks = _walks(Measured(scale, found))
+    return Shown(
+        tables=[_table(walks)],
+        verdicts=[_verdict(name, walk) for name, walk in walks.items()],
+        pictures={"table5": functools.partial(_draw, walks)},
+        notes=[
+            *notes(scale),
+            "+W sets nu = 1 too, and for MHE r = 1, as the released code does",
+            *printed(PAPER, "table5").notes,
+        ],
+    )
+
+
+def _walks(of: Measured) -> dict[str, Walk]:
+    """Values at every step, by the name of the original."""
+    return {
+        before.name: {
+            "original": of.of(before),
+            **{column: of.of(after, step=step) for column, step in between(after).items()},
+            "+R": of.of(after),
+        }
+        for before, after in PAIRS
+    }
+
+
+def _changes(walk: Walk) -> dict[str, Spread | None]:
+    """What each component adds to the one before."""
+    return {after: minus(walk[after], walk[before]) for before, after in pairwise(walk)}
+
+
+def _table(walks: Mapping[str, Walk]) -> Table:
+    theirs = printed(PAPER, "table5").rows
+    rows: list[list[str | None]] = []
+    for before, _ in PAIRS:
+        walk = walks[before.name]
+        paper = theirs[f"{BERT}/{before.row}"]
+        rows.append([before.name, "paper", *("-" if v is None else f"{v:.2f}" for v in paper)])
+        means = [shown(spread(walk[c].values())) if c in walk else "-" for c in COLUMNS]
+        rows.append([before.name, "ours", *means])
+        added = [signed(_changes(walk).get(c)) if c in walk else "-" for c in COLUMNS[1:]]
+        rows.append([before.name, "ours, added", "-", *added])
+        words = [_word(_changes(walk).get(c)) if c in walk else "-" for c in COLUMNS[1:]]
+        rows.append([before.name, "verdict", "-", *words])
+    return Table(["loss", "whose", *COLUMNS], rows, title="average of the seven STS tasks")
+
+
+def _word(change: Spread | None) -> str | None:
+    return WORDS[above(change)]
+
+
+def _verdict(name: str, walk: Walk) -> Verdict:
+    changes = _changes(walk)
+    return Verdict(
+        f"each component that is added to {name} raises STS",
+        all_of(above(change) for change in changes.values()),
+        told(changes),
+    )
+
+
+def _draw(walks: Mapping[str, Walk]) -> "Picture":
+    from papers.li2024.drawn import series
+    from papers.plots.charts import Chart, charts
+
+    lines = [
+        series(name, {column: spread(walk[column].values()) for column in walk})
+        for name, walk in walks.items()
+    ]
+    return charts([Chart("components exchanged", lines, y="average of 7 STS tasks")])
+
+
+ARTIFACT = Artifact(
+    title="table 5: average STS as components are exchanged one by one", cells=cells, show=show
+)

@@ -1,0 +1,20 @@
+"""Table 7: the tuned values of the modified losses for RoBERTa-base, and the grid behind them."""
+
+import functools
+
+from papers.li2024.grid import cells_of
+from papers.li2024.grid_shown import shown_of
+from papers.li2024.losses import ROBERTA
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return values, printed and ours, and both stages of the grid."""
+    return shown_of(scale, found, ROBERTA, "table7")
+
+
+ARTIFACT = Artifact(
+    title="table 7: tuned values for RoBERTa-base, and the grid behind them",
+    cells=functools.partial(cells_of, base=ROBERTA),
+    show=show,
+)

@@ -1,0 +1,187 @@
+"""Verdicts: when a comparison over seeds counts. This is the one rule of all tables and figures."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "LEVEL",
+    "RULE",
+    "TREND",
+    "UNDECIDED",
+    "Answer",
+    "BySeed",
+    "Spread",
+    "Verdict",
+    "above",
+    "ahead",
+    "all_of",
+    "any_of",
+    "below",
+    "minus",
+    "negated",
+    "spread",
+    "trend",
+]
+
+LEVEL = 0.9
+RULE = (
+    "a comparison is paired by seed (same data, same order) and goes by the 90% t interval of the "
+    "mean difference: the claim holds or fails where all of it is on one side, and is undecided "
+    "where it is not, or where there is one seed"
+)
+TREND = (
+    "a curve goes one way if its ends differ so and no neighbours the other way by more than a "
+    "tenth of that"
+)
+_BACK = 0.1
+
+UNDECIDED: Literal["undecided"] = "undecided"
+Answer = bool | Literal["undecided"] | None
+"""Whether a claim holds; None where what decides it was not run. Test it with ``is True``."""
+
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, sample standard deviation (None of one value) and number of values.
+
+    Attributes:
+        mean: of the values.
+        deviation: of the sample, not of the mean.
+        count: of the values.
+        by_seed: the values themselves, where it is known of which seed each is.
+    """
+
+    mean: float
+    deviation: float | None
+    count: int
+    by_seed: BySeed = field(default_factory=dict, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, digits: int = 2) -> str:
+        """Return ``75.69 ± 0.12``, or ``75.69`` of a single value."""
+        more = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{more}"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The t interval of the mean at :data:`LEVEL`; of a single value it has no ends."""
+        if self.deviation is None:
+            return -math.inf, math.inf
+        from scipy.stats import t
+
+        half = float(t.ppf((1 + LEVEL) / 2, self.count - 1)) * self.deviation / self.count**0.5
+        return self.mean - half, self.mean + half
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim of the paper holds in what was measured.
+
+    Attributes:
+        claim: one sentence, in our words.
+        holds: None where what decides it was not run.
+        evidence: the numbers.
+    """
+
+    claim: str
+    holds: Answer
+    evidence: str = ""
+
+    @property
+    def word(self) -> str:
+        """``holds``, ``fails``, ``undecided`` or ``not run``."""
+        if self.holds == UNDECIDED:
+            return UNDECIDED
+        return {True: "holds", False: "fails", None: "not run"}[self.holds]
+
+
+def spread(values: BySeed | Iterable[float]) -> Spread | None:
+    """Return mean and deviation; None of nothing."""
+    by_seed = dict(values) if isinstance(values, Mapping) else {}
+    given = list(by_seed.values()) if by_seed else list(values)
+    if not given:
+        return None
+    deviation = statistics.stdev(given) if len(given) > 1 else None
+    return Spread(statistics.fmean(given), deviation, len(given), by_seed)
+
+
+def minus(a: BySeed, b: BySeed | float | None) -> Spread | None:
+    """Return the difference over the seeds that both have; ``b`` may be one number for all."""
+    if b is None:
+        return None
+    other = b if isinstance(b, Mapping) else dict.fromkeys(a, b)
+    return spread({seed: a[seed] - other[seed] for seed in a if seed in other})
+
+
+def above(change: Spread | None, least: float = 0.0) -> Answer:
+    """Tell by :data:`RULE` whether a difference is larger than ``least``; None if there is none."""
+    if change is None:
+        return None
+    low, high = change.interval
+    return True if low > least else False if high < least else UNDECIDED
+
+
+def below(change: Spread | None) -> Answer:
+    """Tell by :data:`RULE` whether a difference is negative; None if there is none."""
+    return negated(above(change))
+
+
+def ahead(one: Spread | None, other: Spread | float | None) -> Answer:
+    """Tell by :data:`RULE` whether one is larger than another, or than a number."""
+    if one is None or other is None:
+        return None
+    return above(minus(one.by_seed, other.by_seed if isinstance(other, Spread) else other))
+
+
+def negated(holds: Answer) -> Answer:
+    """Return the opposite; of what is not known or undecided, the same."""
+    return not holds if isinstance(holds, bool) else holds
+
+
+def all_of(holds: Iterable[Answer]) -> Answer:
+    """Return False if one is, else None if one is not known, else whether none is undecided."""
+    given = list(holds)
+    if False in given:
+        return False
+    if None in given or not given:
+        return None
+    return UNDECIDED if UNDECIDED in given else True
+
+
+def any_of(holds: Iterable[Answer]) -> Answer:
+    """Return True if one is, else None if one is not known, else whether none is undecided."""
+    return negated(all_of(negated(one) for one in holds))
+
+
+def trend(values: Sequence[BySeed], sign: int) -> Answer:
+    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
+
+    Args:
+        values: of each training, by seed.
+        sign: 1 or -1.
+
+    Returns:
+        None if a training was not run, or there are fewer than two.
+    """
+    if len(values) < 2 or not all(values):
+        return None
+    whole = _rise(values[0], values[-1], sign)
+    goes = above(whole)
+    if whole is None or goes is not True:
+        return goes
+    steps = [_rise(a, b, -sign) for a, b in itertools.pairwise(values)]
+    return not any(
+        back and above(back) is True and back.mean > _BACK * whole.mean for back in steps
+    )
+
+
+def _rise(a: BySeed, b: BySeed, sign: int) -> Spread | None:
+    return minus(b, a) if sign > 0 else minus(a, b)

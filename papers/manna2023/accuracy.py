@@ -1,0 +1,33 @@
+"""Comparing accuracies over seeds."""
+
+from papers.machinery.artifact import Found
+from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
+
+__all__ = ["all_ahead", "knn", "shown"]
+
+
+def knn(found: Found, cells: list[Cell]) -> Spread | None:
+    """Return the accuracy of nearest neighbours at the end of trainings with several seeds."""
+    return found.spread(cells, "knn")
+
+
+def shown(spread: Spread | None) -> str | None:
+    """Return mean and deviation, or None."""
+    return None if spread is None else str(spread)
+
+
+def all_ahead(
+    claim: str, one: Spread | None, others: dict[str, Spread | None], *, name: str
+) -> Verdict:
+    """Return whether one is ahead of each of the others.
+
+    Args:
+        claim: in words.
+        one: an accuracy.
+        others: by name.
+        name: of the one.
+    """
+    known = {key: spread for key, spread in others.items() if spread is not None}
+    said = ", ".join(f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread)
+    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), said)

@@ -1,0 +1,49 @@
+"""Figure 5: spectra of the three losses and of the runner-up of table 2 on other data."""
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.cell import Cell
+from papers.manna2023.frameworks import OTHER, among, at_end
+from papers.manna2023.spectra import (
+    around_zero,
+    drawn,
+    ends,
+    first,
+    no_minimum,
+    notes,
+    table,
+)
+
+FRAMEWORKS = ("MIOv1", "MIOv2", "MIOv3", "DCLW")
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """One spectrum of each on every set."""
+    names = among(scale, FRAMEWORKS)
+    return [
+        cell for data in OTHER[scale] for name in names for cell in at_end(scale, name, data=data)
+    ]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Draw, and see whether the pattern is that of CIFAR-10."""
+    wanted = len(cells(scale)) // len(OTHER[scale])
+    tables, verdicts, pictures, every = [], [], {}, []
+    for place, data in enumerate(OTHER[scale]):
+        some = ends(found, scale, FRAMEWORKS, data=data)
+        own = [look for looks in some.values() for look in looks]
+        every += own
+        tables.append(table(own, data))
+        verdicts.append(no_minimum(own, f"no framework ends in a minimum on {data}", wanted))
+        verdicts.append(around_zero(f"most eigenvalues lie around zero on {data}", own, wanted))
+        name = "figure5" if place == 0 else f"figure5{'abc'[place]}"
+        pictures[name] = drawn(first(some), lambda look: look.name)
+    remarks = notes(scale, every)
+    if scale != "paper":
+        remarks.append(
+            "CIFAR-100 and Tiny-ImageNet are not here: handwritten digits (1,438 of 8 x 8 pixels, "
+            "28 epochs) stand in for them"
+        )
+    return Shown(tables=tables, verdicts=verdicts, pictures=pictures, notes=remarks)
+
+
+ARTIFACT = Artifact(title="figure 5: spectra on other data", cells=cells, show=show)

@@ -1,0 +1,56 @@
+"""Figure 6: how the spectra of MIOv3 and SimCLR change while they are trained."""
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.cell import Cell
+from papers.machinery.verdicts import RULE
+from papers.manna2023.frameworks import EPOCHS, evolving
+from papers.manna2023.spectra import (
+    at_first,
+    epoch,
+    grown,
+    looks,
+    no_minimum,
+    notes,
+    paneled,
+    second_bulk,
+    table,
+)
+
+FRAMEWORKS = ("MIOv3", "SimCLR")
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """The two, each at several epochs."""
+    return [cell for name in FRAMEWORKS for cell in evolving(scale, name)]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Draw each over the epochs; the third verdict of section 3.4."""
+    some = {name: looks(found, name, evolving(scale, name)) for name in FRAMEWORKS}
+    every = [look for own in some.values() for look in own]
+    return Shown(
+        tables=[table(every)],
+        verdicts=[
+            no_minimum(
+                every,
+                "neither is at a minimum at any of the epochs",
+                len(cells(scale)) * len(EPOCHS[scale]),
+            ),
+            grown(
+                "SimCLR's second bulk moves towards higher eigenvalues", some["SimCLR"], second_bulk
+            ),
+        ],
+        pictures={"figure6": paneled(at_first(some), epoch)},
+        notes=[
+            *notes(scale, every),
+            "the paper sees its second bulk in a drawing; here it is the Ritz values above the "
+            "threshold, its place the middle one of them, and it moves if that of the last epoch "
+            "is larger than that of the first",
+            RULE,
+        ],
+    )
+
+
+ARTIFACT = Artifact(
+    title="figure 6: the spectra of MIOv3 and SimCLR over the epochs", cells=cells, show=show
+)

@@ -1,0 +1,56 @@
+"""Table 1: the image sets, as our loaders read them."""
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.verdicts import Verdict
+from papers.paper_numbers import printed
+
+PAPER = printed("mio", "table1")
+DATA = {
+    "CIFAR-10": "cifar10",
+    "CIFAR-100": "cifar100",
+    "STL-10": "stl10",
+    "Tiny-ImageNet": "tiny-imagenet",
+}
+READ: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("digits",),
+    "cpu": ("cifar10",),
+    "paper": tuple(DATA.values()),
+}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """One for each set that is there at this scale."""
+    return [Cell("image_set", {"data": data}) for data in READ[scale]]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Hold what is read against what is printed."""
+    rows, verdicts = [], []
+    for name, data in DATA.items():
+        numbers = [float(value or 0) for value in PAPER.rows[name]]
+        own = _read(found, data)
+        row: list[str | None] = [name, *(f"{value:g}" for value in numbers)]
+        rows.append([*row, *([None] * len(numbers) if own is None else (f"{v:g}" for v in own))])
+        verdicts.append(
+            Verdict(
+                f"the loader of {name} reads the sizes that the paper prints",
+                None if own is None else own == numbers,
+            )
+        )
+    header = ("set", *PAPER.columns, *(f"{name}, read" for name in PAPER.columns))
+    stand_in = _read(found, "digits")
+    if stand_in is not None:
+        rows.append(["digits", *["-"] * len(PAPER.columns), *(f"{v:g}" for v in stand_in)])
+    remarks = ["STL-10 without its unlabelled images"]
+    if scale != "paper":
+        remarks.append(f"read at this scale: {', '.join(READ[scale])}; the others are not here")
+    return Shown(tables=[Table(header, rows)], verdicts=verdicts, notes=remarks)
+
+
+def _read(found: Found, data: str) -> list[float] | None:
+    result = found.get(Cell("image_set", {"data": data}))
+    return None if result is None else [float(result.metrics[name] or 0) for name in PAPER.columns]
+
+
+ARTIFACT = Artifact(title="table 1: the image sets", cells=cells, show=show)

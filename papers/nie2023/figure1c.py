@@ -1,0 +1,33 @@
+"""Figure 1c: the three probes while alignment and uniformity are trained jointly."""
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.cell import Cell
+from papers.nie2023.losses import longer
+from papers.nie2023.probes import AGAIN, NOT_AGAIN, TRAIN, Claim, probed
+
+CLAIMS = (
+    Claim(
+        "alignment and uniformity overfit: on dev L_cl and L_uniform fall and then rise",
+        ("dev contrastive", "dev uniformity"),
+        (AGAIN,),
+    ),
+    Claim("L_align does not fall and then rise on dev", ("dev alignment",), NOT_AGAIN),
+    Claim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
+)
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Alignment and uniformity."""
+    return longer(scale, "alignuniform")
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the curves and how they go."""
+    return probed(scale, found, "figure1c", cells(scale), CLAIMS)
+
+
+ARTIFACT = Artifact(
+    title="figure 1c: L_cl, L_align and L_uniform while alignment and uniformity train",
+    cells=cells,
+    show=show,
+)

@@ -1,0 +1,28 @@
+"""Figure 1d: the three probes while DCL trains."""
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.cell import Cell
+from papers.nie2023.losses import longer
+from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
+
+CLAIMS = (
+    Claim("DCL overfits: on dev all three probes fall and then rise", DEV, (AGAIN,)),
+    Claim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
+)
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """DCL."""
+    return longer(scale, "dcl")
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the curves and how they go."""
+    return probed(scale, found, "figure1d", cells(scale), CLAIMS)
+
+
+ARTIFACT = Artifact(
+    title="figure 1d: L_cl, L_align and L_uniform on train and dev while DCL trains",
+    cells=cells,
+    show=show,
+)

@@ -1,0 +1,127 @@
+"""Figure 3a: STS and transfer over the final distance gap, which the margin of MPT sets."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.looks import after
+from papers.machinery.over_seeds import by_seed, extreme, shown, told
+from papers.machinery.verdicts import RULE, BySeed, Spread, Verdict, above, all_of, minus, spread
+from papers.nie2023.figure3b import gap
+from papers.nie2023.losses import (
+    DECOUPLED,
+    MARGINS,
+    NAMES,
+    end,
+    trained,
+    with_margin,
+)
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+AXES = {"gap": "d_ij", "average": "STS", "transfer": "transfer"}
+MUCH = 2  # times: how much more STS must vary than transfer
+
+Points = Mapping[str, Mapping[str, BySeed]]
+"""By training, and by axis."""
+
+
+def trainings(scale: Scale) -> dict[str, list[Cell]]:
+    """Return MPT at three margins; to stand beside them, InfoNCE and what is decoupled of it."""
+    margins = {f"MPT, m = {m:.2f}": with_margin(scale, m) for m in MARGINS}
+    return margins | {NAMES[one]: trained(scale, one) for one in ("infonce", *DECOUPLED)}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """All of them; but for two margins they are those of table 1."""
+    return [cell for own in trainings(scale).values() for cell in own]
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the scores by gap, and how much each of them depends on the margin."""
+    points = {
+        name: {
+            "gap": after(found, own, gap),
+            **{m: by_seed(found, own, f"{m} {end(scale)}") for m in ("average", "transfer")},
+        }
+        for name, own in trainings(scale).items()
+    }
+    rows = [
+        [name, *(shown(spread(values.values())) for values in point.values())]
+        for name, point in points.items()
+    ]
+    tasks = [name for name in cells(scale)[0].settings["scores"] if name != "sts"]
+    return Shown(
+        tables=[Table(["training", *AXES.values()], rows)],
+        verdicts=_verdicts([points[f"MPT, m = {m:.2f}"] for m in MARGINS]),
+        pictures={"figure3a": partial(_drawn, points)},
+        notes=[
+            "d_ij: mean distance to all negatives less that to the positive, at the last step, on "
+            "sentences in two views by dropout; the paper's panel has no numbers in its text",
+            f"STS: average of seven tasks; transfer: average of {', '.join(tasks)}",
+            f"much more is {MUCH} times as much here; {RULE}",
+        ],
+    )
+
+
+def _verdicts(margins: list[Mapping[str, BySeed]]) -> list[Verdict]:
+    small, best, large = margins
+    wider = {
+        f"from {a:.2f} to {b:.2f}": minus(other["gap"], one["gap"])
+        for a, b, one, other in zip(MARGINS, MARGINS[1:], margins, margins[1:], strict=False)
+    }
+    ahead = {
+        f"over {m:.2f}": minus(best["average"], other["average"])
+        for m, other in zip((MARGINS[0], MARGINS[2]), (small, large), strict=True)
+    }
+    reach = {name: _reach(margins, metric) for metric, name in list(AXES.items())[1:]}
+    more = minus(reach["STS"], {seed: MUCH * own for seed, own in reach["transfer"].items()})
+    sizes: dict[str, Spread | None] = {name: spread(own.values()) for name, own in reach.items()}
+    return [
+        Verdict(
+            "a larger margin ends with a wider gap",
+            all_of(above(change) for change in wider.values()),
+            told(wider, 3),
+        ),
+        Verdict(
+            f"STS is higher at m = {MARGINS[1]:.2f} than at the margins on both sides",
+            all_of(above(change) for change in ahead.values()),
+            told(ahead),
+        ),
+        Verdict(
+            "STS depends on the margin much more than transfer does",
+            above(more),
+            f"highest less lowest: {told(sizes)}" if more else "",
+        ),
+    ]
+
+
+def _reach(margins: list[Mapping[str, BySeed]], metric: str) -> dict[int, float]:
+    """The highest score of the margins less the lowest, by seed."""
+    every = [point[metric] for point in margins]
+    high, low = extreme(max, every), extreme(min, every)
+    return {seed: high[seed] - low[seed] for seed in high}
+
+
+def _drawn(points: Points) -> "Picture":
+    from papers.plots.charts import Chart, Series, charts
+
+    panels = []
+    for metric, name in list(AXES.items())[1:]:
+        drawn = []
+        for title, point in points.items():
+            x, y = (spread(point[axis].values()) for axis in ("gap", metric))
+            if x and y:
+                drawn.append(Series(title, [x.mean], [y.mean], [y.deviation]))
+        panels.append(Chart(name, drawn, AXES["gap"], f"{name}, average", kind="points"))
+    return charts(panels, columns=2)
+
+
+ARTIFACT = Artifact(
+    title="figure 3a: STS and transfer averages over the final distance gap, by margin",
+    cells=cells,
+    show=show,
+)

@@ -1,0 +1,32 @@
+"""Figure 3d: the three probes while MPT trains with its best margin."""
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.cell import Cell
+from papers.nie2023.losses import MARGINS, with_margin
+from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, Claim, probed
+
+CLAIMS = (
+    Claim("m = .23 does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
+    Claim(
+        "with m = .23 L_cl falls and stays down, on both sets",
+        ("train contrastive", "dev contrastive"),
+        (STAYS,),
+    ),
+)
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """MPT as in table 1."""
+    return with_margin(scale, MARGINS[1])
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the curves and how they go."""
+    return probed(scale, found, "figure3d", cells(scale), CLAIMS)
+
+
+ARTIFACT = Artifact(
+    title="figure 3d: L_cl, L_align and L_uniform while MPT trains with m = .23",
+    cells=cells,
+    show=show,
+)

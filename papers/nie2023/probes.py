@@ -1,0 +1,169 @@
+"""What figures 1b-d and 3c-e share: three losses as probes of any training, on train and dev.
+
+InfoNCE at tau = .05, alignment at alpha = 2 and uniformity at t = 2 are measured at every kept
+step, whatever is trained. A curve begins at the first of them after the untrained encoder, from
+which all fall so far that nothing else would show. It *falls* if its lowest value lies below its
+first one, and *rises* if its last lies above the lowest, by more than a twentieth of its range,
+over the seeds by ``verdicts.RULE``. One that falls and then rises on the dev set is the overfitting
+that the paper speaks of.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from papers.machinery.artifact import Found, Scale, Shown, Table
+from papers.machinery.cell import Cell
+from papers.machinery.looks import Row, curve, steps
+from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
+from papers.nie2023.losses import PAPER, end
+from papers.paper_numbers import printed
+
+if TYPE_CHECKING:
+    from isotrope.report.surfaces import Picture
+
+__all__ = ["AGAIN", "DEV", "NOT_AGAIN", "STAYS", "TRAIN", "Claim", "course", "notes", "probed"]
+
+SYMBOLS = {"contrastive": "L_cl", "alignment": "L_align", "uniformity": "L_uniform"}
+TRAIN = tuple(f"train {probe}" for probe in SYMBOLS)
+DEV = tuple(f"dev {probe}" for probe in SYMBOLS)
+
+AGAIN, STAYS, RISES, STILL = "falls, then rises", "falls and stays", "rises", "stays"
+NOT_AGAIN = (STAYS, RISES, STILL)
+_CLEARLY = 0.05  # of the range of a curve
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That curves take one of some courses.
+
+    Attributes:
+        text: the claim.
+        looks: whose curves.
+        courses: those of which each must take one.
+    """
+
+    text: str
+    looks: Sequence[str]
+    courses: Sequence[str]
+
+
+def probed(
+    scale: Scale, found: Found, name: str, trainings: Sequence[Cell], claims: Sequence[Claim]
+) -> Shown:
+    """Return the curves of one training, and what becomes of claims on them.
+
+    Args:
+        scale: of the training.
+        found: what was run.
+        name: of the picture.
+        trainings: one loss, all seeds.
+        claims: to be decided.
+    """
+    taken = {look: course(found, trainings, look) for look in (*TRAIN, *DEV)}
+    return Shown(
+        tables=[_table(found, trainings, taken)],
+        verdicts=[_decided(claim, taken) for claim in claims],
+        pictures={name: partial(_drawn, found, trainings)},
+        notes=notes(scale, trainings),
+    )
+
+
+def course(found: Found, trainings: Iterable[Cell], look: str) -> str | None:
+    """Return how a curve goes: one of four words; None if it was not measured."""
+    falls, rises = [], []
+    for values in _curves(found, trainings, look, trained=True):
+        span = max(values) - min(values) or 1.0
+        falls.append((values[0] - min(values)) / span - _CLEARLY)
+        rises.append((values[-1] - min(values)) / span - _CLEARLY)
+    if not falls:
+        return None
+    words = {(True, True): AGAIN, (True, False): STAYS, (False, True): RISES, (False, False): STILL}
+    fall, rise = above(spread(falls)), above(spread(rises))
+    return UNDECIDED if UNDECIDED in (fall, rise) else words[fall is True, rise is True]
+
+
+def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
+    """Return how the curves were measured, and what the paper's are."""
+    own = trainings[0].settings
+    length = f"{own['max_steps']} steps" if "max_steps" in own else "one pass"
+    whose = (
+        "the last sentences of the file that is trained on"
+        if end(scale) == "best"
+        else "the last of the sentences trained on, which are passed over six times"
+        if own.get("held_from") == "trained"
+        else "sentences that follow those trained on (in one pass a training batch is as new)"
+    )
+    return [
+        f"probes are the same for every loss: InfoNCE at tau = .05, alpha = 2, t = 2, every "
+        f"{own['keep_every']:,} steps of {length}, on the encoder without a head",
+        "a curve is judged from its first value after training began: the untrained encoder is so "
+        "far above that no rise would show beside it",
+        RULE,
+        f"train: {whose}, in two views by dropout; dev: up to 256 pairs of the dev set of STS-B "
+        "scored above 4",
+        "the paper's figure has curves without numbers in the text; the alignment that the "
+        "released code logs in training compares sentences instead of views, and is not copied",
+        f"hyperparameters are those of {printed(PAPER, 'table2').source}, column bert-base"
+        + ("" if end(scale) == "best" else "; learning rate and batch size are the scale's"),
+    ]
+
+
+def _curves(
+    found: Found, trainings: Iterable[Cell], look: str, *, trained: bool
+) -> list[list[float]]:
+    """One list of values for each seed that has them: of the trained encoder, or else before."""
+    results = [result for cell in trainings if (result := found.get(cell))]
+    rows = [[row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results]
+    every = [[row.get(look) for row in own] for own in rows]
+    known = [[float(value) for value in values if value is not None] for values in every]
+    return [values for values in known if values]
+
+
+def _table(found: Found, trainings: Sequence[Cell], taken: Mapping[str, str | None]) -> Table:
+    rows: list[list[str | None]] = []
+    for look, word in taken.items():
+        before = _curves(found, trainings, look, trained=False)
+        curves = _curves(found, trainings, look, trained=True)
+        numbers = [
+            spread(values[0] for values in before),
+            spread(values[0] for values in curves),
+            spread(min(values) for values in curves),
+            spread(values[-1] for values in curves),
+        ]
+        rows.append([_name(look), *map(_text, numbers), word])
+    return Table(["probe", "untrained", "first", "lowest", "last", "course"], rows)
+
+
+def _decided(claim: Claim, taken: Mapping[str, str | None]) -> Verdict:
+    words = {look: taken[look] for look in claim.looks}
+    holds = all_of(
+        word if word in (None, UNDECIDED) else word in claim.courses for word in words.values()
+    )
+    told = [f"{_name(look)} {word}" for look, word in words.items() if word is not None]
+    return Verdict(claim.text, holds, ", ".join(told))
+
+
+def _name(look: str) -> str:
+    side, probe = look.split()
+    return f"{SYMBOLS[probe]} on {side}"
+
+
+def _text(value: Spread | None) -> str | None:
+    return None if value is None else value.shown(3)
+
+
+def _drawn(found: Found, trainings: Sequence[Cell]) -> "Picture":
+    from papers.plots.charts import Chart, charts
+
+    panels = []
+    for probe, symbol in SYMBOLS.items():
+        looks = {side: partial(_read, f"{side} {probe}") for side in ("train", "dev")}
+        lines = [curve(side, steps(found, trainings, read)) for side, read in looks.items()]
+        panels.append(Chart(symbol, lines, x="step", y=symbol))
+    return charts(panels)
+
+
+def _read(look: str, row: Row) -> float | None:
+    return row.get(look)

@@ -1,0 +1,56 @@
+"""Table 2: the hyperparameters of every loss on four backbones."""
+
+import math
+
+from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.verdicts import Verdict
+from papers.nie2023.losses import BACKBONES, NAMES, PAPER, trained, tuned
+from papers.paper_numbers import printed
+
+RATES = {"learning_rate": "learning rate", "batch_size": "batch size"}
+
+
+def show(scale: Scale, found: Found) -> Shown:
+    """Return the printed values beside those of our presets."""
+    theirs = printed(PAPER, "table2")
+    rows, wrong = [], []
+    for row, values in theirs.rows.items():
+        objective, _, name = row.partition("/")
+        own = [_preset(objective, name, base) for base in BACKBONES]
+        same = all(math.isclose(a, float(b or 0)) for a, b in zip(own, values, strict=True))
+        wrong += [] if same else [row]
+        told = [f"{b:g} / {a:g}" for a, b in zip(own, values, strict=True)]
+        rows.append([NAMES[objective], RATES.get(name, name), *told, "same" if same else "differs"])
+    cell = trained(scale, "dcl")[0].settings
+    return Shown(
+        tables=[Table(["loss", "", *theirs.columns, "verdict"], rows, title="paper / ours")],
+        verdicts=[
+            Verdict(
+                "our presets are the values of the table",
+                not wrong,
+                f"{len(rows)} rows, {len(wrong)} of them different",
+            )
+        ],
+        notes=[
+            f"at this scale losses are trained with the column bert-base, batches of "
+            f"{cell['batch_size']} and a learning rate of {cell['learning_rate']:g}"
+            if scale != "paper"
+            else "at this scale every loss is trained with its column",
+            *theirs.notes,
+        ],
+    )
+
+
+def _preset(objective: str, name: str, backbone: str) -> float:
+    preset = tuned(objective, backbone)
+    if name in RATES:
+        return float(getattr(preset, name))
+    key, _, unit = name.partition(" over ")
+    return float(preset.values[key]) / (math.pi if unit == "pi" else 1)
+
+
+ARTIFACT = Artifact(
+    title="table 2: hyperparameters of seven losses on four backbones",
+    cells=no_cells,
+    show=show,
+)

@@ -1,0 +1,58 @@
+"""Trained: a training in a folder of its own, which goes on from whatever was left there."""
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from isotrope.core.errors import CannotResume, LostProcess
+from isotrope.methods.run import Outcome
+from isotrope.methods.settings import RunSettings
+
+__all__ = ["trained"]
+
+Settings = TypeVar("Settings", bound=RunSettings)
+
+
+def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
+    """Train, from the last checkpoint if there is one; from the start if it cannot be used.
+
+    Args:
+        train: of text or of images.
+        settings: whose output belongs to this training alone.
+
+    Raises:
+        InputError: the training cannot be done.
+        Diverged: it was, for a while.
+        KeyboardInterrupt: Ctrl-C; a checkpoint is left.
+        LostProcess: SIGTERM; a checkpoint is left.
+    """
+    run = Path(settings.output)
+    if not (run / "config.yaml").is_file():
+        shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
+    try:
+        _promote(run / "checkpoints")
+        outcome = train(settings, resume=True)
+    except CannotResume:
+        # other settings, or checkpoints that nothing can read: it is ours to begin again
+        shutil.rmtree(run, ignore_errors=True)
+        outcome = train(settings, resume=True)
+    if outcome.exit_code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if outcome.exit_code:
+        raise LostProcess("asked to stop; the same command goes on from the checkpoint")
+    return outcome
+
+
+def _promote(folder: Path) -> None:
+    """Let the run go on from a checkpoint that was kept for looking at, if it is the newest."""
+    kept = max(folder.glob("step-*.ckpt"), key=lambda file: int(file.stem[5:]), default=None)
+    last = folder / "last.ckpt"
+    if kept is None or kept.stem == "step-0":
+        return
+    if not last.is_file() or last.stat().st_mtime_ns < kept.stat().st_mtime_ns:
+        spare = folder / ".last.ckpt"
+        spare.unlink(missing_ok=True)
+        shutil.copy2(kept, spare)
+        spare.replace(last)

@@ -1,0 +1,51 @@
+"""The pages of the verbs: written from their parsers, complete, and committed as they are."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from docs.generate.command_pages import command_page, parser_of, write_command_pages
+from isotrope.cli.main import VERBS
+
+COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "commands"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_committed_page_is_what_the_parser_says(verb: str) -> None:
+    text = (COMMITTED / f"{verb}.md").read_text(encoding="utf-8")
+    assert text == command_page(verb), "out of date: make docs"
+    for action in parser_of(verb)._actions:
+        assert action.help, f"{action.dest} says nothing of itself"
+        names = action.option_strings or [str(action.metavar or action.dest).replace("|", "\\|")]
+        shown = "--help" not in names and action.help != argparse.SUPPRESS
+        assert not shown or all(f"`{name}" in text for name in names)
+
+
+def test_the_committed_index_and_nothing_else(tmp_path: Path) -> None:
+    written = write_command_pages(tmp_path)
+    assert (COMMITTED / "README.md").read_text(encoding="utf-8") == written[0].read_text()
+    assert {f.name for f in COMMITTED.iterdir()} == {f.name for f in written}
+
+
+def test_a_page_has_what_the_help_has() -> None:
+    train = command_page("train")
+    assert train.startswith("# isotrope train\n\nFine-tune a sentence encoder")
+    assert "| `--batch-size N` | sentences (or pairs) a step, of all devices [64] |" in train
+    assert "```console\nisotrope train wiki.txt.gz --dev" in train
+    assert r"positive[\<TAB>hard negative]" in train, "no HTML"
+    assert "| `--pooling NAME` | mean, cls, max, ...;" in train
+    evaluate = command_page("evaluate")
+    assert "```text\nisotrope evaluate MODEL ...\nisotrope evaluate --compare" in evaluate
+    assert "## What to score on, any of them together" in evaluate
+    assert "| `--mode full\\|prototyping` | of the transfer tasks [full] |" in evaluate
+    simulate = command_page("simulate")
+    assert "```text\ndissipation  how much of the gradient is left" in simulate
+    assert "## isotrope simulate latent" in simulate, "kinds with a parser of their own"
+    assert "%" not in command_page("sweep"), "filled in as in the help"
+
+
+def test_a_verb_without_help_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.cli.demo.run", lambda words: 0)
+    with pytest.raises(AssertionError, match="isotrope demo --help shows no help"):
+        parser_of("demo")

@@ -1,0 +1,46 @@
+"""The pages on diagnosis: what is committed is what the rules, thresholds and the zoo say."""
+
+from pathlib import Path
+
+import pytest
+
+from docs.generate.diagnosis_pages import diagnosis_page, verdict_page, write_diagnosis_pages
+from isotrope.diagnostics.findings import HEALTHY, VERDICTS
+from isotrope.diagnostics.thresholds import THRESHOLDS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+ZOO = DOCS / "results" / "zoo.csv"
+
+
+def test_the_committed_pages_are_up_to_date(tmp_path: Path) -> None:
+    written = write_diagnosis_pages(tmp_path, ZOO)
+    assert len(written) == len(VERDICTS)  # the table, and all but healthy
+    for file in written:
+        committed = DOCS / file.relative_to(tmp_path)
+        assert committed.read_text("utf-8") == file.read_text("utf-8"), "out of date: make docs"
+    there = {file.name for file in (DOCS / "diagnoses").iterdir()}
+    assert there == {file.name for file in written[1:]}
+
+
+def test_the_tables_have_every_verdict_and_threshold() -> None:
+    text = diagnosis_page(ZOO)
+    assert all(f"| `{name}` |" in text for name in (*THRESHOLDS, HEALTHY))
+    assert all(f"| [`{w}`](diagnoses/{w}.md) |" in text for w in VERDICTS if w != HEALTHY)
+
+
+@pytest.mark.parametrize("word", [word for word in VERDICTS if word != HEALTHY])
+def test_every_verdict_says_what_decides(word: str) -> None:
+    text = verdict_page(word, ZOO)
+    rule = text.split("## What decides")[0].split("\n\n")
+    assert len(rule) > 3, "the rule has no docstring, or bears another name"
+    decided = text.split("## What decides")[1].split("\n## ")[0]
+    assert "| `" in decided
+
+
+def test_cause_and_effect_and_what_was_broken_on_purpose() -> None:
+    text = verdict_page("collapsed", ZOO)
+    assert "where one of these is found: [`diverging`](diverging.md), [`unrelated" in text
+    assert "`--weight-decay 5e-4`" in text
+    assert "(1e30" not in text
+    assert "above 1e30" in verdict_page("diverging", ZOO), "two rules come to it"
+    assert "No training of the zoo" in verdict_page("overfitting", ZOO)

@@ -1,0 +1,80 @@
+"""The pages of the objectives: generated, complete, and committed as they are generated."""
+
+import runpy
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from docs.generate.objective_pages import index, page, write_pages
+from isotrope.core.hyper import hypers
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = ROOT / "docs" / "objectives"
+NAMES = [n for n in registry.names() if Objective.registered[n].__module__.startswith("isotrope.")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_page_is_what_the_class_says(name: str) -> None:
+    cls = Objective.registered[name]
+    text = (COMMITTED / f"{name}.md").read_text(encoding="utf-8")
+    assert text == page(cls), "out of date: make docs"
+    for heading in ("**Loss", "**Gradient.**", "**Shapes.**", "**Reference.**", "## Example"):
+        assert heading in text
+    for field in hypers(cls):
+        assert f"| `{field}` |" in text
+    drawn = COMMITTED / f"{name}.svg"
+    assert drawn.exists() == cls().has_terms
+    if drawn.exists():
+        assert f"]({name}.svg)" in text
+        root = ET.parse(drawn).getroot()
+        assert root.tag.endswith("svg")
+        # two maps of colours or a hatched one, and the curve of the weights
+        assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) >= 1
+        assert root.find(".//*[@id='line2d_1']") is not None
+
+
+def test_the_committed_index_and_nothing_else() -> None:
+    assert (COMMITTED / "README.md").read_text(encoding="utf-8") == index(NAMES)
+    stems = {f.stem for f in COMMITTED.iterdir()} - {"README"}
+    assert stems == set(NAMES), "pages of objectives that are gone"
+
+
+def test_the_table_in_the_readme_is_the_registry() -> None:
+    build = runpy.run_path(str(ROOT / "docs" / "build.py"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert build["readme"](text) == text, "out of date: make docs"
+
+
+def test_what_the_readme_says_of_table_3_was_measured() -> None:
+    build = runpy.run_path(str(ROOT / "docs" / "build.py"))
+    _, rows = build["measured"]("unified-gradient/table3.csv")
+    word = {row[0]: row[-1] for row in rows}
+    assert {name for name, verdict in word.items() if verdict == "loses"} == {"MHE"}
+    lines = (ROOT / "docs/results/reproduce/unified-gradient/table3.csv").read_text().splitlines()
+    for verdict in ("holds", "fails"):
+        assert sum(line.startswith(f"{verdict},") for line in lines) == 3
+    gain = {name: float(shown.split()[0]) for name, _, shown, *_ in rows}
+    assert gain["MHS"] > gain["mMHS"]
+    assert gain["ArcCon"] > gain["InfoNCE"]
+    assert gain["MET"] > gain["MPT"]
+    _, rows = build["measured"]("unified-gradient/table4.csv")
+    lost = {row[0]: float(row[-2].split()[0]) for row in rows if row[0] != "untrained"}
+    assert all(change < 0 for change in lost.values())
+    changed = {"mMHE", "mMHS", "mB", "mV"}
+    assert max(lost[n] for n in lost if n not in changed) < min(lost[n] for n in changed)
+
+
+def test_the_same_class_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = [f.read_bytes() for f in write_pages(["mpt", "dino"], tmp_path / "a")]
+    second = [f.read_bytes() for f in write_pages(["mpt", "dino"], tmp_path / "b")]
+    assert first == second
+    assert not (tmp_path / "a" / "dino.svg").exists()
+
+
+def test_code_is_not_escaped_and_mathematics_is() -> None:
+    text = page(Objective.registered["infonce"])
+    assert "with `in_batch=False` they" in text
+    assert r"L\_i = -log( e^{s\_ii'/tau}" in text

@@ -1,0 +1,148 @@
+"""All tables and figures of the paper: with nothing run, with all of it, and all their names."""
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import papers.draganov2024 as paper
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from papers.machinery.artifact import SCALES, Artifact, Found, Scale
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.present import as_csv, as_text
+from papers.machinery.runner import lacking
+from papers.machinery.small_images import NAMES, small_images
+from papers.measurements import latent
+from tests.papers.draganov2024.made import looks
+
+FORMULAS = ("check_opposite", "check_theorem", "figure1", "figure2")
+TRAINED = ("figure3", "figure4", "figure5", *(f"table{i}" for i in range(1, 7)))
+
+
+def artifact(name: str) -> Artifact:
+    held: Artifact = importlib.import_module(f"{paper.__name__}.{name}").ARTIFACT
+    return held
+
+
+def test_what_there_is() -> None:
+    shared = {"cuts", "grids", "looks", "trainings"}
+    there = {module.name for module in pkgutil.iter_modules(paper.__path__)}
+    assert there - shared == {*FORMULAS, *TRAINED}
+    for name in (*FORMULAS, *TRAINED):
+        assert "table" in artifact(name).title or "figure" in artifact(name).title
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("scale", SCALES)
+def test_with_nothing_run(name: str, scale: Scale) -> None:
+    one = artifact(name)
+    assert bool(one.cells(scale)) == ((name, scale) != ("table4", "cpu"))
+    shown = one.show(scale, Found())
+    assert shown.verdicts
+    assert {v.holds for v in shown.verdicts} == {None}
+    assert not any(character.isdigit() for v in shown.verdicts for character in v.evidence)
+    assert "not run" in as_text(one, shown)
+    assert as_csv(shown)
+    for picture in shown.pictures.values() if scale == "smoke" else ():
+        assert picture().svg.startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("scale", SCALES)
+def test_with_all_run(name: str, scale: Scale) -> None:
+    one = artifact(name)
+    results = {cell: _result(cell, 1.0 + place) for place, cell in enumerate(one.cells(scale))}
+    shown = one.show(scale, Found(results))
+    text = as_text(one, shown)
+    if (name, scale) != ("table4", "cpu"):
+        assert any(v.holds is not None for v in shown.verdicts)
+        assert all(v.evidence for v in shown.verdicts if v.holds is not None)
+        if scale == "paper":
+            assert "not run" not in text
+    names = [name, *([f"{name}-recipes"] if (name, scale) == ("figure5", "cpu") else [])]
+    assert list(shown.pictures) == (names if name.startswith("figure") else [])
+    drawn = "smoke" if name == "figure4" else "cpu"
+    for picture in shown.pictures.values() if scale == drawn else ():
+        assert picture().png.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_numbers_that_do_not_exist_do_no_harm(name: str) -> None:
+    one = artifact(name)
+    none = {
+        cell: Result("images", "x", {}, {"looks": looks([0, 1, 2]), "pairs": _pairs()})
+        for cell in one.cells("smoke")
+    }
+    shown = one.show("smoke", Found(none))
+    poles = [v for v in shown.verdicts if "poles" in v.claim]  # of pairs, which there are
+    assert {v.holds for v in shown.verdicts if v not in poles} == {None}
+
+
+def _result(cell: Cell, number: float) -> Result:
+    every = [0, 1, 2, 4, 6, 8, 16, 100, 300, 500]
+    columns = {
+        "knn": [number + epoch for epoch in every],
+        "norm": [number * (1 + epoch) for epoch in every],
+        **dict.fromkeys(("opposite_halves", "far_opposite", "clusters"), [0.1] * len(every)),
+    }
+    return Result("images", "x", {}, {"looks": looks(every, **columns), "pairs": _pairs()})
+
+
+def _pairs() -> dict[str, dict[str, list[list[float]]]]:
+    return {str(e): {"anchors": [[1, 0], [0, 1]], "positives": [[1, 1], [0, 2]]} for e in (0, 1, 2)}
+
+
+def test_every_name_resolves(tmp_path: Path) -> None:
+    for scale in SCALES:
+        cells = [cell for name in TRAINED for cell in artifact(name).cells(scale)]
+        found = lacking(dict.fromkeys(cells), Places(tmp_path, tmp_path))
+        missing = {line.partition(":")[0] for lines in found.values() for line in lines}
+        assert (
+            missing
+            == {
+                "smoke": set(),
+                "cpu": {"cifar10"},
+                "paper": {"cifar10", "cifar100", "imagenet100", "flowers102-long-tailed"},
+            }[scale]
+        )
+
+
+def test_what_is_run_besides_the_trainings_that_are_shared() -> None:
+    shared = {cell for name in NAMES for cell in small_images("cpu", name)}
+    cells = {cell for name in TRAINED for cell in artifact(name).cells("cpu")}
+    own = [cell for cell in cells - shared if cell.work == "images"]
+    assert sum(cell.settings["epochs"] for cell in own) <= 48  # twelve trainings of four epochs
+
+
+def test_the_paper_trains_equal_things_once() -> None:
+    table3, table2 = set(artifact("table3").cells("paper")), set(artifact("table2").cells("paper"))
+    assert len(table2 & table3) == 18  # two sets of images, three methods, three seeds
+    assert set(artifact("figure5").cells("paper")) & table3
+
+
+def test_a_latent_space_is_trained(tmp_path: Path) -> None:
+    asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1]}
+    cell, places = Cell("latent", asked), Places(None, tmp_path)
+    assert latent.check(cell, places) == []
+    result = latent.run(cell, places, tmp_path)
+    assert [look["epoch"] for look in result.details["looks"]] == [0, 1]
+    assert result.metrics["norm"] == result.details["looks"][1]["norm"] > 0
+    (pairs,) = result.details["pairs"].values()
+    assert len(pairs["anchors"]) == len(pairs["positives"]) == 128
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"run": "BYOL, cut 8"}, "'BYOL, cut 8' .did you mean 'BYOL, cut 9'"),
+        ({"shown": [2]}, "epochs 0 to 1 can be shown; found 2"),
+        ({"seed": 1}, "has data, epochs, limit, run, shown"),
+    ],
+)
+def test_a_latent_space_that_cannot_be(wrong: dict, told: str, tmp_path: Path) -> None:
+    asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1], **wrong}
+    with pytest.raises(InputError, match=told):
+        latent.check(Cell("latent", asked), Places(None, tmp_path))

@@ -1,0 +1,271 @@
+"""Figures 5 to 9 on made-up results: a verdict turns when the numbers turn."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isotrope.core.result import Result
+from papers.li2024 import (
+    figure5,
+    figure6,
+    figure7,
+    figure8a,
+    figure8b,
+    figure8c,
+    figure9,
+)
+from papers.li2024.baseline import VALUES, baseline, undissipated, varied
+from papers.machinery.artifact import SCALES, Artifact, Found
+from papers.machinery.cell import Cell
+from papers.machinery.places import Places
+from papers.machinery.present import as_csv, as_text
+from papers.machinery.runner import lacking
+from papers.machinery.verdicts import UNDECIDED, trend
+from tests.papers.li2024.made_up import each, holds, look, shown, trained
+
+TRAINED = {
+    module.__name__.rpartition(".")[2]: module.ARTIFACT
+    for module in (figure5, figure6, figure7, figure8a, figure8b, figure8c, figure9)
+}
+
+
+def only(value: Callable[[Cell], dict[str, Any]]) -> Callable[[Cell], Result]:
+    """Trainings whose last look is changed."""
+
+    def make(cell: Cell) -> Result:
+        return trained(look(0), {**look(50), **value(cell)})
+
+    return make
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_nothing_run_is_said_and_drawn(name: str) -> None:
+    artifact = replace(TRAINED[name], paper="unified-gradient", name=name)
+    found = shown(artifact, Found())
+    assert found.verdicts
+    assert {verdict.word for verdict in found.verdicts} == {"not run"}
+    assert "not run" in as_text(artifact, found)
+    assert list(found.pictures) == [name]
+    assert found.pictures[name]().png.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_one_training_of_many_is_enough_to_show(name: str) -> None:
+    cells = TRAINED[name].cells("cpu")
+    found = shown(TRAINED[name], each(cells[:1], only(lambda _: {})))
+    assert "not run" in as_csv(found) or len(set(cells)) == 3
+    assert found.pictures[name]().svg
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_numbers_that_do_not_exist(name: str) -> None:
+    """Whatever a look says, it may say null, and a training that diverged says nothing."""
+
+    def nothing(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: v if k == "count" else nothing(v) for k, v in value.items()}
+        return [None for _ in value] if isinstance(value, list) else None
+
+    null = [{**nothing(look(0)), "step": step} for step in (0, 50)]
+    for row in null:
+        row["densities"]["cosine"] = look(0)["densities"]["cosine"]
+        for one in row["ratios"].values():
+            one["active"] = 0
+    cells = TRAINED[name].cells("cpu")
+    metrics = dict.fromkeys(("dev first", "dev last", "dev best"))
+    found = shown(
+        TRAINED[name], each(cells, lambda _: Result("text", "", metrics, {"looks": null}))
+    )
+    assert {v.word for v in found.verdicts} == {"not run"}
+    found = shown(TRAINED[name], each(cells, lambda _: Result("text", "", {}, {"diverged": "nan"})))
+    assert {v.word for v in found.verdicts} == {"not run"}
+    assert any("diverged" in note for note in found.notes)
+
+
+def test_the_gap_without_dissipation_is_larger() -> None:
+    without = set(undissipated("cpu"))
+
+    def gaps(with_gd: float, spread: float = 0.0) -> Callable[[Cell], dict[str, Any]]:
+        def value(cell: Cell) -> dict[str, Any]:
+            return look(50, gap=1.0 if cell in without else with_gd + spread * cell.seed)
+
+        return value
+
+    cells = figure5.cells("cpu")
+    assert holds(figure5.ARTIFACT, each(cells, only(gaps(0.5)))) == [True, True]
+    assert holds(figure5.ARTIFACT, each(cells, only(gaps(1.1)))) == [False, False]
+    # on average larger, but by less than what seeds differ by
+    assert holds(figure5.ARTIFACT, each(cells, only(gaps(0.5, 0.45))))[0] == UNDECIDED
+
+
+def curves(cell: Cell, margin: float, tau: Mapping[str, float], ratio: float) -> Result:
+    """STS-B dev of a training by what its cell changes."""
+    s = cell.settings
+    m = float(s["objective.dissipation"].partition(":")[2])
+    temperature = s["objective.weight"].partition(":")[2]
+    score = 70 - margin * m - tau.get(temperature, 0.0) + ratio * s["objective.ratio"]
+    return trained(look(0, dev=60), look(100, dev=score + 0.01 * cell.seed))
+
+
+SHARP = {"0.3": 5.0, "1": 6.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((3, SHARP, 2), [True, True, True, True]),
+        ((-3, SHARP, 2), [False, True, True, True]),
+        ((3, {"0.3": 0.2, "1": 6.0}, 2), [True, True, False, True]),
+        ((3, {"0.3": -1.0, "1": 6.0}, -2), [True, False, False, False]),
+        ((0, {}, 0), [UNDECIDED] * 4),
+    ],
+)
+def test_sweeps(given: tuple[float, Mapping[str, float], float], expected: list[bool]) -> None:
+    found = each(figure6.cells("cpu"), lambda cell: curves(cell, *given))
+    assert holds(figure6.ARTIFACT, found) == expected
+
+
+def test_a_curve_that_goes_back() -> None:
+    def along(*means: float) -> list[dict[int, float]]:
+        return [{seed: mean + 0.1 * seed for seed in range(3)} for mean in means]
+
+    assert trend(along(1, 2, 3), 1)
+    assert not trend(along(1, 2, 3), -1)
+    assert trend(along(3, 2, 1), -1)
+    assert trend(along(1, 2.95, 2.9, 3), 1), "back by a fortieth of the whole"
+    assert not trend(along(1, 2.9, 2.5, 3), 1)
+    assert trend(along(1, 1, 1), 1) == UNDECIDED
+    assert trend([{}, *along(1, 2)], 1) is None
+    assert trend(along(1), 1) is None
+
+
+def test_the_baseline_is_in_every_sweep() -> None:
+    for scale in SCALES:
+        own = [varied(scale, name, {"margin": 0.3, "temperature": 0.05, "ratio": 1.0}[name])
+               for name in VALUES[scale]]  # fmt: skip
+        assert own[0] == own[1] == own[2]
+        assert set(own[0]) < set(figure6.cells(scale))
+    assert varied("smoke", "ratio", 1.0) == baseline("smoke")
+    assert varied("paper", "ratio", 1.0, held=True) == baseline("paper")
+    assert set(figure8c.cells("cpu")) < set(figure6.cells("cpu"))
+
+
+def shares(usual: float, sharp: float) -> dict[str, Any]:
+    """The hardest negative's share at tau = .05 and .3."""
+    by_tau = {"0.01": 0.99, "0.03": 0.98, "0.05": usual, "0.1": usual, "0.3": sharp}
+    by_tau |= {"1": 0.01, "3": 0.01}
+    return {f"hardest {kind}": by_tau for kind in ("weight", "projection")}
+
+
+def test_the_hardest_share() -> None:
+    def found(before: dict[str, Any], after: dict[str, Any]) -> Found:
+        looks = {**look(0), **before}, {**look(250), **after}
+        return each(baseline("cpu"), lambda _: trained(*looks))
+
+    low, high = shares(0.3, 0.1), shares(0.9, 0.2)
+    assert holds(figure7.ARTIFACT, found(low, high)) == [True] * 8
+    assert holds(figure7.ARTIFACT, found(high, low)) == [False] * 8
+    weight = {**high, "hardest projection": low["hardest projection"]}
+    assert holds(figure7.ARTIFACT, found(low, weight)) == [True] * 5 + [False, UNDECIDED, False]
+
+
+def test_lemma_1() -> None:
+    def met(one: float, two: float) -> dict[str, Any]:
+        below = {"1": one, "1.25": one, "1.5": two, "2": two}
+        return {
+            "lemma": {k: {**v, "below": below} for k, v in look(0)["lemma"].items()},
+        }
+
+    def found(**changed: dict[str, Any]) -> Found:
+        first, last = changed["before"], changed["after"]
+        looks = {**look(0), **first}, {**look(250), **last}
+        return each(baseline("cpu"), lambda _: trained(*looks))
+
+    assert holds(figure8a.ARTIFACT, found(before=met(0.3, 0.9), after=met(0.5, 0.9))) == [True]
+    assert holds(figure8a.ARTIFACT, found(before=met(1.0, 1.0), after=met(0.5, 0.9))) == [True]
+    assert holds(figure8a.ARTIFACT, found(before=met(0.3, 0.9), after=met(0.5, 0.5))) == [UNDECIDED]
+    assert holds(figure8a.ARTIFACT, found(before=met(0.3, 0.9), after=met(0.5, 0.4))) == [False]
+    nobody = {"lemma": {k: {"counted": 0, "minimum": [], "below": {}} for k in look(0)["lemma"]}}
+    shown_ = shown(figure8a.ARTIFACT, found(before=nobody, after=nobody))
+    assert [v.holds for v in shown_.verdicts] == [None]
+    assert shown_.tables[0].rows[0][2:5] == ["0 ± 0", "-", "-"]
+
+
+def test_ratios_over_training() -> None:
+    def found(arccon: float, met: float | None) -> Found:
+        def make(cell: Cell) -> Result:
+            rows = [look(step) for step in (0, 50, 100)]
+            rows[1]["ratios"]["arccon"]["mean"] = arccon
+            rows[1]["ratios"]["met"]["mean"] = met
+            return trained(*rows)
+
+        return each(baseline("cpu"), make)
+
+    assert holds(figure8b.ARTIFACT, found(1.1, 1.1)) == [True, True]
+    assert holds(figure8b.ARTIFACT, found(0.99, 1.1)) == [False, True], "in the middle"
+    assert holds(figure8b.ARTIFACT, found(1.1, None)) == [True, True], "MET moves nobody there"
+
+
+def test_larger_ratios_end_closer() -> None:
+    def closer(sign: float) -> Found:
+        return each(
+            figure8c.cells("cpu"),
+            lambda c: trained(
+                look(0), look(100, cosine=0.8 + sign * 0.01 * c.settings["objective.ratio"])
+            ),
+        )
+
+    assert holds(figure8c.ARTIFACT, closer(1)) == [True]
+    assert holds(figure8c.ARTIFACT, closer(-1)) == [False]
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"positive mean": 0.1}, 0),
+        ({"positive std": 0.2}, 1),
+        ({"positive ks": 0.2}, 2),
+        ({"negative mean": 0.1}, 3),
+        ({"negative std": 0.04}, 4),
+        ({"negative ks": 0.2}, 5),
+    ],
+)
+def test_assumptions_on_angles(change: dict[str, float], place: int) -> None:
+    good = each(baseline("cpu"), lambda _: trained(look(0), look(50)))
+    assert holds(figure9.ARTIFACT, good) == [True] * 6
+    bad = each(baseline("cpu"), only(lambda cell: change if cell.seed == 1 else {}))
+    assert [i for i, held in enumerate(holds(figure9.ARTIFACT, bad)) if not held] == [place]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_name_resolves_at_paper_scale(name: str, tmp_path: Path) -> None:
+    cells = TRAINED[name].cells("paper")
+    assert {cell.seed for cell in cells} == {0, 1, 2}
+    missing = lacking(cells, Places(None, tmp_path))
+    needed = {line.partition(":")[0] for lines in missing.values() for line in lines}
+    assert needed == {"wiki1m_for_simcse.txt", "sts", "bert-base-uncased"}
+
+
+def test_what_follows_the_trained_lines_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("".join(f"line {i}\n" for i in range(10)))
+    places = Places(tmp_path, tmp_path / "made")
+    assert places.texts("lines.txt") == tmp_path / "lines.txt"
+    assert places.missing("lines.txt:9") is None
+    assert places.texts("lines.txt:9").read_text().splitlines()[-1] == "line 8"
+    names = {cell.settings["texts"] for cell in [*baseline("paper"), *figure8c.cells("paper")]}
+    assert names == {"wiki1m_for_simcse.txt:900000"}
+
+
+def test_titles_and_costs() -> None:
+    """Seven figures of few trainings: one with and one without GD, and eleven short ones."""
+    for name, artifact in TRAINED.items():
+        assert isinstance(artifact, Artifact)
+        assert artifact.title.startswith(f"figure {name.removeprefix('figure')}:")
+    different = {s: {c for a in TRAINED.values() for c in a.cells(s)} for s in SCALES}
+    assert len(different["smoke"]) == 5
+    assert len(different["cpu"]) == 3 * (2 + 11)
+    short = [c for c in different["cpu"] if c.settings["max_steps"] == 60]
+    assert len(short) == 3 * 11

@@ -1,0 +1,145 @@
+"""Surfaces, bounds and hyperparameters: what is computed where it is shown."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from isotrope.core.result import Result
+from isotrope.paradigm.bounds.bound import Bound
+from isotrope.paradigm.objective import Preset
+from papers.machinery.artifact import Found
+from papers.nie2023 import bounds, figure2a, norms, table2, table2_grids
+from papers.nie2023.norms import PANELS, equation
+from papers.paper_numbers import printed
+from tests.papers.nie2023.made import result, verdicts, words
+
+
+@pytest.mark.parametrize("part", ["alignment", "uniformity"])
+def test_components_have_the_norms_of_the_equations(part: norms.Part) -> None:
+    assert norms.agreement("smoke", part, list(PANELS)).holds
+    assert norms.misprinted("smoke", part).holds is False
+
+
+def test_another_equation_does_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    warmer = dataclasses.replace(PANELS["DCL"], settings={"temperature": 0.031})
+    norms.surfaces("smoke", "alignment")
+    monkeypatch.setitem(PANELS, "DCL", warmer)
+    assert norms.agreement("smoke", "alignment", ["DCL"]).holds is False
+    assert norms.agreement("smoke", "alignment", ["DCL+"]).holds
+
+
+def test_equations_by_hand() -> None:
+    p, n = np.array(math.pi / 6), np.array(math.pi / 4)
+    e_p, e_n = (math.exp(math.cos(x) / 0.05) for x in (p, n))
+    eq7 = 64 * e_n * math.sin(p) / (0.05 * (e_p + 64 * e_n))
+    eq16 = e_n * math.sin(n) / (0.05 * (e_p + 64 * e_n))
+    infonce = PANELS["InfoNCE, 64 negatives"]
+    assert float(equation(infonce, "alignment", p, n)) == pytest.approx(eq7)
+    assert float(equation(infonce, "uniformity", p, n)) == pytest.approx(eq16)
+    eq8 = 0.9 / 65 * 2 * math.sin(p)
+    assert float(equation(PANELS["align & uniform"], "alignment", p, n)) == pytest.approx(eq8)
+
+
+@pytest.mark.parametrize("name", ["figure2a", "figure2b", "figure4"])
+def test_verdicts_on_surfaces(name: str) -> None:
+    found = {verdict.claim: verdict.holds for verdict in verdicts(name, {}, "smoke")}
+    false = {claim for claim, holds in found.items() if not holds}
+    expected = {"figure2a": 0, "figure2b": 2, "figure4": 1}
+    assert len(false) == expected[name]
+    assert all("as printed" in claim or "DCL+ has its gradient" in claim for claim in false)
+
+
+def test_the_shaded_part_shrinks_and_what_would_not_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert words("figure2a", {}, "smoke")[1:3] == ["holds", "holds"]
+    monkeypatch.setattr(figure2a, "COUNTS", (4096, 1024, 256, 64))
+    assert words("figure2a", {}, "smoke")[1:3] == ["fails", "fails"]
+
+
+def test_bounds_hold_and_what_is_read_into_them_does_not() -> None:
+    found = words("bounds", {}, "smoke")
+    assert found == ["holds"] * len(bounds.INEQUALITIES) + ["fails"] * len(bounds.SLIPS)
+
+
+def test_a_false_inequality_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_tight(x: bounds.Trial) -> Bound:
+        step = bounds.infonce_bounds(x.a, x.b, x.tau).dcl_plus
+        return Bound(step.left, step.right - math.log(2))
+
+    false = bounds.Inequality("12", "InfoNCE is at most DCL+", too_tight)
+    monkeypatch.setattr(bounds, "INEQUALITIES", (false,))
+    bounds.checked.cache_clear()
+    try:
+        assert words("bounds", {}, "smoke")[0] == "fails"
+    finally:
+        bounds.checked.cache_clear()
+
+
+def test_eq_12_with_too_small_a_margin_by_hand() -> None:
+    """Two equal negatives: the printed margin is 0 where log 2 is needed."""
+    a = torch.eye(3, dtype=torch.float64)
+    x = bounds.Trial(a, a.roll(1, 0), 0.5, 1.0, 0.5, torch.tensor([[1]]), torch.tensor([[2]]))
+    y = dataclasses.replace(x, b=-a)  # every negative is as far
+    bound = bounds.too_few(y)
+    torch.testing.assert_close(bound.left, bound.right + math.log(2))
+
+
+def test_presets_are_the_printed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert words("table2", {}) == ["holds"]
+    real = table2.tuned
+
+    def other(objective: str, backbone: str) -> Preset:
+        preset = real(objective, backbone)
+        return dataclasses.replace(preset, batch_size=65) if objective == "mat" else preset
+
+    monkeypatch.setattr(table2, "tuned", other)
+    (verdict,) = verdicts("table2", {})
+    assert verdict.holds is False
+    assert verdict.evidence == "23 rows, 1 of them different"
+
+
+def test_grids_are_the_printed_ones() -> None:
+    assert table2_grids.grid("infonce") == {"temperature": [0.03, 0.05, 0.07]}
+    own = table2_grids.grid("alignuniform")
+    assert {name: len(values) for name, values in own.items()} == {"balance": 5, "alpha": 3, "t": 9}
+    assert own["t"][-1] == 10
+    assert table2_grids.grid("dclplus")["temperature"][-1] == 0.2
+    assert len(table2_grids.grid("mat")["margin over pi"]) == 11
+    assert table2_grids.cells("cpu") == []
+    cells = list(table2_grids.searched("mat"))
+    assert len(cells) == 16 + 11
+    assert len(set(cells)) == 26  # table 2's values are in both
+    assert cells[-1].settings["objective.margin"] == pytest.approx(0.2 * math.pi)
+
+
+def test_optima_outside_the_grids() -> None:
+    first, again = verdicts("table2-grids", {}, "paper")
+    assert first.holds is False
+    told = "align & uniform balance 0.2, align & uniform balance 0.4, DCL temperature 0.01, "
+    assert first.evidence == f"outside: {told}DCL temperature 0.02"
+    assert "temperatures .01 and .02 of DCL" in printed("align-uniform", "table2").notes[1]
+    assert again.holds is None
+
+
+@pytest.mark.parametrize(("best", "word"), [(0.05, "holds"), (0.03, "fails")])
+def test_whether_a_search_finds_the_values_again(best: float, word: str) -> None:
+    def score(temperature: float, rate: float, size: int) -> Result:
+        good = temperature == best and (rate, size) == (1e-5, 64)
+        return result({"dev best": 80.0 if good else 70.0})
+
+    made = {
+        cell: score(*(cell.settings[k] for k in ("objective.temperature", *table2_grids.RATES)))
+        for cell in table2_grids.searched("infonce")
+    }
+    assert words("table2-grids", made, "paper")[1] == word
+    table = table2_grids.show("paper", Found(made)).tables[1]
+    assert table.rows[0][1:] == [
+        f"learning_rate 1e-05, batch_size 64, temperature {best:g}",
+        "80.00",
+    ]
+    made.popitem()
+    assert words("table2-grids", made, "paper")[1] == "not run"

@@ -1,0 +1,221 @@
+"""Whether verdicts on trainings turn where the numbers turn."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from isotrope.core.result import Result
+from papers.machinery.artifact import Found
+from papers.machinery.cell import Cell
+from papers.nie2023 import probes
+from papers.nie2023.losses import MARGINS, longer, trained, with_margin
+from papers.nie2023.table1 import Measured
+from papers.paper_numbers import printed
+from tests.papers.nie2023.made import artifact, curves, every, result, verdicts, words
+
+ALL = [*probes.TRAIN, *probes.DEV]
+
+
+def table1(changed: Mapping[str, tuple[float, float]] | None = None) -> dict[Cell, Result]:
+    """Trainings that end with the paper's averages on BERT-base, a little different by seed."""
+    rows = {
+        k.partition("/")[2]: v
+        for k, v in printed("align-uniform", "table1").rows.items()
+        if k.startswith("bert-base/")
+    }
+    rows |= changed or {}
+    made = {}
+    for cell in artifact("table1").cells("cpu"):
+        first = cell.settings["ends"] == ["first"]
+        sts, tr = rows["pretrained" if first else cell.settings["objective"]]
+        at, off = ("first", 0.0) if first else ("last", 0.1 * cell.seed)
+        made[cell] = result({f"average {at}": float(sts) + off, f"transfer {at}": float(tr) + off})
+    return made
+
+
+def test_table_1_of_the_paper_s_own_numbers() -> None:
+    """All of it, but what the table contradicts: DCL is below InfoNCE in transfer."""
+    found = verdicts("table1", table1())
+    assert [verdict.word for verdict in found] == [*["holds"] * 3, "fails", *["holds"] * 3]
+    assert "DCL -1.20 ± 0.00" in found[3].evidence
+    assert found[4].evidence == "DCL+ over DCL +4.12 ± 0.00; paper: +4.12"
+    rows = artifact("table1").show("cpu", Found(table1())).tables[0].rows
+    assert {row[-1] for row in rows} == {"-", "as in the paper"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "failing"),
+    [
+        ({"dcl": (50.0, 88.0)}, [0, 2]),
+        ({"dcl": (77.0, 88.0)}, [1, 4]),
+        ({"infonce": (79.0, 90.0)}, [3, 5]),
+        ({"infonce": (76.0, 110.0), "dcl": (71.0, 110.0), "alignuniform": (72.0, 110.0)}, [2]),
+        ({"mat": (72.0, 88.0), "dcl": (71.0, 88.0)}, [5, 6]),
+        ({"dclplus": (70.0, 88.0), "dcl": (71.0, 88.0)}, [4]),
+    ],
+)
+def test_table_1_turned(changed: Mapping[str, tuple[float, float]], failing: list[int]) -> None:
+    found = words("table1", table1(changed))
+    assert [i for i, word in enumerate(found) if word == "fails"] == failing
+
+
+def test_rows_of_table_1_that_cannot_be_believed_support_no_verdict() -> None:
+    assert Measured("paper", Found(), "bert-large").margins == ("mpt",)
+    assert Measured("paper", Found(), "roberta-large").margins == ("mpt", "met", "mat")
+    tables = artifact("table1").show("paper", Found()).tables
+    assert [table.title for table in tables][1] == "bert-large"
+
+
+def test_a_difference_within_the_deviation_decides_nothing() -> None:
+    made = table1()
+    for i, cell in enumerate(trained("cpu", "dclplus")):
+        made[cell] = result({"average last": 71.2 + 5 * (i - 1), "transfer last": 87.0})
+    assert words("table1", made)[4] == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("curve", "word"),
+    [
+        ((3.0, 1.0, 2.0), "falls, then rises"),
+        ((3.0, 1.0, 1.05), "falls and stays"),
+        ((1.0, 2.0, 3.0), "rises"),
+        ((2.0, 3.0, 2.0), "stays"),
+        ((2.0, 2.0, 2.0), "stays"),
+    ],
+)
+def test_courses(curve: Sequence[float], word: str) -> None:
+    cells = trained("cpu", "dcl")
+    made = every(cells, lambda cell: result({}, curves(dev_contrastive=curve)))
+    assert probes.course(Found(made), cells, "dev contrastive") == word
+    for one in made.values():  # and from what is far above before training
+        one.details["looks"].insert(0, {"step": 0, "dev contrastive": 99.0})
+    assert probes.course(Found(made), cells, "dev contrastive") == word
+    assert probes.course(Found(made), cells, "dev uniformity") is None
+    assert probes.course(Found(), cells, "dev contrastive") is None
+
+
+def test_a_rise_that_not_all_seeds_have_is_none() -> None:
+    cells = trained("cpu", "dcl")
+    made = dict(
+        zip(
+            cells,
+            (result({}, curves(dev_contrastive=c)) for c in ((3, 1, 1), (3, 1, 1), (3, 1, 2))),
+            strict=True,
+        )
+    )
+    assert probes.course(Found(made), cells, "dev contrastive") == "undecided"
+
+
+def probed(name: str, **courses: Sequence[float]) -> list[str]:
+    """Words where all probes but some fall and stay."""
+    looks = {look.replace(" ", "_"): (3.0, 2.0, 1.0) for look in ALL} | courses
+    made = every(artifact(name).cells("cpu"), lambda cell: result({}, curves(**looks)))
+    return words(name, made)
+
+
+def test_overfitting_is_told_from_training() -> None:
+    down, again, up = (3.0, 2.0, 1.0), (3.0, 1.0, 2.0), (1.0, 2.0, 3.0)
+    dev = {f"dev_{probe}": again for probe in probes.SYMBOLS}
+    assert probed("figure1b") == ["holds", "holds"]
+    assert probed("figure1b", dev_alignment=up) == ["holds", "fails"]
+    assert probed("figure1b", dev_uniformity=again) == ["fails", "fails"]
+    assert probed("figure1c") == ["fails", "holds", "holds"]
+    assert probed("figure1c", **dev | {"dev_alignment": down}) == ["holds", "holds", "holds"]
+    assert probed("figure1c", **dev, train_contrastive=again) == ["holds", "fails", "fails"]
+    for name in ("figure1d", "figure3e"):
+        assert probed(name) == ["fails", "holds"]
+        assert probed(name, **dev) == ["holds", "holds"]
+        assert probed(name, train_alignment=again) == ["fails", "fails"]
+    assert probed("figure3d") == ["holds", "holds"]
+    assert probed("figure3d", dev_contrastive=again) == ["fails", "fails"]
+
+
+def ends(small: Mapping[str, float]) -> dict[Cell, Result]:
+    """MPT at .23 ends with ones, and at .10 with these and ones."""
+    ones = dict.fromkeys(ALL, 1.0)
+    made = every(with_margin("cpu", MARGINS[1]), lambda cell: result({}, [ones]))
+    return made | every(
+        with_margin("cpu", MARGINS[0]), lambda cell: result({}, [{**ones, **small}])
+    )
+
+
+def test_too_small_a_margin() -> None:
+    higher = {look: 2.0 for look in ALL if "alignment" not in look}
+    assert words("figure3c", ends(higher)) == ["holds", "holds"]
+    assert words("figure3c", ends({**higher, "dev contrastive": 0.5})) == ["fails", "holds"]
+    narrow = {**higher, "train alignment": -3.0}
+    assert words("figure3c", ends(narrow)) == ["holds", "fails"]
+
+
+def gaps(**by_loss: tuple[float, float, float]) -> dict[Cell, Result]:
+    made = {}
+    for name in ("infonce", "alignuniform", "dcl"):
+        looks = [{"train distance gap": gap} for gap in by_loss.get(name, (0.2, 0.6, 0.6))]
+        made |= every(trained("cpu", name), lambda cell, looks=looks: result({}, looks))
+    return made
+
+
+def test_distance_gaps() -> None:
+    wide = {"alignuniform": (0.2, 0.8, 0.9), "dcl": (0.2, 0.7, 1.0)}
+    assert words("figure3b", gaps(**wide)) == ["holds", "holds"]
+    assert words("figure3b", gaps(**{**wide, "dcl": (0.2, 0.7, 0.7)})) == ["holds", "undecided"]
+    assert words("figure3b", gaps(**{**wide, "dcl": (0.2, 0.7, 0.65)})) == ["holds", "fails"]
+    assert words("figure3b", gaps(**wide, infonce=(0.2, 0.9, 0.95))) == ["fails", "holds"]
+
+
+def margins(*ends: tuple[float, float, float]) -> dict[Cell, Result]:
+    """Gap, STS and transfer of three margins."""
+    made = {}
+    for margin, (gap, sts, tr) in zip(MARGINS, ends, strict=True):
+        for cell in with_margin("cpu", margin):
+            scores = {"average last": sts + cell.seed, "transfer last": tr + cell.seed}
+            made[cell] = result(scores, [{"train distance gap": gap}])
+    return made
+
+
+def test_scores_over_the_gap() -> None:
+    peak = margins((0.4, 70.0, 80.0), (0.6, 75.0, 80.5), (0.9, 68.0, 81.0))
+    assert words("figure3a", peak) == ["holds", "holds", "holds"]
+    flat = margins((0.4, 70.0, 80.0), (0.6, 75.0, 84.0), (0.9, 68.0, 81.0))
+    assert words("figure3a", flat) == ["holds", "holds", "fails"]
+    last = margins((0.4, 70.0, 80.0), (0.3, 75.0, 80.0), (0.9, 76.0, 80.0))
+    assert words("figure3a", last) == ["fails", "fails", "holds"]
+
+
+def path(*places: tuple[float, float, float]) -> Result:
+    sets = [{"dev set": {"uniformity": u, "alignment": a}, "dev": dev} for u, a, dev in places]
+    return result({}, sets)
+
+
+def paths(behind: float, *, aside: float = 0.0, late: float = 75.0) -> list[str]:
+    """InfoNCE, and decoupled losses that come by beside it with another score."""
+    own = [(-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0), (-2.0, 0.3, late)]
+    other = [own[0], *((u, a + aside, score - behind) for u, a, score in own[1:])]
+    made = every(longer("cpu", "infonce"), lambda cell: path(*own))
+    for name in ("alignuniform", "dcl"):
+        made |= every(longer("cpu", name), lambda cell: path(*other, (-3.0, 0.5, 50.0)))
+    return words("figure1a", made)
+
+
+def test_places_do_not_tell_scores() -> None:
+    assert paths(3.0)[:2] == ["holds", "holds"]
+    assert paths(-3.0)[:2] == ["fails", "holds"]
+    assert paths(3.0, aside=0.2)[:2] == ["fails", "holds"]  # nothing to compare with
+
+
+def test_places_must_match_in_every_seed() -> None:
+    made = every(longer("cpu", "infonce"), lambda cell: path((-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0)))
+    for name in ("alignuniform", "dcl"):
+        for cell in longer("cpu", name):
+            far = 0.2 * (name == "dcl" and cell.seed == 2)
+            made[cell] = path((-0.5, 0.1, 60.0), (-1.5, 0.2 + far, 70.0), (-3.0, 0.5, 50.0))
+    verdict = verdicts("figure1a", made)[0]
+    assert verdict.word == "fails"
+    assert verdict.evidence.endswith("seeds with such places: 3 of 3, 2 of 3")
+
+
+def test_scores_that_fall_again() -> None:
+    assert paths(3.0)[2:] == ["holds", "holds"]
+    assert paths(3.0, late=60.0)[2:] == ["holds", "holds"]  # by 15, and by 22 to an end at 50
+    assert paths(24.0, late=60.0)[2:] == ["fails", "holds"]  # by 15, and by 10
+    assert paths(3.0, late=49.0)[2:] == ["fails", "fails"]
