@@ -203,7 +203,7 @@ def pretrain(
     model = MaskedLM(encoder.model[0].model, recipe.width, len(encoder.tokenizer)).eval()
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-    parts = {"model": model, "optimizer": optimizer}
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
     step, before, course = _restored(parts, folder / "checkpoint.pt")
     began, losses = time.process_time(), []
     while step < recipe.steps:
@@ -261,7 +261,7 @@ def _step(
         group["lr"] = rate_at(recipe, step)
     loss: Tensor = model(seen, attention, ids, where)
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return float(loss.detach())

@@ -66,6 +66,6 @@ class Whitened:
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return n x k embeddings, float64."""
-        return (
-            np.asarray(self.encoder.encode(texts), dtype=np.float64) - self._mean
-        ) @ self._matrix
+        rows = np.asarray(self.encoder.encode(texts), dtype=np.float64) - self._mean
+        found: np.ndarray = rows @ self._matrix
+        return found

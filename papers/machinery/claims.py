@@ -4,11 +4,12 @@ import functools
 import statistics
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError
 from papers.machinery.rule import SHARE, Judged, judge, judge_not_behind
+from papers.machinery.verdicts import spread
 
 __all__ = ["FILE", "Claim", "claims", "decided", "differences"]
 
@@ -91,8 +92,7 @@ def decided(claim: Claim, measured: Measured) -> Judged:
         return Judged("not testable here", None, SHARE * (claim.effect or 0.0))
     own = differences(claim, measured)
     if claim.margin is not None:
-        return judge_not_behind(
-            {seed: -d if claim.above else d for seed, d in own.items()}, claim.margin
-        )
+        counted = {seed: -d if claim.above else d for seed, d in own.items()}
+        return replace(judge_not_behind(counted, claim.margin), change=spread(own))
     assert claim.effect is not None  # __post_init__
     return judge(own, claim.effect, interest=claim.interest)

@@ -220,10 +220,11 @@ class SentenceEncoder(nn.Module):
         and the norm on them; of a transformer without one, the table of word vectors.
         """
         transformer = cast("Transformer", self.model[0]).model
-        table = transformer.get_input_embeddings()
+        table = cast("nn.Module", transformer.get_input_embeddings())
         named = getattr(transformer, "embeddings", None)
-        whole = isinstance(named, nn.Module) and any(part is table for part in named.modules())
-        (named if whole else table).requires_grad_(False)
+        if isinstance(named, nn.Module) and any(part is table for part in named.modules()):
+            table = named
+        table.requires_grad_(False)
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
         """Turn texts into token ids, the model's special tokens included.

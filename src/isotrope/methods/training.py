@@ -67,7 +67,11 @@ __all__ = [
     "train",
 ]
 
-_HEADS = {"mlp": MLPHead, "linear": LinearHead, "none": lambda dimension: None}
+_HEADS: dict[str, Callable[[int], nn.Module | None]] = {
+    "mlp": MLPHead,
+    "linear": LinearHead,
+    "none": lambda dimension: None,
+}
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
 

@@ -58,6 +58,10 @@ def test_a_claim_is_decided_by_its_own_kind():
     )
     assert decided(Claim(**two, margin=0.5, why="-"), measured).word == "replicated"
     assert decided(Claim(**two, margin=0.5, above=True, why="-"), measured).word == "contradicted"
+    over = decided(Claim(**two, margin=3.0, above=True, why="-"), measured)
+    assert over.word == "replicated"
+    assert over.change is not None
+    assert over.change.mean == pytest.approx(2.05), "shown as it is, whatever side counts"
     away = Claim(**two, effect=4.0, printed=((1, "n"),), untestable="no weights")
     assert decided(away, measured).word == "not testable here"
 
