@@ -47,7 +47,7 @@ def test_without_a_paper_the_list(run, toys: Path) -> None:
 def test_what_it_prints_and_writes(run, toys: Path) -> None:
     found = run("toys", "--output", toys)
     assert found.code == 0, found.err
-    for said in ("values | of toys", "1.0    1.00 ± 0.00", "holds   values rise (2 of 2)"):
+    for said in ("values | of toys", "1.0    1.00 ± 0.00", "holds     values rise (2 of 2)"):
         assert said in found.out
     names = {file.name for file in (toys / "toys").iterdir()}
     assert names == {"figure2.csv", "figure2.md", "figure2.svg", "table1.csv", "table1.md"}
@@ -83,7 +83,7 @@ def test_show_measures_nothing_and_says_what_is_missing(run, toys: Path) -> None
     found = run("toys", "table1", "--show", "--output", toys)
     assert found.code == 0
     assert "1.0    not run" in found.out
-    assert "not run values rise (0 of 2)" in found.out
+    assert "not run   values rise (0 of 2)" in found.out
     assert asked_for(toys) == []
     ASKED["cpu"] = [{"value": 1.0}]
     run("toys", "table1", "--output", toys)
@@ -97,7 +97,7 @@ def test_a_claim_that_fails_is_no_error(run, toys: Path) -> None:
     ASKED["cpu"] = [{"value": 3.0}, {"value": 1.0}]
     found = run("toys", "table1", "--output", toys)
     assert found.code == 0
-    assert "fails   values rise" in found.out
+    assert "fails     values rise" in found.out
 
 
 def test_json_is_all_that_is_printed(run, toys: Path) -> None:

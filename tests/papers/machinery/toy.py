@@ -53,6 +53,7 @@ TABLE = '''
 """Table 1: values."""
 
 from papers.machinery.artifact import Artifact, Shown, Table
+from papers.machinery.verdicts import Verdict
 from papers.machinery.cell import Cell
 from tests.papers.machinery.toy import ASKED
 
@@ -81,7 +82,6 @@ FIGURE = '''
 
 from papers.machinery.artifact import Artifact, Shown, no_cells
 from papers.plots.charts import Chart, Series, charts
-from papers.machinery.verdicts import Verdict
 
 def show(scale, found):
     draw = lambda: charts([Chart("toys", [Series("ours", [0.0, 1.0], [1.0, 2.0])])])
