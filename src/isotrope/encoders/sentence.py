@@ -220,7 +220,7 @@ class SentenceEncoder(nn.Module):
         and the norm on them; of a transformer without one, the table of word vectors.
         """
         transformer = cast("Transformer", self.model[0]).model
-        table = cast("nn.Module", transformer.get_input_embeddings())
+        table = transformer.get_input_embeddings()
         named = getattr(transformer, "embeddings", None)
         if isinstance(named, nn.Module) and any(part is table for part in named.modules()):
             table = named
