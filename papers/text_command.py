@@ -14,6 +14,7 @@ from papers.machinery import runner
 from papers.machinery.claims import claims, decided
 from papers.machinery.places import Places, kept
 from papers.machinery.store import Store
+from papers.text_tables import tables
 
 __all__ = ["run"]
 
@@ -44,18 +45,20 @@ def run(arguments: Sequence[str]) -> int:
         failed |= {cell.shown: reason for cell, reason in why.items()}
         if failed or any(store.find(cell) is None for cell in cells):
             break  # what comes next depends on it
-    with replacing(output / "claims.md") as temporary:
-        temporary.write_text(_claims(given.encoder, store), encoding="utf-8")
-    print(output / "claims.md")
+    pages = {"tables.md": tables, "claims.md": _claims}
+    for name, page in pages.items():
+        with replacing(output / name) as temporary:
+            temporary.write_text(page(given.encoder, store.find), encoding="utf-8")
+        print(output / name)
     if failed:
         shown, reason = next(iter(failed.items()))
         raise InputError(f"{len(failed)} trainings failed, the others are kept; {shown}: {reason}")
     return 0
 
 
-def _claims(encoder: str, store: Store) -> str:
+def _claims(encoder: str, find: protocol.Find) -> str:
     """A table of every claim: the paper's effect, ours with its interval, the verdict."""
-    values = protocol.measured(encoder, store.find)
+    values = protocol.measured(encoder, find)
     lines = [
         f"# Claims on sentence embeddings, measured on {encoder}",
         "",

@@ -32,6 +32,8 @@ __all__ = [
     "best",
     "cells",
     "measured",
+    "short",
+    "start",
     "trainings",
 ]
 
@@ -184,7 +186,8 @@ def start(encoder: str) -> Cell:
     return _cell(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
 
 
-def _short(encoder: str, loss: Loss, values: Values, rate: float) -> Cell:
+def short(encoder: str, loss: Loss, values: Values, rate: float) -> Cell:
+    """Return a training of the stages that choose."""
     return _cell(encoder, loss, values, rate, _SHORT, _TUNING)
 
 
@@ -204,7 +207,7 @@ def best(cells: Iterable[tuple[Any, Cell]], find: Find) -> Any:  # noqa: ANN401 
 
 def rate(encoder: str, loss: Loss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
-    own = [(rate, _short(encoder, loss, loss.values, rate)) for rate in RATES]
+    own = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
     found: float | None = best(own, find)
     return found
 
@@ -220,7 +223,7 @@ def tuned(encoder: str, loss: Loss, find: Find) -> Values | None:
     if at is None:
         return None
     own: Values | None = best(
-        [(values, _short(encoder, whose, values, at)) for values in (whose.values, *whose.grid)],
+        [(values, short(encoder, whose, values, at)) for values in (whose.values, *whose.grid)],
         find,
     )
     if own is None or not loss.like:
@@ -280,13 +283,13 @@ def cells(stage: Stage, encoder: str, find: Find) -> list[Cell]:
         return [start(encoder)]
     if stage == "rates":
         return [
-            _short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
+            short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
         ]
     found: list[Cell] = []
     if stage == "settings":
         for loss in LOSSES.values():
             if (at := rate(encoder, loss, find)) is not None:
-                found += [_short(encoder, loss, values, at) for values in loss.grid]
+                found += [short(encoder, loss, values, at) for values in loss.grid]
         return found
     if stage == "final":
         names = [name for name in LOSSES if name != "baseline"]

@@ -9,7 +9,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.paradigm import registry
-from papers import text_command
+from papers import text_command, text_tables
 from papers import text_protocol as protocol
 from papers.machinery.cell import Cell
 from papers.machinery.claims import claims
@@ -39,7 +39,7 @@ def everything(cell: Cell) -> Result:
 def test_every_loss_has_the_same_budget():
     assert len(TUNED) == 20
     for loss in TUNED:
-        shorts = {protocol._short(RAW, loss, v, RATES[0]) for v in (loss.values, *loss.grid)}
+        shorts = {protocol.short(RAW, loss, v, RATES[0]) for v in (loss.values, *loss.grid)}
         assert len(shorts) == 12, f"{loss.name}: the published values are one of twelve"
     counts = Counter(len(loss.grid) for loss in LOSSES.values())
     assert counts == {12: 20, 0: 8}, "seven steps of table 5 and the baseline are not tuned"
@@ -167,6 +167,31 @@ def test_the_claims_are_shown_without_any_training(tmp_path: Path):
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
     assert any(row.endswith("| not testable here |") for row in rows)
     assert sum(row.endswith("| undecided |") for row in page.splitlines()) == 79
+
+
+def test_tables_show_what_there_is(tmp_path: Path):
+    first = result(
+        20.0, **{"dev first": 28.78, "average first": 23.0, "average whitened first": 45.0}
+    )
+    finals = {cell: 40.0 + cell.seed for cell in protocol.trainings(RAW, everything, "mpt")}
+
+    def find(cell: Cell) -> Result | None:
+        if cell == protocol.start(RAW):
+            return first
+        if cell in finals:
+            found = result(50.0, **{"average best": finals[cell]})
+            parts = [{"step": 0, "ratio": 9.0}, {"step": 1_999, "ratio": 1.0, "dissipation": 0.25}]
+            return dataclasses.replace(found, details={"components": parts})
+        return everything(cell) if cell.settings["max_steps"] == 500 else None
+
+    lines = text_tables.tables(RAW, find).splitlines()
+    assert "| before training | - | - | 28.78 | 23.00 | - | - | - | - |" in lines
+    assert "| whitened | - | - | - | 45.00 | - | - | - | - |" in lines
+    assert "| mpt | margin=0.8 | 0.0003 | 50.00 ± 0.00 | 43.00 ± 1.58 | - | 0.25 | - | 1 |" in lines
+    assert "| infonce | temperature=0.3 | 0.0003 | - | - | - | - | - | - |" in lines
+    assert "| mpt | margin=0.23 | 0.00 | **2.00** | 0.00 | 0.00 |" in lines
+    nothing_yet = text_tables.tables(RAW, nothing).splitlines()
+    assert "| mpt | margin=0.23 | - | - | - | - |" in nothing_yet
 
 
 def test_it_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
