@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from papers import text_protocol as protocol
 from papers.machinery import runner
-from papers.machinery.claims import claims, decided
+from papers.machinery.claims import bed, claims, decided
 from papers.machinery.places import Places, kept
 from papers.machinery.store import Store
 from papers.text_tables import tables
@@ -93,7 +93,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
-    add("--encoder", default="raw-2x128-seed0", metavar="NAME", help="[%(default)s]")
+    add("--encoder", default=bed(), metavar="NAME", help="[%(default)s]")
     add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")

@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from papers.machinery.rule import SHARE, Judged, judge, judge_not_behind
 from papers.machinery.verdicts import spread
 
-__all__ = ["FILE", "Claim", "claims", "decided", "differences"]
+__all__ = ["FILE", "Claim", "bed", "claims", "decided", "differences"]
 
 FILE = Path(__file__).parents[1] / "claims.toml"
 
@@ -67,6 +67,11 @@ def claims(file: Path = FILE) -> tuple[Claim, ...]:
         row["printed"] = tuple((factor, number) for factor, number in row.get("printed", ()))
         found[name] = Claim(**{**row, "a": _names(row["a"]), "b": _names(row.get("b", ()))})
     return tuple(found.values())
+
+
+def bed() -> str:
+    """Return the encoder whose verdicts count."""
+    return str(tomllib.loads(FILE.read_text(encoding="utf-8"))["bed"])
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

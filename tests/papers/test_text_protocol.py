@@ -12,7 +12,7 @@ from isotrope.paradigm import registry
 from papers import text_command, text_tables
 from papers import text_protocol as protocol
 from papers.machinery.cell import Cell
-from papers.machinery.claims import claims
+from papers.machinery.claims import bed, claims
 from papers.machinery.store import Store
 from papers.text_protocol import LOSSES, RATES, SEEDS, STAGES
 
@@ -162,6 +162,7 @@ def test_the_claims_are_shown_without_any_training(tmp_path: Path):
     Store(tmp_path / RAW / "cells").keep(cell, result(30.0, **{"average first": 23.0}))
     (tmp_path / "data").mkdir()
     given = ["--show", "--output", str(tmp_path), "--data", str(tmp_path / "data")]
+    assert bed() == RAW
     assert text_command.run(given) == 0
     page = (tmp_path / RAW / "claims.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
