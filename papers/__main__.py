@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler, or a 
 """
 
 import argparse
+import importlib
 import json
 import os
 import signal
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SCALES = ("smoke", "cpu", "paper")
 
+_COMMANDS = {"encoder": "papers.encoder", "text": "papers.text_command"}
+
 EPILOG = """\
 examples:
   python -m papers
@@ -34,6 +37,8 @@ examples:
   python -m papers unified-gradient table3 --scale paper --dry-run
   python -m papers mio --scale smoke
   python -m papers --all --smoke
+  python -m papers encoder raw-2x128 --seed 0   # a masked language model from scratch
+  python -m papers text                         # the claims on sentence embeddings, on that
 
 Without a paper: the list. Scales: smoke is tiny and needs nothing but isotrope: it shows that
 everything runs and draws, and its numbers mean nothing. cpu tests each claim on a small encoder
@@ -85,6 +90,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Parse, run what is missing, print tables and verdicts."""
+    if arguments and arguments[0] in _COMMANDS:
+        return int(importlib.import_module(_COMMANDS[arguments[0]]).run(arguments[1:]))
     given = _parsed(arguments)
     from papers.machinery.artifact import artifacts, find
 

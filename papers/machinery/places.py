@@ -6,11 +6,12 @@ training step costs half) or ``docs:N`` (N sentences of the documentation of Pyt
 library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
 nothing but this package is at hand. Anything else is what the paper names, and is looked for in
 the folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are
-held out.
+held out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
 """
 
 import functools
 import gzip
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,12 +27,18 @@ from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
 
-__all__ = ["Places"]
+__all__ = ["Places", "kept"]
 
 _SHORT = 14  # words
 _WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"
 _PAIRS = 24  # of documentation, for each of the seven names
 _LABELLED = 240
+
+
+def kept() -> Path:
+    """Return the folder of what is made and too large for the repository."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "isotrope" / "papers"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class Places:
     def _given(self, name: str) -> Path | None:
         """The file or folder of a name that needs one."""
         data = self.data or Path("DATA")
+        if name.startswith("raw-"):
+            return kept() / "encoders" / name
         kind = name.partition(":")[0]
         if kind in ("docs", "scratch", *INSTALLED, "digits"):
             return None
@@ -118,6 +127,9 @@ class Places:
         path = self._given(name)
         if path is not None and path.exists():
             return []
+        if name.startswith("raw-"):
+            size, _, seed = name.rpartition("-seed")
+            return [f"{name}: `python -m papers encoder {size} --seed {seed}` makes it"]
         if self.hub:
             return _fetched(name)
         return [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]

@@ -16,12 +16,15 @@ Settings of a cell: those of ``TrainSettings``, with ``texts`` and ``encoder`` b
   ``isotrope evaluate --transfer``);
 - ``ends``: of which steps: ``first``, before training, ``last``, and ``best`` by the dev score
   (step 0 does not count: papers take the best *after* training);
+- ``whitened``: so many held-out sentences give mean and covariance by which the embeddings of these
+  steps are whitened, and scored on STS once more (``average whitened last``);
 - ``measured_in``: ``bf16`` embeds in bfloat16 for all of these, in half the time; else ``32``.
 """
 
+import csv
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -41,24 +44,28 @@ from isotrope.diagnostics.hardest_negative import hardest_share
 from isotrope.diagnostics.held_out import held_out
 from isotrope.diagnostics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.embed import Remembering
+from isotrope.evaluation.embed import Encoder, Remembering
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
 from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
 from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
-from isotrope.methods.rebuild import rebuild
-from isotrope.methods.run import try_objective
+from isotrope.methods.run import read_checkpoint, try_objective
 from isotrope.methods.settings import TrainSettings
-from isotrope.methods.training import train
+from isotrope.methods.training import encoder_of, train
 from isotrope.paradigm import registry
 from isotrope.sweep.trained import trained
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
+from papers.whitening import Whitened
 
 __all__ = ["LOOKS", "check", "run"]
 
-_OWN = ("texts", "looks", "held", "held_from", "scored", "scores", "ends", "mode", "measured_in")
+_OWN = (
+    *("texts", "looks", "held", "held_from", "scored", "scores", "ends", "mode", "whitened"),
+    "measured_in",
+)
+_PARTS = ("loss", "dissipation", "dead", "hardest_share", "ratio", "above_bound", "gradient_norm")
 _HELD, _PROBED = (8, 128), 0.05  # batches of paper 000, appendix A.2; the probe's tau
 _DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
 
@@ -118,24 +125,30 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
         seed=cell.seed,
     )
     looks: list[Row] = []
-    for step, encoder in _kept(folder / "run", precision):
+    details: dict[str, Any] = {"looks": looks, "components": _components(folder / "run")}
+    encoder = _encoder(settings, precision)
+    for step, file in _kept(folder / "run"):
+        _load(encoder, file)
+        details.setdefault("encoder", encoder.fingerprint())  # before training
         newest = Remembering(encoder)  # what was looked at is not embedded to be scored again
         look = seen(encoder, newest)
         looks.append({"step": step, **_looked(look, asked.get("looks", ()))})
     metrics = _metrics(looks)
-    details: dict[str, Any] = {"looks": looks}
     if asked.get("scores"):
         first, last = (looks[i]["step"] for i in (0, -1))
         steps = {"first": first, "last": last, "best": metrics.get("best_step")}
         for end in asked.get("ends", ("last",)):
             if steps[end] is None:
                 continue  # no dev score was a number
-            known = newest
-            if (step := int(steps[end])) != last:
-                file = folder / "run" / "checkpoints" / f"step-{step}.ckpt"
-                known = Remembering(_encoder(folder / "run", file, precision))
+            step = int(steps[end])
+            _load(encoder, folder / "run" / "checkpoints" / f"step-{step}.ckpt")
+            known = newest if step == last else Remembering(encoder)
             found = _scores(known, asked, places)
             metrics |= {f"{task} {end}": value for task, value in found.items()}
+            if count := asked.get("whitened", 0):
+                same = Whitened(known, _held(places, asked["texts"], count, "next"))
+                found = _sts(same, places.sts(scored)) | {"dev": sts_dev(same, dev)}
+                metrics |= {f"{task} whitened {end}": value for task, value in found.items()}
     return Result(
         kind="text",
         name=asked["objective"],
@@ -164,22 +177,28 @@ def _held(places: Places, name: str, count: int, source: str) -> list[str]:
     return [text for _, text in lines(places.texts(name))][-count:]
 
 
-def _kept(run: Path, precision: str) -> Iterator[tuple[int, SentenceEncoder]]:
-    """Yield the encoder as it stood at every kept step."""
+def _kept(run: Path) -> list[tuple[int, Path]]:
+    """Return the checkpoints that stayed, by step."""
     files = sorted((int(f.stem[5:]), f) for f in (run / "checkpoints").glob("step-*.ckpt"))
     if not files:
         raise InputError(f"{run} kept no checkpoint; delete it to train anew")
-    for step, file in files:
-        yield step, _encoder(run, file, precision)
+    return files
 
 
-def _encoder(run: Path, file: Path, precision: str) -> SentenceEncoder:
-    module = rebuild(run, file=file, device="cpu").module
-    encoder: SentenceEncoder = module.get_submodule("encoder")  # type: ignore[assignment]
+def _encoder(settings: TrainSettings, precision: str) -> SentenceEncoder:
+    """Return the encoder that is trained, without its head and its data, which take time."""
+    encoder = encoder_of(settings)
     if precision == "bf16":  # the encoder alone: what is measured on its rows stays as it is
         forward = torch.autocast("cpu", torch.bfloat16)(encoder.forward)
         encoder.forward = lambda *a, **k: forward(*a, **k).float()  # type: ignore[method-assign]
     return encoder.eval()
+
+
+def _load(encoder: SentenceEncoder, file: Path) -> None:
+    """Give an encoder the weights that it had at a checkpoint."""
+    state = read_checkpoint(file)["state_dict"]
+    own = {name[8:]: value for name, value in state.items() if name.startswith("encoder.")}
+    encoder.load_state_dict(own)
 
 
 def _scores(encoder: Remembering, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
@@ -187,8 +206,7 @@ def _scores(encoder: Remembering, asked: Mapping[str, Any], places: Places) -> d
     scored, wanted = asked.get("scored", "sts"), asked["scores"]
     found: dict[str, float] = {}
     if "sts" in wanted:
-        tasks = [score_task(encoder, task, sets) for task, sets in places.sts(scored).items()]
-        found |= _numbers(with_average(tasks))
+        found |= _sts(encoder, places.sts(scored))
     names = [name for name in wanted if name != "sts"]
     if names:
         mode = asked.get("mode", "full")
@@ -199,6 +217,22 @@ def _scores(encoder: Remembering, asked: Mapping[str, Any], places: Places) -> d
         result = transfer_result(asked["objective"], scores, mode=mode)
         found |= {k: v for k, v in _numbers(result).items() if k != "average"}
         found["transfer"] = sum(found[name] for name in names) / len(names)
+    return found
+
+
+def _sts(encoder: Encoder, sets: Mapping[str, Sequence[Subset]]) -> dict[str, float]:
+    tasks = [score_task(encoder, task, subsets) for task, subsets in sets.items()]
+    return _numbers(with_average(tasks))
+
+
+def _components(run: Path) -> list[Row]:
+    """Return the loss and the gradient's components as the run's metrics.csv has them, by step."""
+    with (run / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("loss")]
+    found: list[Row] = []
+    for row in rows:
+        short = {name: float(f"{float(row[name]):.4g}") for name in _PARTS if row.get(name)}
+        found.append({"step": int(row["step"]), **short})
     return found
 
 

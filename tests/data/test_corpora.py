@@ -200,7 +200,8 @@ def test_a_huge_line_is_never_held(tmp_path: Path) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_characters="\n\0", codec="utf-8"), max_size=20)))
+# a file whose only line ends are CR is refused, which has a test of its own
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0", codec="utf-8"), max_size=20)))
 @example(["0", "\xad"])
 @example(["\xad"])
 def test_txt_round_trip(texts: list[str]) -> None:

@@ -303,7 +303,7 @@ def torn(output: Path) -> list[str]:
 
 
 _KNOWN = {
-    *("config.yaml", "metrics.csv", "result.json", "provenance.json"),
+    *("config.yaml", "metrics.csv", "result.json", "provenance.json", "dev.npz"),
     *("model", "checkpoints", "tensorboard"),
 }
 

@@ -188,7 +188,7 @@ def test_the_seed_decides_the_matrices(base: Path) -> None:
         ({"lora": None, "lora_targets": ["query"]}, "--lora-targets needs --lora RANK"),
         ({"encoder": "scratch"}, "one from scratch has none worth keeping"),
         ({"lora_targets": ["query,valeu"]}, r"no linear layer of this name \(did you mean 'value'"),
-        ({"lora": 0}, "--lora: input should be greater than or equal to 1"),
+        ({"lora": 0}, "lora: input should be greater than or equal to 1"),
         ({"lora_targets": ["a,,b"]}, "an empty name among them"),
     ],
 )

@@ -143,7 +143,7 @@ def test_the_spectrum_is_of_the_same_loss(nested: dict, capsys) -> None:
         ({"matryoshka": [256]}, "--matryoshka 256 is more than the 128 coordinates of scratch"),
         ({"matryoshka": [128]}, "--matryoshka 128 is the whole embedding"),
         ({"head": "mlp"}, "--matryoshka needs --head none: a head mixes all coordinates"),
-        ({"matryoshka": [0]}, "--matryoshka: numbers of coordinates are 1 or more"),
+        ({"matryoshka": [0]}, "matryoshka: numbers of coordinates are 1 or more"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(nested: dict, changed: dict, message: str) -> None:

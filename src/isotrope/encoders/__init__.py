@@ -9,6 +9,7 @@ from isotrope.encoders.cut_initialize import cut_initialize
 __all__ = [
     "DINOHead",
     "ImageEncoder",
+    "LinearHead",
     "MLPHead",
     "Momentum",
     "Queue",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from isotrope.encoders.heads import LinearHead as LinearHead
     from isotrope.encoders.heads import MLPHead as MLPHead
     from isotrope.encoders.image import ImageEncoder as ImageEncoder
     from isotrope.encoders.loading import load_encoder as load
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _HOME = {
     "DINOHead": "projectors",
     "ImageEncoder": "image",
+    "LinearHead": "heads",
     "MLPHead": "heads",
     "Momentum": "momentum",
     "Queue": "queue",

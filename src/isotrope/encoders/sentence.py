@@ -213,6 +213,19 @@ class SentenceEncoder(nn.Module):
         """Where the parameters are."""
         return next(self.parameters()).device
 
+    def freeze_embeddings(self) -> None:
+        """Take what stands below the first layer out of the training.
+
+        That is the module ``embeddings`` of the transformer, vectors of words, positions and types
+        and the norm on them; of a transformer without one, the table of word vectors.
+        """
+        transformer = cast("Transformer", self.model[0]).model
+        table = transformer.get_input_embeddings()
+        named = getattr(transformer, "embeddings", None)
+        if isinstance(named, nn.Module) and any(part is table for part in named.modules()):
+            table = named
+        table.requires_grad_(False)
+
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
         """Turn texts into token ids, the model's special tokens included.
 

@@ -14,6 +14,7 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["lora_line", "model_card"]
 
+_TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
 _TEMPLATE = """\
 ---
 library_name: sentence-transformers
@@ -142,7 +143,7 @@ def model_card(
         batch=settings.batch_size,
         rate=settings.learning_rate,
         length=report.max_length,
-        trained="all weights"
+        trained=_TRAINED[settings.freeze]
         if lora is None
         else f"{lora_line(lora)}; merged into this model, and by themselves in `adapter/`",
         matryoshka=f"first {', '.join(map(str, prefixes))} coordinates trained too: load with "

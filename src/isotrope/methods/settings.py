@@ -358,8 +358,15 @@ class TrainSettings(RunSettings):
     pooling: str | None = Field(
         None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
     )
-    head: Literal["mlp", "none"] = Field(
-        "mlp", description="network on top in training only; never part of the saved model"
+    head: Literal["mlp", "linear", "none"] = Field(
+        "mlp",
+        description="network on top in training only, never part of the saved model: a linear "
+        "layer and a tanh (Gao et al. 2021), the layer alone (Li et al. 2024), or none",
+    )
+    freeze: Literal["none", "embeddings"] = Field(
+        "none",
+        description="what stays as it is: the vectors of words and positions with the norm on "
+        "them, so that the layers alone are trained (Li et al. 2024), or nothing",
     )
     dropout: float | None = Field(
         None, ge=0, lt=1, description="of the encoder; default: as its configuration says"

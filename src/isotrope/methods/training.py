@@ -28,7 +28,7 @@ from isotrope.data.corpora import read
 from isotrope.data.tokens import TokenStore, build
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
-from isotrope.encoders.heads import MLPHead
+from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import add_lora, lora_facts, merged
 from isotrope.encoders.sentence import SentenceEncoder, find_device
 from isotrope.encoders.shared_norm import share_statistics
@@ -70,6 +70,11 @@ __all__ = [
     "train",
 ]
 
+_HEADS: dict[str, Callable[[int], nn.Module | None]] = {
+    "mlp": MLPHead,
+    "linear": LinearHead,
+    "none": lambda dimension: None,
+}
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
 _LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
@@ -180,6 +185,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
     _add_lora(settings, encoder)
+    _freeze(settings, encoder)
     prefixes_of(settings, encoder)
     if settings.max_length > encoder.max_length:
         raise InputError(
@@ -241,6 +247,23 @@ def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
         targets=settings.lora_targets,
         seed=settings.seed,
     )
+
+
+def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
+    """Leave the embeddings out of the training, if that was asked for."""
+    if settings.freeze == "none":
+        return
+    if settings.encoder == "scratch":
+        raise InputError(
+            "--freeze embeddings keeps the encoder's own word vectors, and one from scratch has "
+            "none worth keeping: name a trained --encoder, or leave --freeze out"
+        )
+    if settings.lora is not None:
+        raise InputError(
+            "--lora keeps all of the encoder's own weights as they are, the embeddings among them: "
+            "leave --freeze out"
+        )
+    encoder.freeze_embeddings()
 
 
 def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -310,7 +333,7 @@ def module_of(
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
-        head=MLPHead(encoder.dimension) if settings.head == "mlp" else None,
+        head=_HEADS[settings.head](encoder.dimension),
         objective=objective,
         steps=steps,
         learning_rate=settings.learning_rate,

@@ -155,3 +155,26 @@ def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:
         "transfer",
         "bert-base-uncased",
     ]
+
+
+def test_ends_are_scored_with_their_own_weights(measured: Result, folder: Path) -> None:
+    """Also where the last step is scored after another: one encoder takes all weights in turn."""
+    other = smoke(ends=["last", "first"])
+    again = text.run(other, Places(None, folder), folder / "other")
+    for end in ("first", "last"):
+        assert again.metrics[f"average {end}"] == measured.metrics[f"average {end}"]
+
+
+def test_components_and_the_encoder_that_was_begun_with_are_kept(measured: Result) -> None:
+    rows = measured.details["components"]
+    assert [row["step"] for row in rows] == [0, 3]
+    assert all({"loss", "dissipation", "hardest_share", "ratio"} <= set(row) for row in rows)
+    assert len(measured.details["encoder"]) == 16
+
+
+def test_whitened_embeddings_are_scored_beside_the_others(folder: Path) -> None:
+    cell = smoke(ends=["first"], whitened=8)
+    found = text.run(cell, Places(None, folder), folder / "whitened").metrics
+    assert isinstance(found["average whitened first"], float)
+    assert found["average whitened first"] != found["average first"]
+    assert isinstance(found["dev whitened first"], float)

@@ -1,0 +1,225 @@
+"""``python -m papers encoder``: raw encoders, made from scratch as masked language models.
+
+The papers on sentence embeddings start from BERT, which was trained to fill in words and never on
+pairs of sentences. Such an encoder is made here from Wikipedia and nothing else: the word pieces
+are learnt from the text (8,000, a quarter of BERT's, so that filling in costs a quarter, and no
+part comes from an encoder that was trained before), all weights are drawn, and the one objective is
+to fill in masked pieces, without the next-sentence task, as RoBERTa does it.
+
+It reads the second half of the corpus; what is trained on such an encoder takes the first half. The
+folder that is left opens with sentence-transformers and as ``isotrope train --encoder FOLDER``, and
+pools by CLS. The record (command, recipe, versions, gates) is kept in the repository, the encoder
+is not.
+"""
+
+import argparse
+import gzip
+import itertools
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from isotrope.core.alone import alone
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
+from isotrope.data.sts_sets import Subset, load_sts_file
+from isotrope.encoders import SentenceEncoder
+from isotrope.evaluation.embed import Remembering
+from isotrope.evaluation.sts import sts_dev
+from isotrope.measures.mean_cosine import mean_cosine
+from papers.machinery.places import kept
+from papers.pretraining import Recipe, drawn, pretrain
+from papers.whitening import Whitened
+
+__all__ = ["GATES", "RECIPES", "RECORDS", "gates", "make", "passed", "run"]
+
+RECIPES = {
+    "raw-2x128": Recipe(layers=2, width=128, steps=2_000),
+    "raw-4x256": Recipe(layers=4, width=256, steps=4_000, learning_rate=1.5e-3),
+}
+
+GATES = {"dev": (20.0, 45.0), "mean cosine": (0.7, 0.99)}
+"""What a raw encoder is known by: 100 x Spearman on the dev split of STS-B, and the mean cosine of
+Wikipedia sentences, both of CLS. Raw BERT is as anisotropic, and no better at STS.
+
+No objective acts on CLS while words are filled in, and its score drifts: what is made is the
+encoder at the last checkpoint that passes."""
+
+RECORDS = Path(__file__).parent / "results" / "encoders"
+
+_CORPUS = "corpus/wiki_en_1m.txt.gz"
+_LINES = (500_000, 1_000_000)  # of the corpus: the second half
+_REFERENCE = 2_000  # sentences of the first half: mean cosine, statistics of whitening
+_FEW = 500  # of them, at a checkpoint
+
+
+def make(
+    name: str,
+    recipe: Recipe,
+    texts: Sequence[str],
+    folder: Path,
+    *,
+    seed: int,
+    dev: Subset,
+    reference: Sequence[str],
+    limits: Mapping[str, tuple[float, float]] = GATES,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Make an encoder, or go on where that was stopped; the folder appears when it is whole.
+
+    Args:
+        name: of the recipe, for the record.
+        recipe: how.
+        texts: sentences to learn from.
+        folder: of the encoder, with its record in it; ``NAME.part`` beside it holds what is needed
+            to go on, and goes at the end. One that is there is not made again.
+        seed: of weights, order and masks.
+        dev: pairs with human scores.
+        reference: sentences for mean cosine and whitening; not among those that are scored.
+        limits: what it must pass.
+        tell: takes a line of progress.
+
+    Returns:
+        The record.
+
+    Raises:
+        InputError: no checkpoint passes, another process is making it, or nothing can be written.
+    """
+    if (folder / "record.json").is_file():
+        return Result.load(folder / "record.json")
+    part = folder.with_name(f"{folder.name}.part")
+    with alone(part, f"making {name}"):
+        encoder, tokens = drawn(recipe, texts, part, seed)
+        told = pretrain(
+            recipe,
+            encoder,
+            tokens,
+            part,
+            seed=seed,
+            look=lambda one: _look(Remembering(one), dev, reference[:_FEW]),
+            wanted=lambda measured: passed(measured, limits),
+            tell=tell,
+        )
+        if not told["step"]:
+            raise InputError(
+                f"no checkpoint of {name} passes the gates; {part} has its course, delete it to "
+                "begin again with another --seed"
+            )
+        done = part / "wanted"
+        metrics = {"step": told.pop("step"), **gates(done, dev, reference)}
+        metrics["cpu_seconds"] = told.pop("cpu_seconds")
+        own = SentenceEncoder.load(done, device="cpu").fingerprint()
+        details = {"recipe": asdict(recipe), "fingerprint": own, **told}
+        command = ["python", "-m", "papers", "encoder", name, "--seed", str(seed)]
+        about = provenance(seed=seed, command=command)
+        result = Result("encoder", name, {**metrics}, details, about)
+        result.save(done / "record.json")
+        done.rename(folder)
+    shutil.rmtree(part, ignore_errors=True)
+    return result
+
+
+def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
+    """Measure what tells a raw encoder, and beside it the same of mean pooling, and whitened.
+
+    Args:
+        folder: of the encoder.
+        dev: pairs with human scores.
+        reference: sentences for the mean cosine and for the statistics of whitening.
+
+    Returns:
+        By name: of CLS ``dev`` (100 x Spearman), ``mean cosine``, ``dev whitened`` with the
+        statistics of the reference alone, ``dev whitened, transductive`` with those of the
+        reference and the dev sentences; the same with ``mean pooling: `` in front.
+    """
+    found: dict[str, float] = {}
+    for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
+        pooled = Remembering(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
+        every = [*reference, *dev.first, *dev.second]
+        found |= {f"{prefix}{k}": v for k, v in _look(pooled, dev, reference).items()}
+        found[f"{prefix}dev whitened"] = sts_dev(Whitened(pooled, reference), dev)
+        found[f"{prefix}dev whitened, transductive"] = sts_dev(Whitened(pooled, every), dev)
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def _look(encoder: Remembering, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
+    rows = torch.from_numpy(encoder.encode(reference)).double()
+    return {"dev": sts_dev(encoder, dev), "mean cosine": float(mean_cosine(rows))}
+
+
+def passed(measured: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES) -> bool:
+    """Tell whether an encoder is raw by its limits; what was not measured is not passed."""
+    return all(
+        name in measured and low <= measured[name] <= high for name, (low, high) in limits.items()
+    )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Make an encoder, keep its record, print its gates.
+
+    Raises:
+        InputError: no data, no checkpoint that passes, or nothing can be written.
+    """
+    given = _parsed(arguments)
+    torch.set_num_threads(given.threads)
+    corpus, pairs = given.data / _CORPUS, given.data / "sts/stsb/dev.tsv"
+    for needed in (corpus, pairs):
+        if not needed.is_file():
+            raise InputError(f"there is no {needed}: --data names the folder that has it")
+    name = f"{given.name}-seed{given.seed}"
+    result = make(
+        given.name,
+        RECIPES[given.name],
+        _read(corpus, *_LINES),
+        given.output / name,
+        seed=given.seed,
+        dev=load_sts_file(pairs),
+        reference=_read(corpus, _LINES[0] - _REFERENCE, _LINES[0]),
+        tell=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    result.save(given.record / f"{name}.json")
+    for gate, (low, high) in GATES.items():
+        print(f"{gate} {result.metrics[gate]:.2f} (raw: {low:g} to {high:g})")
+    print(f"encoder: {given.output / name}\nrecord: {given.record / name}.json")
+    return 0
+
+
+def _read(corpus: Path, first: int, last: int) -> list[str]:
+    with gzip.open(corpus, "rt", encoding="utf-8") as lines:
+        return [line.strip() for line in itertools.islice(lines, first, last)]
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m papers encoder",
+        description="Make a raw encoder: a BERT from scratch, trained to fill in words alone.",
+        epilog="The same command goes on where it was stopped.",
+    )
+    add = parser.add_argument
+    add("name", choices=RECIPES, help="layers x width")
+    add("--seed", type=int, default=0, metavar="N", help="of weights, order and masks [0]")
+    add(
+        "--data",
+        type=Path,
+        default=_beside(),
+        metavar="DIR",
+        help="has corpus/ and sts/ [%(default)s]",
+    )
+    add("--output", type=Path, default=kept() / "encoders", metavar="DIR", help="[%(default)s]")
+    add("--record", type=Path, default=RECORDS, metavar="DIR", help="[papers/results/encoders]")
+    add("--threads", type=int, default=1, metavar="N", help="of torch [1]")
+    return parser.parse_args(list(arguments))
+
+
+def _beside() -> Path:
+    """The shared data beside a checkout of this repository."""
+    return Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""The rule of claims: what a paired difference between trainings says of a printed effect.
+
+The difference is taken seed by seed and has the 90% interval of ``verdicts``; the smallest effect
+of interest is a quarter of the one printed. With the printed direction as the positive one:
+
+- **replicated**: the whole interval is at or above the smallest effect of interest;
+- **same direction, weaker**: the whole interval is above 0, and reaches below that effect;
+- **contradicted**: the whole interval is below the smallest effect of interest, and not above 0;
+- **undecided**: it holds both, or there are too few seeds for an interval;
+- **not testable here**: no such trainings can be done; the claim says why.
+
+A claim that something is *not behind* has a margin instead of an effect: it is replicated where the
+whole interval is above minus the margin, contradicted where it is below, undecided otherwise.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from papers.machinery.verdicts import Spread, spread
+
+__all__ = ["SHARE", "Judged", "Word", "judge", "judge_not_behind"]
+
+Word = Literal[
+    "replicated", "same direction, weaker", "undecided", "contradicted", "not testable here"
+]
+
+SHARE = 0.25
+"""The smallest effect of interest, as a share of the one printed."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of a comparison.
+
+    Attributes:
+        word: the verdict.
+        change: the differences; None of none.
+        interest: smallest effect of interest, with the sign of the printed one; minus the margin
+            where something is not to be behind.
+    """
+
+    word: Word
+    change: Spread | None
+    interest: float
+
+
+def judge(
+    differences: Mapping[int, float], effect: float, *, interest: float | None = None
+) -> Judged:
+    """Judge a comparison whose effect is printed.
+
+    Args:
+        differences: ours, by seed.
+        effect: the paper's difference; its sign is the direction.
+        interest: the smallest effect that matters, above 0, where it cannot be :data:`SHARE` of the
+            printed one because the paper gives a direction without a number.
+
+    Raises:
+        ValueError: an effect of 0, which has no direction, or an interest that is not above 0.
+    """
+    least = SHARE * abs(effect) if interest is None else interest
+    if effect == 0 or not least > 0:
+        raise ValueError(
+            f"a comparison has an effect with a sign and an interest above 0; found {effect:g} and "
+            f"{least:g}"
+        )
+    return _judged(differences, math.copysign(1.0, effect), least)
+
+
+def judge_not_behind(differences: Mapping[int, float], margin: float) -> Judged:
+    """Judge whether something is not behind by more than a margin.
+
+    Args:
+        differences: ours, by seed; positive is ahead.
+        margin: above 0.
+
+    Raises:
+        ValueError: a margin that is not above 0.
+    """
+    if not margin > 0:
+        raise ValueError(f"the margin of what is not behind is above 0; found {margin:g}")
+    return _judged(differences, 1.0, -margin)
+
+
+def _judged(differences: Mapping[int, float], sign: float, least: float) -> Judged:
+    change = spread(differences)
+    if change is None:
+        return Judged("undecided", None, sign * least)
+    low, high = sorted(sign * end for end in change.interval)
+    return Judged(_word(low, high, least), change, sign * least)
+
+
+def _word(low: float, high: float, least: float) -> Word:
+    """The verdict on an interval in the printed direction; one without ends decides nothing."""
+    if low >= least:
+        return "replicated"
+    if low > 0:
+        return "same direction, weaker"
+    return "contradicted" if high < least else "undecided"

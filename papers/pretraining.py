@@ -1,0 +1,267 @@
+"""Pre-training: a small BERT that learns to fill in masked word pieces, and nothing else.
+
+There is no dropout: one pass over the text leaves nothing to overfit. The order of the sentences
+and the masks are functions of (seed, step): a run that was stopped goes on from its last
+checkpoint, and ends as it would have ended.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.files import replacing
+from isotrope.encoders import SentenceEncoder
+
+__all__ = ["MaskedLM", "Recipe", "Tokens", "drawn", "masked", "pretrain", "rate_at"]
+
+_BLOCK = 50  # batches whose sentences are sorted by length together
+_CHUNK = 10_000  # sentences tokenized at once
+_SPECIAL = 5  # the first ids of the vocabulary: [PAD], [UNK], [CLS], [SEP], [MASK]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a raw encoder is made.
+
+    Attributes:
+        layers: of the transformer.
+        width: of its states; a head of the attention has 64 of them.
+        steps: of AdamW, with betas 0.9 and 0.98 and weight decay 0.01.
+        batch_size: sentences a step.
+        max_length: tokens that a sentence is cut to.
+        vocabulary: word pieces.
+        learning_rate: peak, after ``warmup`` steps; it rises and falls linearly.
+        warmup: steps.
+        share: of the word pieces that are to be filled in.
+        every: steps between checkpoints.
+    """
+
+    layers: int
+    width: int
+    steps: int
+    batch_size: int = 128
+    max_length: int = 32
+    vocabulary: int = 8_000
+    learning_rate: float = 3e-3
+    warmup: int = 200
+    share: float = 0.15
+    every: int = 125
+
+
+class MaskedLM(nn.Module):
+    """A BERT with what fills in word pieces on top; the output weights are the word vectors.
+
+    Args:
+        bert: the transformer of a sentence encoder, trained in place.
+        width: of its states.
+        vocabulary: word pieces.
+    """
+
+    def __init__(self, bert: Any, width: int, vocabulary: int) -> None:  # noqa: ANN401 - transformers'
+        super().__init__()
+        self.bert = bert
+        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, seen: Tensor, attention: Tensor, ids: Tensor, where: Tensor) -> Tensor:
+        """Return the mean cross entropy of the pieces to be filled in.
+
+        Args:
+            seen: n x length ids, some of them masked.
+            attention: n x length, 1 for tokens and 0 for padding.
+            ids: n x length, as they were.
+            where: n x length, which are to be filled in.
+        """
+        states = self.bert(input_ids=seen, attention_mask=attention).last_hidden_state[where]
+        words = self.bert.embeddings.word_embeddings.weight
+        logits = self.transform(states) @ words.T + self.bias
+        total = nn.functional.cross_entropy(logits, ids[where], reduction="sum")
+        return total / max(1, len(logits))
+
+
+def masked(
+    ids: Tensor, *, share: float, size: int, mask: int, draw: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Mask word pieces: of those chosen 80% become [MASK], 10% another piece, 10% stay.
+
+    Source: Devlin et al. 2019, section 3.1.
+
+    Args:
+        ids: n x length; the special tokens, padding included, are never chosen.
+        share: of the pieces to be chosen.
+        size: of the vocabulary.
+        mask: the id of [MASK].
+        draw: where chance comes from.
+
+    Returns:
+        The ids as the encoder sees them, and which are to be filled in, both n x length.
+    """
+    chance, how = (torch.rand(ids.shape, generator=draw) for _ in range(2))
+    other = torch.randint(_SPECIAL, size, ids.shape, generator=draw)
+    chosen = (chance < share) & (ids >= _SPECIAL)
+    seen = torch.where(chosen & (how < 0.8), mask, ids)
+    return torch.where(chosen & (how >= 0.9), other, seen), chosen
+
+
+def rate_at(recipe: Recipe, step: int) -> float:
+    """Return the learning rate of a step, counted from 0."""
+    rise = (step + 1) / recipe.warmup
+    fall = (recipe.steps - step) / max(1, recipe.steps - recipe.warmup)
+    return recipe.learning_rate * min(1.0, rise, fall)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sentences as ids: those of sentence i are ``ids[starts[i] : starts[i + 1]]``."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+
+    def batch(self, recipe: Recipe, seed: int, step: int) -> list[np.ndarray]:
+        """Return the sentences of a step, all of about one length."""
+        block, place = divmod(step, _BLOCK)
+        draw = np.random.default_rng([seed, block])
+        every, count = len(self.starts) - 1, _BLOCK * recipe.batch_size
+        rows = draw.choice(every, size=count, replace=count > every)
+        rows = rows[np.argsort(np.diff(self.starts)[rows], kind="stable")]
+        own = rows.reshape(_BLOCK, recipe.batch_size)[draw.permutation(_BLOCK)[place]]
+        return [self.ids[self.starts[i] : self.starts[i + 1]] for i in own]
+
+
+def drawn(
+    recipe: Recipe, texts: Sequence[str], folder: Path, seed: int
+) -> tuple[SentenceEncoder, Tokens]:
+    """Return an encoder whose weights are drawn, pooling by CLS, and the texts as its ids.
+
+    Both are kept in ``folder``, so that a run that goes on does not make them again.
+
+    Args:
+        recipe: sizes; the word pieces are learnt from the first 200,000 texts.
+        texts: sentences.
+        folder: of the run.
+        seed: of the weights.
+    """
+    start, file = folder / "start", folder / "tokens.npz"
+    if not start.is_dir():
+        SentenceEncoder.scratch(
+            texts,
+            seed=seed,
+            vocabulary=recipe.vocabulary,
+            layers=recipe.layers,
+            width=recipe.width,
+            heads=max(1, recipe.width // 64),
+        ).save(start)
+    encoder = SentenceEncoder.load(start, pooling="cls", device="cpu")
+    if not file.is_file():
+        pieces, lengths = [], [0]
+        for first in range(0, len(texts), _CHUNK):
+            rows, _ = encoder.tokenize(texts[first : first + _CHUNK], recipe.max_length)
+            pieces.append(np.fromiter(itertools.chain.from_iterable(rows), np.uint16))
+            lengths += [len(row) for row in rows]
+        with replacing(file) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, ids=np.concatenate(pieces), starts=np.cumsum(lengths))
+    with np.load(file) as kept:
+        return encoder, Tokens(kept["ids"], kept["starts"])
+
+
+def pretrain(
+    recipe: Recipe,
+    encoder: SentenceEncoder,
+    tokens: Tokens,
+    folder: Path,
+    *,
+    seed: int,
+    look: Callable[[SentenceEncoder], Mapping[str, float]],
+    wanted: Callable[[Mapping[str, float]], bool],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Train the encoder in place, from the last checkpoint if there is one.
+
+    Args:
+        recipe: steps, sizes and rates.
+        encoder: of :func:`drawn`.
+        tokens: of the same.
+        folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, and
+            ``wanted`` where the encoder is then as it should be.
+        seed: of order and masks.
+        look: measures the encoder, and changes nothing.
+        wanted: whether an encoder with these measures is as it should be.
+        tell: takes a line at every checkpoint.
+
+    Returns:
+        ``course``, a row with step, loss and measures for each checkpoint; ``step``, the last at
+        which the encoder was as it should be, or 0; ``cpu_seconds`` in all.
+    """
+    torch.manual_seed(seed)
+    model = MaskedLM(encoder.model[0].model, recipe.width, len(encoder.tokenizer)).eval()
+    weights = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer}
+    step, before, course = _restored(parts, folder / "checkpoint.pt")
+    began, losses = time.process_time(), []
+    while step < recipe.steps:
+        losses.append(_step(recipe, encoder, model, optimizer, tokens, seed, step))
+        step += 1
+        if step % recipe.every and step < recipe.steps:
+            continue
+        found = {"step": step, "loss": float(np.mean(losses)), **look(encoder)}
+        row = {name: round(value, 4) for name, value in found.items()}
+        course.append(row)
+        losses.clear()
+        if wanted(row):
+            encoder.save(folder / "wanted")
+        seconds = before + time.process_time() - began
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
+        tell(f"{shown}, {seconds:.0f} s")
+        state = {name: part.state_dict() for name, part in parts.items()}
+        with replacing(folder / "checkpoint.pt") as temporary:
+            torch.save({**state, "step": step, "seconds": seconds, "course": course}, temporary)
+    last = max((int(row["step"]) for row in course if wanted(row)), default=0)
+    seconds = round(before + time.process_time() - began, 1)
+    return {"step": last, "cpu_seconds": seconds, "course": course}
+
+
+def _restored(parts: dict[str, Any], file: Path) -> tuple[int, float, list[dict[str, float]]]:
+    """Put a model and its optimiser where they were; return step, processor seconds and course."""
+    if not file.is_file():
+        return 0, 0.0, []
+    kept = torch.load(file, weights_only=True)
+    for name, part in parts.items():
+        part.load_state_dict(kept[name])
+    return kept["step"], kept["seconds"], kept["course"]
+
+
+def _step(
+    recipe: Recipe,
+    encoder: SentenceEncoder,
+    model: MaskedLM,
+    optimizer: torch.optim.Optimizer,
+    tokens: Tokens,
+    seed: int,
+    step: int,
+) -> float:
+    """Take a step; whatever is random in it follows from (seed, step)."""
+    batch = encoder.pad(tokens.batch(recipe, seed, step))
+    ids, attention = batch["input_ids"], batch["attention_mask"]
+    seen, where = masked(
+        ids,
+        share=recipe.share,
+        size=len(encoder.tokenizer),
+        mask=int(encoder.tokenizer.mask_token_id or 0),
+        draw=torch.Generator().manual_seed(1_000_003 * seed + step),
+    )
+    for group in optimizer.param_groups:
+        group["lr"] = rate_at(recipe, step)
+    loss: Tensor = model(seen, attention, ids, where)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return float(loss.detach())

@@ -1,0 +1,105 @@
+"""``python -m papers text``: the protocol for sentence embeddings by stages, and its claims."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from papers import text_protocol as protocol
+from papers.machinery import runner
+from papers.machinery.claims import bed, claims, decided
+from papers.machinery.places import Places, kept
+from papers.machinery.store import Store
+from papers.text_tables import tables
+
+__all__ = ["run"]
+
+RESULTS = Path(__file__).parent / "results" / "text"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what is missing of the stages, in order, and write what became of the claims.
+
+    Raises:
+        InputError: data or encoder that are not here, or cells that failed.
+    """
+    given = _parsed(arguments)
+    if not given.data.is_dir():
+        raise InputError(f"--data: there is no folder {given.data}")
+    torch.set_num_threads(1)
+    output = given.output / given.encoder
+    store = Store(output / "cells")
+    failed: dict[str, str] = {}
+    places = Places(given.data, kept() / "data")
+    for stage in () if given.show else given.stages or protocol.STAGES:
+        cells = protocol.cells(stage, given.encoder, store.find)
+        lacking = runner.lacking(cells, places).values()
+        if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
+            raise InputError(f"not on this machine: {'; '.join(missing)}")
+        _tell(f"stage {stage}: {len(dict.fromkeys(cells))} trainings")
+        why = runner.run(cells, store, places, kept() / "runs", minutes=given.minutes, tell=_tell)
+        failed |= {cell.shown: reason for cell, reason in why.items()}
+        if failed or any(store.find(cell) is None for cell in cells):
+            break  # what comes next depends on it
+    pages = {"tables.md": tables, "claims.md": _claims}
+    for name, page in pages.items():
+        with replacing(output / name) as temporary:
+            temporary.write_text(page(given.encoder, store.find), encoding="utf-8")
+        print(output / name)
+    if failed:
+        shown, reason = next(iter(failed.items()))
+        raise InputError(f"{len(failed)} trainings failed, the others are kept; {shown}: {reason}")
+    return 0
+
+
+def _claims(encoder: str, find: protocol.Find) -> str:
+    """A table of every claim: the paper's effect, ours with its interval, the verdict."""
+    values = protocol.measured(encoder, find)
+    lines = [
+        f"# Claims on sentence embeddings, measured on {encoder}",
+        "",
+        "Written by `python -m papers text`. Differences over seeds with Student's 90% interval.",
+        "",
+        "| claim | where | paper | ours | n | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for claim in claims():
+        found = decided(claim, values)
+        theirs = f"{claim.effect:+.2f}" if claim.printed else "-"
+        ours, count = "-", "0"
+        if found.change is not None:
+            low, high = found.change.interval
+            ours, count = f"{found.change.mean:+.2f}", str(found.change.count)
+            ours += f" ({low:+.2f} to {high:+.2f})" if found.change.count > 1 else ""
+        cells = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, count)
+        lines.append(f"| {' | '.join(cells)} | {found.word} |")
+    return "\n".join(lines) + "\n"
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m papers text",
+        description="Train sixteen losses on a raw encoder by one protocol, and judge the claims.",
+        epilog="The same command goes on where it was stopped.",
+    )
+    add = parser.add_argument
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
+    add("--encoder", default=bed(), metavar="NAME", help="[%(default)s]")
+    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
+    add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
+    add("--minutes", type=float, metavar="M", help="start no training after so many")
+    add("--show", action="store_true", help="run nothing: the claims by what there is")
+    given = parser.parse_args(list(arguments))
+    for stage in given.stages:
+        if stage not in protocol.STAGES:
+            raise InputError(f"stages are {', '.join(protocol.STAGES)}; found {stage!r}")
+    return given

@@ -1,0 +1,355 @@
+"""The protocol for sentence embeddings on raw encoders: which trainings there are, in three stages.
+
+Every loss gets the same budget: four rates at its published values (``rates``), then twelve sets of
+its own hyperparameters at the best of these rates (``settings``), both with 32,000 sentences and
+one seed that is not used again; then five seeds of what was best, with 128,000 (``final``). Best
+is by the dev split of STS-B, scored every 125 steps, of which the best after step 0 counts; the
+seven STS tasks and the seven of classification are scored once, at that step of the final
+trainings. ``curves`` are the one-thing-varied trainings of Li et al. 2024, figures 6 and 8(c);
+``passes`` are longer trainings (256,000 sentences) for Nie et al. 2023, figures 1 and 3.
+
+Batches of 64, at most 32 tokens, sentences of any length, CLS, no head, embeddings frozen. Losses
+are trained in the form of the authors' released code; a name that ends in ``printed`` is the form
+of the paper, ``GD`` and ``GD+W`` are steps of table 5. The names are those of claims.toml.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from isotrope.core.result import Result
+from papers.machinery.cell import Cell, brief
+
+__all__ = [
+    "LOSSES",
+    "RATES",
+    "SEEDS",
+    "STAGES",
+    "Loss",
+    "Stage",
+    "best",
+    "cells",
+    "measured",
+    "short",
+    "start",
+    "trainings",
+]
+
+Stage = Literal["start", "rates", "settings", "final", "curves", "passes"]
+STAGES: tuple[Stage, ...] = ("start", "rates", "settings", "final", "curves", "passes")
+Values = Mapping[str, float | str]
+Find = Callable[[Cell], Result | None]
+
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+SEEDS = (1, 2, 3, 4, 5)
+PASS_SEEDS = (1, 2, 3)
+_TUNING = 0  # the seed of stages whose results choose something
+
+_SHORT, _LONG, _PASS = 500, 2_000, 4_000  # steps
+_TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+_SCORED = {"scores": ["sts", *_TRANSFER], "mode": "prototyping", "ends": ["best"]}
+_WHITENED = 2_000  # sentences whose statistics whiten
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is trained.
+
+    Attributes:
+        name: as claims.toml has it.
+        objective: in the registry.
+        values: published hyperparameters.
+        grid: the sets of hyperparameters that ``settings`` tries; none for what has no tuning of
+            its own.
+        like: the loss whose tuned hyperparameters it takes.
+    """
+
+    name: str
+    objective: str
+    values: Values = field(default_factory=dict)
+    grid: tuple[Values, ...] = ()
+    like: str = ""
+
+
+def _grid(base: Values, **choices: Sequence[float]) -> tuple[Values, ...]:
+    """Every combination; what is not varied stays as it is."""
+    return tuple(
+        {**base, **dict(zip(choices, values, strict=True))}
+        for values in itertools.product(*choices.values())
+    )
+
+
+_RELEASED: Values = {"variant": "released"}
+_TEMPERATURES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.17, 0.23, 0.3)
+_WEIGHTS = (0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 100, 300)
+_MARGINS = (0.1, 0.15, 0.19, 0.23, 0.27, 0.31, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
+_ANGLES = tuple(
+    m * math.pi for m in (0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.21, 0.25, 0.3)
+)
+_THREE = {"margin": (0.3, 0.37), "temperature": (0.03, 0.05), "ratio": (1.0, 1.5, 1.75)}
+_TWO = {"margin": (0.27, 0.3, 0.37), "ratio": (1.0, 1.25, 1.5, 1.75)}
+
+_MODIFIED: dict[str, tuple[Values, Mapping[str, Sequence[float]]]] = {
+    "modifiedmhe": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.75}, _THREE),
+    "modifiedmhs": ({"margin": 0.3, "ratio": 1.75}, _TWO),
+    "modifiedbarlowtwins": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.5}, _THREE),
+    "modifiedvicreg": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.5}, _THREE),
+}
+
+
+def _losses() -> Iterable[Loss]:
+    """The sixteen of tables 3 to 5 and table 1, then forms and steps."""
+    simcse: Values = {"temperature": 0.05}
+    yield Loss("infonce", "infonce", simcse, _grid({}, temperature=_TEMPERATURES))
+    angles = (math.pi / 36, math.pi / 18, math.pi / 9)
+    arccon = _grid({}, temperature=(0.03, 0.05, 0.07, 0.1), margin=angles)
+    yield Loss("arccon", "arccon", {**simcse, "margin": math.pi / 18}, arccon)
+    yield Loss("mpt", "mpt", {"margin": 0.23}, _grid({}, margin=_MARGINS))
+    yield Loss("met", "met", {"margin": 0.45}, _grid({}, margin=_MARGINS))
+    yield Loss("mhe", "mhe", {"weight": 10.0, **_RELEASED}, _grid(_RELEASED, weight=_WEIGHTS))
+    yield Loss("mhs", "mhs", {"weight": 1.0, **_RELEASED}, _grid(_RELEASED, weight=_WEIGHTS))
+    yield Loss("barlowtwins", "barlowtwinsgrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS))
+    yield Loss("vicreg", "vicreggrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS))
+    for name, (values, varied) in _MODIFIED.items():
+        yield Loss(name, name, {**values, **_RELEASED}, _grid(_RELEASED, **varied))
+    uniform = _grid({"alpha": 2.0}, t=(2.0, 4.0, 6.0, 8.0), balance=(0.05, 0.1, 0.3))
+    yield Loss("alignuniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}, uniform)
+    yield Loss("dcl", "dcl", {"temperature": 0.03}, _grid({}, temperature=_TEMPERATURES))
+    yield Loss("dclplus", "dclplus", {"temperature": 0.17}, _grid({}, temperature=_TEMPERATURES))
+    yield Loss("mat", "mat", {"margin": 0.15 * math.pi}, _grid({}, margin=_ANGLES))
+    for name, (values, varied) in _MODIFIED.items():
+        yield Loss(f"{name} printed", name, values, _grid({}, **varied))
+    for name, (values, _) in _MODIFIED.items():
+        for step in ("GD",) if name == "modifiedmhs" else ("GD", "GD+W"):
+            own = {**values, **_RELEASED, "step": step}
+            yield Loss(f"{name} {step}", name, own, like=name)
+    yield Loss("baseline", "paradigm", _baseline())
+
+
+def _baseline(margin: float = 0.3, temperature: float = 0.05, ratio: float = 1.0) -> Values:
+    """Li et al. 2024's empirical baseline, eq. 5."""
+    parts = {"dissipation": f"margin:{margin:g}", "weight": f"softmax:{temperature:g}"}
+    return {**parts, "ratio": ratio, **_RELEASED}
+
+
+LOSSES = {loss.name: loss for loss in _losses()}
+
+_CURVES: dict[str, tuple[float, ...]] = {
+    "margin": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    "temperature": (0.01, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0),
+    "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
+}
+_COMPARED = {"margin": (1.0,), "temperature": (0.3,), "ratio": (0.25, 2.0)}
+"""Values that a claim names; the others of a curve have one seed."""
+
+_PASSES = ("infonce", "alignuniform", "dcl")
+_MPT_MARGINS = (0.1, 0.23, 0.8)
+
+
+def _cell(
+    encoder: str,
+    loss: Loss,
+    values: Values,
+    rate: float,
+    steps: int,
+    seed: int,
+    more: Mapping[str, Any] | None = None,
+) -> Cell:
+    fixed = {
+        "texts": f"wiki:{64 * steps}",
+        "encoder": encoder,
+        "scored": "sts",
+        "pooling": "cls",
+        "head": "none",
+        "freeze": "embeddings",
+        "batch_size": 64,
+        "max_length": 32,
+        "max_steps": steps,
+        "keep_every": 125,
+        "log_every": 125,
+        "held": [4, 128],
+        "looks": ["dev"],
+        "objective": loss.objective,
+        "learning_rate": rate,
+    }
+    own = {f"objective.{name}": value for name, value in values.items()}
+    title = f"{loss.name}, {brief(values)}, rate {rate:g}, {steps} steps, {encoder}"
+    return Cell("text", {**fixed, **own, **(more or {})}, seed, title)
+
+
+def start(encoder: str) -> Cell:
+    """Return the encoder before training, scored as it is and whitened."""
+    loss = LOSSES["infonce"]
+    more = {"max_steps": 1, "keep_every": 1, "ends": ["first"], "whitened": _WHITENED}
+    return _cell(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
+
+
+def short(encoder: str, loss: Loss, values: Values, rate: float) -> Cell:
+    """Return a training of the stages that choose."""
+    return _cell(encoder, loss, values, rate, _SHORT, _TUNING)
+
+
+def best(cells: Iterable[tuple[Any, Cell]], find: Find) -> Any:  # noqa: ANN401 - beside a cell
+    """Return what stands beside the cell with the best score on dev; None until all are there.
+
+    A training that diverged, or without a score, is behind all others.
+    """
+    scored = []
+    for which, cell in cells:
+        if (result := find(cell)) is None:
+            return None
+        score = result.metrics.get("dev best")
+        scored.append((float(score) if isinstance(score, int | float) else -math.inf, which))
+    return max(scored, key=lambda one: one[0])[1] if scored else None
+
+
+def rate(encoder: str, loss: Loss, find: Find) -> float | None:
+    """Return the best rate of a loss at its published values; None until it is known."""
+    own = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
+    found: float | None = best(own, find)
+    return found
+
+
+def tuned(encoder: str, loss: Loss, find: Find) -> Values | None:
+    """Return the best hyperparameters of a loss at its best rate; None until they are known.
+
+    The published ones are among those that are compared. A step of table 5 has those of the loss
+    it leads to.
+    """
+    whose = LOSSES[loss.like] if loss.like else loss
+    at = rate(encoder, whose, find)
+    if at is None:
+        return None
+    own: Values | None = best(
+        [(values, short(encoder, whose, values, at)) for values in (whose.values, *whose.grid)],
+        find,
+    )
+    if own is None or not loss.like:
+        return own
+    return {**own, "step": loss.values["step"]}
+
+
+def trainings(encoder: str, find: Find, name: str) -> list[Cell]:
+    """Return the trainings of a name in claims.toml; none until their settings are known."""
+    if name == "before training":
+        return [start(encoder)]
+    if name in LOSSES and name != "baseline":
+        return _final(encoder, LOSSES[name], find)
+    first, _, varied = name.partition(" ")
+    if first == "baseline":
+        return _curve(encoder, find, varied)
+    return _pass(encoder, find, name.removesuffix(" pass"))
+
+
+def _final(encoder: str, loss: Loss, find: Find) -> list[Cell]:
+    at, values = rate(encoder, loss, find), tuned(encoder, loss, find)
+    if at is None or values is None:
+        return []
+    more = _SCORED if not loss.like else {**_SCORED, "scores": ["sts"]}
+    return [_cell(encoder, loss, values, at, _LONG, seed, more) for seed in SEEDS]
+
+
+def _curve(encoder: str, find: Find, varied: str) -> list[Cell]:
+    """The baseline with one value changed, as in ``ratio=2``; nothing for the baseline itself."""
+    name, _, value = varied.partition("=")
+    loss = LOSSES["baseline"]
+    at = rate(encoder, loss, find)
+    if at is None:
+        return []
+    values = _baseline(**({name: float(value)} if name else {}))
+    compared = not name or float(value) in _COMPARED[name] or values == _baseline()
+    seeds = SEEDS if compared else SEEDS[:1]
+    more = {"looks": ["dev", "closeness"]}
+    return [_cell(encoder, loss, values, at, _SHORT, seed, more) for seed in seeds]
+
+
+def _pass(encoder: str, find: Find, name: str) -> list[Cell]:
+    """A long training; ``mpt margin=0.1`` has that margin and MPT's best rate."""
+    which, _, margin = name.partition(" margin=")
+    loss = LOSSES[which]
+    at = rate(encoder, loss, find)
+    values = {"margin": float(margin)} if margin else tuned(encoder, loss, find)
+    if at is None or values is None:
+        return []
+    more = {**_SCORED, "looks": ["dev", "probes"]}
+    return [_cell(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
+
+
+def cells(stage: Stage, encoder: str, find: Find) -> list[Cell]:
+    """Return the cells of a stage, as far as what they depend on is known."""
+    if stage == "start":
+        return [start(encoder)]
+    if stage == "rates":
+        return [
+            short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
+        ]
+    found: list[Cell] = []
+    if stage == "settings":
+        for loss in LOSSES.values():
+            if (at := rate(encoder, loss, find)) is not None:
+                found += [short(encoder, loss, values, at) for values in loss.grid]
+        return found
+    if stage == "final":
+        names = [name for name in LOSSES if name != "baseline"]
+    elif stage == "curves":
+        names = ["baseline", *(f"baseline {k}={v:g}" for k, vs in _CURVES.items() for v in vs)]
+    else:
+        names = [*_PASSES, *(f"mpt margin={margin:g}" for margin in _MPT_MARGINS)]
+        names = [f"{name} pass" for name in names]
+    return [cell for name in names for cell in trainings(encoder, find, name)]
+
+
+def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]:
+    """Return what gives the values of a metric of a training by seed, as claims are decided by."""
+
+    def values(name: str, metric: str) -> dict[int, float]:
+        found = {}
+        for cell in trainings(encoder, find, name):
+            if (result := find(cell)) is not None and (value := _value(result, metric)) is not None:
+                found[cell.seed] = value
+        if name == "before training":  # the same, whatever is trained on it
+            return {seed: value for value in found.values() for seed in SEEDS}
+        return found
+
+    return values
+
+
+def _value(result: Result, metric: str) -> float | None:
+    """A metric of claims.toml of one training."""
+    if metric == "average - transfer":
+        parts = [_value(result, one) for one in ("average", "transfer")]
+        return None if None in parts else float(parts[0] or 0) - float(parts[1] or 0)
+    if metric == "dev fall":
+        parts = [_value(result, one) for one in ("dev", "dev last")]
+        return None if None in parts else float(parts[0] or 0) - float(parts[1] or 0)
+    if metric == "positive cosine":
+        return _number(result.details.get("looks", [{}])[-1].get(metric))
+    if metric.endswith(" regained"):
+        rows = result.details.get("looks", [])[1:]  # the papers' first look is after some steps
+        return regained([row.get(metric.removesuffix(" regained")) for row in rows])
+    names = {"dev": ["dev best"], "dev last": ["dev last"]}
+    for name in names.get(metric, [f"{metric} best", f"{metric} first"]):
+        if (value := _number(result.metrics.get(name))) is not None:
+            return value
+    return None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def regained(course: Sequence[float | None]) -> float | None:
+    """Return which share of its fall a quantity has risen again at the end.
+
+    0 where it ends at its lowest, 1 where it is back where it began; None where it never fell, or
+    was not measured.
+
+    >>> regained([4.0, 2.0, 2.5])
+    0.25
+    """
+    values = [value for value in course if value is not None]
+    if not values or values[0] == min(values):
+        return None
+    return (values[-1] - min(values)) / (values[0] - min(values))

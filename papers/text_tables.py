@@ -1,0 +1,106 @@
+"""Tables of the protocol for sentence embeddings, of whatever there is of its trainings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isotrope.core.result import Result
+from papers import text_protocol as protocol
+from papers.machinery.cell import Cell, brief
+from papers.machinery.verdicts import spread
+from papers.text_protocol import LOSSES, RATES, Find
+
+__all__ = ["tables"]
+
+_PARTS = {"dissipation": "GD", "hardest_share": "W", "ratio": "R"}
+
+
+def tables(encoder: str, find: Find) -> str:
+    """Return the stages as tables in Markdown: what was not measured is a dash."""
+    parts = [
+        f"# Sentence embeddings on {encoder}",
+        "",
+        "Written by `python -m papers text`; docs/reproduce.md says what the stages are. Scores "
+        "are 100 x Spearman; dev is STS-B's dev split, STS the average of the seven tasks, "
+        "transfer the average of the seven tasks of classification (prototyping mode).",
+        "",
+        "## Final: five seeds, each loss as it was tuned",
+        "",
+        *_final(encoder, find),
+        "",
+        "GD is the mean dissipation, W the share of the weight on the hardest negative, R the mean "
+        "ratio: of the last logged batch, mean over seeds. Means with sample standard deviations.",
+        "",
+        "## Rates: best on dev at the published hyperparameters, 500 steps, seed 0",
+        "",
+        *_rates(encoder, find),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _rates(encoder: str, find: Find) -> list[str]:
+    rows = []
+    for loss in LOSSES.values():
+        cells = [protocol.short(encoder, loss, loss.values, rate) for rate in RATES]
+        found = [_metric(find(cell), "dev best") for cell in cells]
+        known = [value for value in found if value is not None]
+        shown = [
+            "-" if value is None else f"**{value:.2f}**" if value == max(known) else f"{value:.2f}"
+            for value in found
+        ]
+        rows.append([loss.name, brief(loss.values), *shown])
+    return _table(["loss", "settings", *(f"{rate:g}" for rate in RATES)], rows)
+
+
+def _final(encoder: str, find: Find) -> list[str]:
+    header = ["loss", "settings", "rate", "dev", "STS", "transfer", *_PARTS.values()]
+    blank = ["-"] * len(_PARTS)
+    first = find(protocol.start(encoder))
+    rows = []
+    for name, suffix in (("before training", " first"), ("whitened", " whitened first")):
+        one = [_shown(_metric(first, f"{kind}{suffix}")) for kind in ("dev", "average", "transfer")]
+        rows.append([name, "-", "-", *one, *blank])
+    for loss in LOSSES.values():
+        if loss.name == "baseline":
+            continue
+        cells = protocol.trainings(encoder, find, loss.name)
+        kinds = ("dev best", "average best", "transfer best")
+        scores = [_over(cells, find, kind) for kind in kinds]
+        rows.append([loss.name, *_chosen(cells), *scores, *_components(cells, find)])
+    return _table(header, rows)
+
+
+def _chosen(cells: Sequence[Cell]) -> list[str]:
+    """The hyperparameters and the rate that the stages before have chosen."""
+    if not cells:
+        return ["-", "-"]
+    own: Mapping[str, Any] = cells[0].settings
+    values = {k.partition(".")[2]: v for k, v in own.items() if k.startswith("objective.")}
+    return [brief(values), f"{own['learning_rate']:g}"]
+
+
+def _over(cells: Sequence[Cell], find: Find, metric: str) -> str:
+    values = [_metric(find(cell), metric) for cell in cells]
+    return str(spread([value for value in values if value is not None]) or "-")
+
+
+def _components(cells: Sequence[Cell], find: Find) -> list[str]:
+    last = [r.details["components"][-1] for cell in cells if (r := find(cell)) and r.details]
+    shown = []
+    for part in _PARTS:
+        mean = spread([row[part] for row in last if part in row])
+        shown.append("-" if mean is None else f"{mean.mean:.3g}")
+    return shown
+
+
+def _metric(result: Result | None, name: str) -> float | None:
+    value = None if result is None else result.metrics.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,93 @@
+"""claims.toml holds together, its effects are the printed numbers', and claims are decided."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from papers.machinery.claims import Claim, claims, decided, differences
+from papers.paper_numbers import printed
+
+BASE = {"id": "x", "paper": "p", "where": "w", "says": "s", "a": ("a",), "metric": "average"}
+
+
+def number(path: str) -> float:
+    paper, table, *row, column = path.split("/")
+    held = printed(paper, table)
+    return float(held.rows["/".join(row)][held.columns.index(column)])
+
+
+def test_an_effect_is_the_sum_of_the_printed_numbers_it_names():
+    with_numbers = [claim for claim in claims() if claim.printed]
+    assert len(with_numbers) > 60
+    for claim in with_numbers:
+        own = sum(factor * number(path) for factor, path in claim.printed)
+        assert claim.effect == pytest.approx(own, abs=0.0051), claim.id
+
+
+def test_a_comparison_stands_there_once():
+    asked = [(c.where, c.a, c.b, c.metric, bool(c.untestable)) for c in claims()]
+    assert not [which for which, count in Counter(asked).items() if count > 1]
+
+
+def test_numbers_that_are_not_printed_have_a_sign_alone():
+    assert {c.effect for c in claims() if c.interest is not None} == {1.0, -1.0}
+
+
+def test_differences_are_of_means_over_the_seeds_that_all_have():
+    claim = Claim(**{**BASE, "a": ("a", "b"), "b": ("c",)}, effect=1.0, printed=((1, "n"),))
+    values = {"a": {1: 2.0, 2: 4.0, 3: 0.0}, "b": {1: 4.0, 2: 8.0}, "c": {1: 1.0, 2: 1.0, 3: 1.0}}
+    assert differences(claim, lambda name, metric: values[name]) == {1: 2.0, 2: 5.0}
+    alone = Claim(**BASE, margin=1.0, why="one")
+    assert differences(alone, lambda name, metric: values["a"]) == values["a"]
+    assert differences(claim, lambda name, metric: {}) == {}
+
+
+def test_a_claim_is_decided_by_its_own_kind():
+    near = {"a": {1: 3.0, 2: 3.1}, "b": {1: 1.0, 2: 1.0}}
+
+    def measured(name: str, metric: str) -> dict[int, float]:
+        return near[name]
+
+    two = {**BASE, "b": ("b",)}
+    assert decided(Claim(**two, effect=4.0, printed=((1, "n"),)), measured).word == "replicated"
+    assert decided(Claim(**two, effect=-4.0, printed=((1, "n"),)), measured).word == "contradicted"
+    assert decided(Claim(**two, effect=1.0, interest=3.0, why="-"), measured).word == (
+        "same direction, weaker"
+    )
+    assert decided(Claim(**two, margin=0.5, why="-"), measured).word == "replicated"
+    assert decided(Claim(**two, margin=0.5, above=True, why="-"), measured).word == "contradicted"
+    over = decided(Claim(**two, margin=3.0, above=True, why="-"), measured)
+    assert over.word == "replicated"
+    assert over.change is not None
+    assert over.change.mean == pytest.approx(2.05), "shown as it is, whatever side counts"
+    away = Claim(**two, effect=4.0, printed=((1, "n"),), untestable="no weights")
+    assert decided(away, measured).word == "not testable here"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "has either an effect or a margin"),
+        ({"effect": 1.0, "margin": 1.0}, "has either an effect or a margin"),
+        ({"effect": 1.0}, "either the printed numbers of its effect or an interest"),
+        ({"margin": 1.0}, "must say why its interest or margin is that"),
+    ],
+)
+def test_a_claim_that_nothing_could_decide_is_refused(row: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        Claim(**BASE, **row)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [("efect = 1", "claim 'x' has no efect"), ("", "two claims are named 'x'")],
+)
+def test_a_file_with_a_slip_is_refused(tmp_path: Path, more: str, message: str):
+    row = '[[claim]]\nid = "x"\npaper = "p"\nwhere = "w"\nsays = "s"\na = "a"\nmetric = "m"\n'
+    row += f'margin = 1.0\nwhy = "y"\n{more}\n'
+    file = tmp_path / "claims.toml"
+    file.write_text(row * 2, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        claims(file)

@@ -1,0 +1,205 @@
+"""The protocol: equal budgets, stages that wait for each other, and what claims are decided by."""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from isotrope.paradigm import registry
+from papers import text_command, text_tables
+from papers import text_protocol as protocol
+from papers.machinery.cell import Cell
+from papers.machinery.claims import bed, claims
+from papers.machinery.store import Store
+from papers.text_protocol import LOSSES, RATES, SEEDS, STAGES
+
+RAW = "raw-2x128-seed0"
+TUNED = [loss for loss in LOSSES.values() if loss.grid]
+
+
+def nothing(cell: Cell) -> None:
+    return None
+
+
+def result(dev: float = 1.0, **more: float) -> Result:
+    return Result("text", "x", {"dev best": dev, "dev last": dev, **more})
+
+
+def everything(cell: Cell) -> Result:
+    """The second rate is the best, and with it the last of a grid's sets."""
+    rate, settings = cell.settings["learning_rate"], cell.settings
+    grids = [list(loss.grid) for loss in TUNED if loss.objective == settings["objective"]]
+    own = {k.partition(".")[2]: v for k, v in settings.items() if k.startswith("objective.")}
+    return result(2.0 * (rate == RATES[1]) + any(own == grid[-1] for grid in grids))
+
+
+def test_every_loss_has_the_same_budget():
+    assert len(TUNED) == 20
+    for loss in TUNED:
+        shorts = {protocol.short(RAW, loss, v, RATES[0]) for v in (loss.values, *loss.grid)}
+        assert len(shorts) == 12, f"{loss.name}: the published values are one of twelve"
+    counts = Counter(len(loss.grid) for loss in LOSSES.values())
+    assert counts == {12: 20, 0: 8}, "seven steps of table 5 and the baseline are not tuned"
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=lambda loss: loss.name)
+def test_every_set_of_hyperparameters_can_be_built(loss: protocol.Loss):
+    for values in (loss.values, *loss.grid):
+        built = registry.build(loss.objective, values)
+        if "variant" not in values and hasattr(built, "variant"):
+            assert built.variant == "paper"
+
+
+def test_a_stage_waits_for_what_it_depends_on():
+    counts = {stage: len(set(protocol.cells(stage, RAW, nothing))) for stage in STAGES}
+    assert counts == {"start": 1, "rates": 112, "settings": 0, "final": 0, "curves": 0, "passes": 0}
+    counts = {stage: len(set(protocol.cells(stage, RAW, everything))) for stage in STAGES}
+    assert counts == {
+        "start": 1,
+        "rates": 112,
+        "settings": 240,
+        "final": 135,
+        "curves": 41,
+        "passes": 18,
+    }
+
+
+def test_the_best_of_a_stage_is_what_the_next_goes_on_with():
+    for cell in protocol.trainings(RAW, everything, "infonce"):
+        assert cell.settings["learning_rate"] == RATES[1]
+        assert cell.settings["objective.temperature"] == LOSSES["infonce"].grid[-1]["temperature"]
+        assert (cell.settings["max_steps"], cell.settings["ends"]) == (2_000, ["best"])
+    (step, *_) = protocol.trainings(RAW, everything, "modifiedmhe GD")
+    whole = LOSSES["modifiedmhe"].grid[-1]
+    assert step.settings["objective.step"] == "GD"
+    assert step.settings["objective.ratio"] == whole["ratio"]
+    assert step.settings["objective.variant"] == "released"
+
+
+def test_a_training_that_diverged_is_never_the_best():
+    cells = [(rate, Cell("text", {"learning_rate": rate})) for rate in RATES]
+    scores = dict(zip((cell for _, cell in cells), (3.0, None, 9.0, 8.0), strict=True))
+
+    def find(cell: Cell) -> Result:
+        score = scores[cell]
+        return Result("text", "x", {} if score is None else {"dev best": score})
+
+    assert protocol.best(cells, find) == RATES[2]
+    assert protocol.best(cells, nothing) is None
+
+
+def test_seeds_that_are_judged_have_chosen_nothing():
+    choosing = {
+        cell.seed for s in ("rates", "settings") for cell in protocol.cells(s, RAW, everything)
+    }
+    assert choosing.isdisjoint(SEEDS)
+    assert {cell.seed for cell in protocol.cells("final", RAW, everything)} == set(SEEDS)
+
+
+def test_every_name_of_a_claim_is_a_training():
+    for claim in claims():
+        for name in (*claim.a, *claim.b):
+            assert protocol.trainings(RAW, everything, name), f"{claim.id}: {name}"
+
+
+def test_a_metric_is_read_from_the_results_of_all_seeds():
+    looks = [
+        {"step": step, "dev contrastive": value, "positive cosine": value / 10}
+        for step, value in ((0, 9.0), (125, 4.0), (250, 2.0), (375, 2.5))
+    ]
+    one = result(50.0, **{"average best": 40.0, "transfer best": 70.0, "dev last": 47.0})
+    one = dataclasses.replace(one, details={"looks": looks})
+    finals = set(protocol.trainings(RAW, everything, "infonce"))
+
+    def find(cell: Cell) -> Result | None:
+        if cell in finals:
+            return one if cell.seed != SEEDS[0] else None
+        return everything(cell)
+
+    values = protocol.measured(RAW, find)
+    expected = {
+        "average": 40.0,
+        "transfer": 70.0,
+        "average - transfer": -30.0,
+        "dev": 50.0,
+        "dev fall": 3.0,
+        "positive cosine": 0.25,
+        "dev contrastive regained": 0.25,
+    }
+    for metric, value in expected.items():
+        assert values("infonce", metric) == dict.fromkeys(SEEDS[1:], value), metric
+    assert values("dcl", "average") == {}
+
+
+def test_before_training_is_the_same_for_every_seed():
+    found = result(20.0, **{"average first": 23.0})
+    values = protocol.measured(
+        RAW, lambda cell: found if "first" in cell.settings["ends"] else None
+    )
+    assert values("before training", "average") == dict.fromkeys(SEEDS, 23.0)
+
+
+@pytest.mark.parametrize(
+    ("course", "share"),
+    [
+        ([4.0, 2.0, 2.5], 0.25),
+        ([4.0, 2.0], 0.0),
+        ([4.0, 2.0, 5.0], 1.5),
+        ([1.0, 2.0], None),
+        ([None, None], None),
+        ([], None),
+    ],
+)
+def test_what_is_regained_is_a_share_of_the_fall(course: list, share: float | None):
+    assert protocol.regained(course) == share
+
+
+def test_the_claims_are_shown_without_any_training(tmp_path: Path):
+    cell = protocol.start(RAW)
+    Store(tmp_path / RAW / "cells").keep(cell, result(30.0, **{"average first": 23.0}))
+    (tmp_path / "data").mkdir()
+    given = ["--show", "--output", str(tmp_path), "--data", str(tmp_path / "data")]
+    assert bed() == RAW
+    assert text_command.run(given) == 0
+    page = (tmp_path / RAW / "claims.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
+    assert any(row.endswith("| not testable here |") for row in rows)
+    assert sum(row.endswith("| undecided |") for row in page.splitlines()) == 79
+
+
+def test_tables_show_what_there_is(tmp_path: Path):
+    first = result(
+        20.0, **{"dev first": 28.78, "average first": 23.0, "average whitened first": 45.0}
+    )
+    finals = {cell: 40.0 + cell.seed for cell in protocol.trainings(RAW, everything, "mpt")}
+
+    def find(cell: Cell) -> Result | None:
+        if cell == protocol.start(RAW):
+            return first
+        if cell in finals:
+            found = result(50.0, **{"average best": finals[cell]})
+            parts = [{"step": 0, "ratio": 9.0}, {"step": 1_999, "ratio": 1.0, "dissipation": 0.25}]
+            return dataclasses.replace(found, details={"components": parts})
+        return everything(cell) if cell.settings["max_steps"] == 500 else None
+
+    lines = text_tables.tables(RAW, find).splitlines()
+    assert "| before training | - | - | 28.78 | 23.00 | - | - | - | - |" in lines
+    assert "| whitened | - | - | - | 45.00 | - | - | - | - |" in lines
+    assert "| mpt | margin=0.8 | 0.0003 | 50.00 ± 0.00 | 43.00 ± 1.58 | - | 0.25 | - | 1 |" in lines
+    assert "| infonce | temperature=0.3 | 0.0003 | - | - | - | - | - | - |" in lines
+    assert "| mpt | margin=0.23 | 0.00 | **2.00** | 0.00 | 0.00 |" in lines
+    nothing_yet = text_tables.tables(RAW, nothing).splitlines()
+    assert "| mpt | margin=0.23 | - | - | - | - |" in nothing_yet
+
+
+def test_it_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(InputError, match=r"stages are start, rates, .* found 'rate'"):
+        text_command.run(["rate", "--data", str(tmp_path)])
+    with pytest.raises(InputError, match="--data: there is no folder"):
+        text_command.run(["--data", str(tmp_path / "none")])
+    with pytest.raises(InputError, match=r"raw-2x128-seed0: `python -m papers encoder raw-2x128"):
+        text_command.run(["--data", str(tmp_path), "--output", str(tmp_path / "out")])
