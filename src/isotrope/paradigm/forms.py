@@ -11,6 +11,7 @@ from torch import Tensor
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged
 from isotrope.paradigm.objective import Objective, Space
@@ -35,6 +36,10 @@ class Symmetric(Objective, register=False):
         _take_over(self)
         both = self.objective.invariances | self.invariances
         object.__setattr__(self, "invariances", both)
+
+    @property
+    def coupling(self) -> Coupling:
+        return self.objective.coupling
 
     @property
     def space(self) -> Space:
@@ -84,6 +89,10 @@ class Part(Objective, register=False):
             object.__setattr__(self, name, getattr(self.objective, name))
 
     @property
+    def coupling(self) -> Coupling:
+        return self.objective.coupling
+
+    @property
     def space(self) -> Space:
         return self.objective.space
 
@@ -115,7 +124,7 @@ class Parts(NamedTuple):
 
 
 _SAME = (
-    *("name", "paper", "coupling", "batch_level", "pairwise"),
+    *("name", "paper", "batch_level", "pairwise"),
     *("takes_negatives", "least_rows", "holds"),
 )
 
