@@ -22,7 +22,7 @@ PARTS = {
     ),
     "papers": (
         *("papers/", "tests/papers/", "src/isotrope/experiments/", "tests/experiments/"),
-        *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/methods/"),
+        *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/training/"),
         *("src/isotrope/kernels/", "src/isotrope/paradigm/", "src/isotrope/data/"),
     ),
     "docs": (

@@ -54,7 +54,7 @@ class Stopwatch(L.Callback):
 
 def text(folder: Path, steps: int, *, batch: int = 64, **settings: object) -> None:
     """Train on text."""
-    from isotrope.methods.training import fit
+    from isotrope.training.text import fit
 
     rng, file = random.Random(0), folder / "noise.txt"
     lines = [" ".join(rng.choices(WORDS.split(), k=40)) for _ in range(batch * min(steps, 8))]
@@ -75,7 +75,7 @@ def text(folder: Path, steps: int, *, batch: int = 64, **settings: object) -> No
 
 def image(folder: Path, steps: int, *, side: int = 32, batch: int = 128) -> None:
     """Train on images."""
-    from isotrope.methods.image_training import fit_images
+    from isotrope.training.images.train import fit_images
 
     file = folder / "noise.npz"
     shape = (4 * batch, side, side, 3)
@@ -95,14 +95,15 @@ def image(folder: Path, steps: int, *, side: int = 32, batch: int = 128) -> None
 
 def timed(train: Callable[[Path, int], None], steps: int) -> dict[int, float]:
     """Return the CPU seconds of each step of a run but the first two."""
-    from isotrope.methods import image_training, run, training
+    from isotrope.training import run, text
+    from isotrope.training.images import train
 
     watch = Stopwatch()
 
     def make_steps(*given, callbacks, **named):
         return run.make_steps(*given, callbacks=[*callbacks, watch], **named)
 
-    training.make_steps = image_training.make_steps = make_steps
+    text.make_steps = train.make_steps = make_steps
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder), steps)
     return {step: seconds for step, seconds in watch.seconds.items() if step > 1}

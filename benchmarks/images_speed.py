@@ -60,7 +60,7 @@ COLUMNS = (
 
 def prepared(file: Path, count: int) -> None:
     """Write ``count`` images as an .npz file of uint8, n x h x w x 3."""
-    from isotrope.data.image_sets import load_images
+    from isotrope.data.images.sets import load_images
 
     if CIFAR.is_dir():
         images = load_images(CIFAR).train.images.read(np.arange(count)).transpose(0, 2, 3, 1)
@@ -114,7 +114,7 @@ def plain(file: Path, steps: int, batch: int) -> float:
     from PIL import Image
     from torch import nn
 
-    from isotrope.data.batches import Batches
+    from isotrope.data.text.batches import Batches
     from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 
     pictures = [Image.fromarray(image) for image in np.load(file)["images"]]
@@ -153,7 +153,7 @@ def plain(file: Path, steps: int, batch: int) -> float:
 
 def ours(file: Path, steps: int, batch: int, precision: str) -> float:
     """Train as ``isotrope train-images`` does, and return the last loss."""
-    from isotrope.methods.image_training import fit_images
+    from isotrope.training.images.train import fit_images
 
     with tempfile.TemporaryDirectory() as folder:
         outcome = fit_images(
@@ -216,8 +216,8 @@ def parts(batch: int) -> None:
     from kornia.enhance import adjust_hue
     from PIL import Image
 
-    from isotrope.data import pixels
-    from isotrope.data.augment import RECIPES, two_views
+    from isotrope.data.images import pixels
+    from isotrope.data.images.augment import RECIPES, two_views
 
     generator = torch.Generator().manual_seed(SEED)
     shape = (batch, 3, SIDE, SIDE)

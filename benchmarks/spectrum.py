@@ -40,7 +40,7 @@ WAYS = ("gradient", "product", "product, graph anew", "pyhessian")
 
 def pictures(count: int) -> np.ndarray:
     """Return n x h x w x 3 pixels of CIFAR-10, or noise."""
-    from isotrope.data.image_sets import load_images
+    from isotrope.data.images.sets import load_images
 
     if CIFAR.is_dir():
         return load_images(CIFAR).train.images.read(np.arange(count)).transpose(0, 2, 3, 1)
@@ -77,8 +77,8 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     from isotrope.diagnostics.curvature import parameter_hessian
-    from isotrope.methods.rebuild import rebuild
-    from isotrope.methods.spectrum import Asked, measure
+    from isotrope.training.rebuild import rebuild
+    from isotrope.training.spectrum import Asked, measure
 
     found = measure(run, Asked(iterations=iterations, batch_size=batch_size))
     numbers = found.result.metrics
@@ -151,7 +151,7 @@ def pyhessians(module: nn.Module, loss: Callable[[], Tensor]) -> tuple[str, Call
 def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     """Return seconds of CPU by way, all in every round, and how far the products are apart."""
     from isotrope.diagnostics.curvature import parameter_hessian
-    from isotrope.methods.rebuild import rebuild
+    from isotrope.training.rebuild import rebuild
 
     rebuilt = rebuild(run, batch_size=batch_size)
     objective, (terms,), module = rebuilt.objective, rebuilt.terms, rebuilt.module

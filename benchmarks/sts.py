@@ -26,7 +26,7 @@ import numpy as np
 import torch
 import transformers
 
-from isotrope.data.sts_sets import Subset, load_sts
+from isotrope.data.text.sts_sets import Subset, load_sts
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.sts import sts
 

@@ -86,7 +86,7 @@ def theirs(text: Path, steps: int, batch: int, length: int) -> dict[str, float]:
     )
     from torch.utils.data import SequentialSampler
 
-    from isotrope.data.batches import Batches
+    from isotrope.data.text.batches import Batches
     from isotrope.encoders.names import resolve
 
     class InOrder(SentenceTransformerTrainer):
@@ -136,7 +136,7 @@ def theirs(text: Path, steps: int, batch: int, length: int) -> dict[str, float]:
 
 def sentences(path: Path, count: int) -> None:
     """Write distinct sentences of this machine's documentation."""
-    from isotrope.data.docstrings import collect
+    from isotrope.data.text.docstrings import collect
 
     found = dict.fromkeys(item.query for item in collect())
     path.write_text("\n".join(list(found)[:count]) + "\n", encoding="utf-8")

@@ -25,7 +25,7 @@ import sklearn
 import torch
 
 from isotrope.core.files import replacing
-from isotrope.data.transfer_sets import TASKS, TransferTask, load_transfer
+from isotrope.data.text.transfer_sets import TASKS, TransferTask, load_transfer
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.transfer import FITS, MODES, transfer_task
 

@@ -20,10 +20,10 @@ from docs.generate.command_pages import write_command_pages
 from docs.generate.diagnosis_pages import write_diagnosis_pages
 from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
-from isotrope.methods.image_methods import METHODS, find_method
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import rows
+from isotrope.training.images.registry import METHODS, find_method
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, Series, charts
 

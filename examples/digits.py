@@ -19,11 +19,11 @@ from typing import Any
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.core.result import Result
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.image_training import fit_images
-from isotrope.methods.settings import read_yaml
 from isotrope.report.epochs import Course, courses
 from isotrope.report.html import write_report
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.train import fit_images
+from isotrope.training.settings import read_yaml
 
 CELLS: dict[str, dict[str, Any]] = {
     "simclr": {"method": "simclr"},

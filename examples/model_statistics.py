@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from isotrope.core.views import Views
-from isotrope.data.corpora import read
+from isotrope.data.text.corpora import read
 from isotrope.diagnostics.angle_statistics import angle_statistics
 from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
 from isotrope.diagnostics.hardest_negative import hardest_share

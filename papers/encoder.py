@@ -24,10 +24,10 @@ from typing import Any
 
 import torch
 
-from isotrope.core.alone import alone
 from isotrope.core.errors import InputError
+from isotrope.core.lock import alone
 from isotrope.core.result import Result, provenance
-from isotrope.data.sts_sets import Subset, load_sts_file
+from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import Remembering
 from isotrope.evaluation.sts import sts_dev

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from isotrope.data.image_sets import load_images
+from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
 
 

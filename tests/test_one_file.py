@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.methods.conftest import sentences
+from tests.training.conftest import sentences
 
 ROOT = Path(__file__).resolve().parents[1]
 

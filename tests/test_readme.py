@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.methods.conftest import sentences
+from tests.training.conftest import sentences
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 

@@ -13,26 +13,26 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
-from tests.methods.conftest import sentences
 from tests.report.folders import write_run
+from tests.training.conftest import sentences
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "isotrope"
 
 # what may stand where, and why
 ALLOWED = {
-    ("data/image_named.py", "pickle"): "CIFAR's own format: an unpickler without any class",
-    ("methods/launch.py", "pickle"): "a pipe to a process of our own",
-    ("methods/worker.py", "pickle"): "the other end of it",
-    ("methods/launch.py", "subprocess"): "processes of our own",
-    ("methods/launch.py", "socket"): "a free port for them, on this machine",
-    ("core/alone.py", "socket"): "the name of this machine",
+    ("data/images/named.py", "pickle"): "CIFAR's own format: an unpickler without any class",
+    ("training/launch.py", "pickle"): "a pipe to a process of our own",
+    ("training/worker.py", "pickle"): "the other end of it",
+    ("training/launch.py", "subprocess"): "processes of our own",
+    ("training/launch.py", "socket"): "a free port for them, on this machine",
+    ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
     ("adapters/hub.py", "huggingface_hub"): "isotrope push",
-    ("data/image_arrays.py", "zipfile"): "sizes of the members of an .npz, before they are read",
+    ("data/images/arrays.py", "zipfile"): "sizes of the members of an .npz, before they are read",
     ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("measures/judgement.py", "zipfile"): "an error that numpy raises",
-    ("core/sealed.py", "zipfile"): "checksums of a checkpoint's members",
+    ("core/checksum.py", "zipfile"): "checksums of a checkpoint's members",
     ("paradigm/registry.py", "exec_module"): "--plugin FILE",
 }
 CODE = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "code", "runpy"}

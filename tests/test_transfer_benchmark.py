@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isotrope.data.transfer_sets import TASKS, Examples, TransferTask
+from isotrope.data.text.transfer_sets import TASKS, Examples, TransferTask
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "transfer.py"
 

@@ -11,7 +11,7 @@ from benchmarks.zoo import __main__ as zoo
 from benchmarks.zoo import data
 from benchmarks.zoo.__main__ import Seen, keep, main, visit
 from benchmarks.zoo.animals import ANIMALS, BROKEN, HALVES, Half
-from isotrope.data.docstrings import Documented, collect
+from isotrope.data.text.docstrings import Documented, collect
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Finding
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "zoo.csv"

@@ -29,10 +29,10 @@ from isotrope.core.files import replacing
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.image_training import train as train_images
-from isotrope.methods.settings import TrainSettings
-from isotrope.methods.training import train
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.train import train as train_images
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import train
 
 __all__ = ["Seen", "keep", "visit"]
 

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from isotrope.core.files import replacing
-from isotrope.data.docstrings import collect
 from isotrope.data.lines import lines
+from isotrope.data.text.docstrings import collect
 from isotrope.encoders.sentence import SentenceEncoder
 
 __all__ = ["BREAKS", "broken_model", "judged_texts", "tuning_texts"]

@@ -23,7 +23,7 @@ def write_method_pages(methods: Iterable[type[Any]], directory: Path) -> list[Pa
 
     Args:
         methods: classes with ``name``, ``paper``, ``recipe``, ``options_class`` and
-            ``augments_of``, as those of isotrope.methods are.
+            ``augments_of``, as those of isotrope.training are.
         directory: made if it is not there; other files in it stay.
 
     Returns:

@@ -22,7 +22,7 @@ RUNS = (
     "BYOL, no batch norm",
     "BYOL, cut 9",
 )
-"""Of ``isotrope.methods.latent``; the paper draws the first and the fourth."""
+"""Of ``isotrope.training.latent``; the paper draws the first and the fourth."""
 ASKED: dict[Scale, dict[str, object]] = {
     "smoke": {"data": "digits", "epochs": 2, "limit": 256, "shown": [0, 1, 2]},
     "cpu": {"data": "digits", "epochs": 16, "limit": 2000, "shown": [0, 1, 4, 16]},

@@ -92,7 +92,7 @@ def _notes(scale: Scale) -> list[str]:
         return [
             *notes,
             "The long-tailed split of Flowers102 is unpublished; ours is what "
-            "isotrope.data.image_sets.load_flowers_tail draws, as a folder of that name.",
+            "isotrope.data.images.sets.load_flowers_tail draws, as a folder of that name.",
         ]
     if scale == "smoke":
         return notes

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from isotrope.data.sts_sets import TASKS
+from isotrope.data.text.sts_sets import TASKS
 from papers.li2024.longer import TRIED, longer, tried
 from papers.li2024.losses import (
     EFFECTIVE,

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from isotrope.data.transfer_sets import TASKS
+from isotrope.data.text.transfer_sets import TASKS
 from papers.li2024.losses import MODIFIED, ORIGINAL, TRANSFER, trainings
 from papers.li2024.measured import (
     AVERAGE,

@@ -21,10 +21,10 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
-from isotrope.data.docstrings import STANDARD_LIBRARY, Documented, collect
 from isotrope.data.lines import lines
-from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
-from isotrope.data.transfer_sets import Examples, TransferTask, load_transfer
+from isotrope.data.text.docstrings import STANDARD_LIBRARY, Documented, collect
+from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
+from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
 
 __all__ = ["Places", "kept"]

@@ -20,7 +20,7 @@ import torch
 from isotrope.core.durations import lasting
 from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.methods.launch import each
+from isotrope.training.launch import each
 from papers import measurements
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
-from isotrope.core.alone import alone
 from isotrope.core.errors import InputError
 from isotrope.core.files import writable
+from isotrope.core.lock import alone
 from isotrope.core.result import Result
 from papers.machinery.cell import Cell
 

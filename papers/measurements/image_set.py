@@ -7,7 +7,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.image_sets import load_images
+from isotrope.data.images.sets import load_images
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 

@@ -13,11 +13,11 @@ from typing import Any
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.encoders.image_nets import ARCHITECTURES
-from isotrope.methods.image_methods import find_method, options_of
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.image_training import train
 from isotrope.paradigm import registry
 from isotrope.sweep.trained import trained
+from isotrope.training.images.registry import find_method, options_of
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.train import train
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 

@@ -1,6 +1,6 @@
-"""A latent space of two dimensions in training: ``isotrope.methods.latent``.
+"""A latent space of two dimensions in training: ``isotrope.training.latent``.
 
-Settings of a cell: ``run``, a name of :func:`isotrope.methods.latent.simclr_cells` or
+Settings of a cell: ``run``, a name of :func:`isotrope.training.latent.simclr_cells` or
 ``byol_cells``; ``data`` by the names of ``Places``; ``epochs``; ``limit``, most training images;
 ``shown``, the epochs whose pairs are kept, not only what is measured of them.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.diagnostics.latent import Look
-from isotrope.methods.latent import byol_cells, latent, simclr_cells
+from isotrope.training.latent import byol_cells, latent, simclr_cells
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 

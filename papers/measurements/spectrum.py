@@ -7,7 +7,7 @@ decay. A run that was stopped goes on: finished spectra are read, an unfinished 
 minute.
 
 Settings of a cell: those of a cell of images, and with ``spectrum.`` before them those of
-``isotrope.methods.spectrum.Asked`` (``spectrum.iterations``, ``spectrum.threshold``, ...) and
+``isotrope.training.spectrum.Asked`` (``spectrum.iterations``, ``spectrum.threshold``, ...) and
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
 - ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
@@ -22,10 +22,10 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.image_training import prepare, train
-from isotrope.methods.spectrum import Asked, Found, measure
 from isotrope.sweep.trained import trained
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.train import prepare, train
+from isotrope.training.spectrum import Asked, Found, measure
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 from papers.measurements import images

@@ -36,8 +36,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.core.views import Views
 from isotrope.data.lines import lines
-from isotrope.data.sts_sets import Subset
-from isotrope.data.transfer_sets import TASKS as TRANSFER
+from isotrope.data.text.sts_sets import Subset
+from isotrope.data.text.transfer_sets import TASKS as TRANSFER
 from isotrope.diagnostics.angle_statistics import angle_statistics, densities
 from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
 from isotrope.diagnostics.hardest_negative import hardest_share
@@ -50,11 +50,11 @@ from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
 from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
-from isotrope.methods.run import read_checkpoint, try_objective
-from isotrope.methods.settings import TrainSettings
-from isotrope.methods.training import encoder_of, train
 from isotrope.paradigm import registry
 from isotrope.sweep.trained import trained
+from isotrope.training.run import read_checkpoint, try_objective
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import encoder_of, train
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
 from papers.whitening import Whitened

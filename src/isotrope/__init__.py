@@ -13,8 +13,8 @@ _HOME = {
     "Anatomy": "isotrope.diagnostics.anatomy",
     "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
-    "fit": "isotrope.methods",
-    "fit_images": "isotrope.methods",
+    "fit": "isotrope.training",
+    "fit_images": "isotrope.training",
     "load": "isotrope.encoders",
     # what the author of an objective needs
     "Hyper": "isotrope.core.hyper",
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.kernels.pairs import Pairs as Pairs
-    from isotrope.methods import fit as fit
-    from isotrope.methods import fit_images as fit_images
     from isotrope.paradigm import parts as parts
     from isotrope.paradigm.compose import Paradigm as Paradigm
     from isotrope.paradigm.decompose import decompose as decompose
     from isotrope.paradigm.objective import Objective as Objective
     from isotrope.paradigm.objective import Paper as Paper
     from isotrope.paradigm.objective import Preset as Preset
+    from isotrope.training import fit as fit
+    from isotrope.training import fit_images as fit_images
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or any of its names

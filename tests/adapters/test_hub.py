@@ -18,10 +18,10 @@ from isotrope.adapters import hub
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.result import Result
-from isotrope.data.sts_sets import TASKS
+from isotrope.data.text.sts_sets import TASKS
 from isotrope.evaluation.store import Store
 from tests.adapters.hub_server import TOKEN, Hub, running
-from tests.methods.conftest import IMAGES, QUICK, sentences
+from tests.training.conftest import IMAGES, QUICK, sentences
 
 
 @pytest.fixture(scope="module")

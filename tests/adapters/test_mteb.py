@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
+from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.sts import sts_dev
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from isotrope.encoders.sentence import SentenceEncoder
-from tests.methods.conftest import sentences
 from tests.report.folders import write_run
+from tests.training.conftest import sentences
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import torch
 
 import isotrope
 from isotrope.core.views import Views
-from isotrope.methods.rebuild import rebuild
+from isotrope.training.rebuild import rebuild
 from tests.image_run import write_pictures
-from tests.methods.conftest import sentences
-from tests.methods.tiny_images import SMALL
+from tests.training.conftest import sentences
+from tests.training.tiny_images import SMALL
 
 QUICK = ("--iterations", 6, "--batch-size", 6, "--device", "cpu")
 

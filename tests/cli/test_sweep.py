@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from isotrope.sweep.checks import METRICS
-from tests.methods.conftest import sentences
 from tests.sweep.pretended import pretend, score
+from tests.training.conftest import sentences
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
@@ -232,7 +232,7 @@ def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
 
 def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    monkeypatch.setattr("isotrope.methods.launch.gpus", lambda: ["0", "1"])
+    monkeypatch.setattr("isotrope.training.launch.gpus", lambda: ["0", "1"])
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "o", *VARIED, "--dry-run")
     assert "2 at a time" in run(*command).out
     assert "1 at a time" in run(*command, "--device", "cpu").out

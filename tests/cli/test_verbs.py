@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from isotrope.paradigm.objective import Objective
-from tests.methods.conftest import sentences
+from tests.training.conftest import sentences
 
 QUICK = ["--encoder", "scratch", "--batch-size", "16", "--no-progress", "--seed", "7"]
 
@@ -257,7 +257,7 @@ def test_sigterm_while_reading_starts_anew(trained: Path, tmp_path: Path) -> Non
 def test_a_second_interrupt_ends_at_once(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
 ) -> None:
-    from isotrope.methods import simcse
+    from isotrope.training import simcse
 
     step = simcse.SimCSE.training_step
 

@@ -3,8 +3,8 @@
 import pytest
 
 from isotrope.core.usual import USUAL, meant
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.settings import TrainSettings, flag
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import TrainSettings, flag
 
 OURS = [flag(name) for name in TrainSettings.model_fields] + ["objective.temperature"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from isotrope.data.corpora import Record
-from isotrope.data.tokens import TokenStore, build
+from isotrope.data.text.corpora import Record
+from isotrope.data.text.tokens import TokenStore, build
 
 VOCABULARY = 1000
 

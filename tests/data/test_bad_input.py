@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.corpora import read
+from isotrope.data.text.corpora import read
 
 Maker = Callable[[Path], object]
 

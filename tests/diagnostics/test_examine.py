@@ -18,7 +18,7 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives.infonce import InfoNCE
 from tests.image_run import write_image_run, write_pictures
-from tests.methods.conftest import sentences
+from tests.training.conftest import sentences
 
 TEXTS = sentences(300)
 

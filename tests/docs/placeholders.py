@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.methods.conftest import sentences
 from tests.sts_folder import write_plain
+from tests.training.conftest import sentences
 
 
 def write_placeholders(page: Path, folder: Path) -> None:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.image_sets import load_images
-from isotrope.data.labelled import Features
+from isotrope.data.images.sets import load_images
+from isotrope.data.text.labelled import Features
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_features import RawPixels
 from isotrope.evaluation.image_scores import image_scores, knn_look

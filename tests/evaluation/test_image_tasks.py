@@ -6,7 +6,7 @@ from PIL import Image
 
 import isotrope
 from isotrope.core.errors import InputError
-from isotrope.data.image_sets import load_images
+from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_scores import image_scores
 from isotrope.evaluation.image_tasks import labelled_images, own_images, takes_images

@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from isotrope.core.errors import InputError
-from isotrope.data.labelled import Features, LabelledSplit, LabelledText, load_labelled
+from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText, load_labelled
 from isotrope.evaluation.knn import knn, knn_text
 
 from .conftest import Table

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.labelled import Features, LabelledSplit, LabelledText
+from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
 from isotrope.evaluation.labelled import classes_of, hits, text_features
 
 from .conftest import Table

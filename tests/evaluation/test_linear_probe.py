@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from isotrope.core.errors import InputError
-from isotrope.data.labelled import Features, LabelledSplit, LabelledText, load_labelled
+from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText, load_labelled
 from isotrope.evaluation.linear_probe import Probe, linear_probe, linear_text
 
 from .conftest import Table

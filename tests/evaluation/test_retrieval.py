@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from isotrope.core.errors import InputError
-from isotrope.data.retrieval_sets import RetrievalSet
+from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.evaluation.retrieval import retrieval, retrieval_dev, search
 
 from .conftest import Table

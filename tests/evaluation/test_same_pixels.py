@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from isotrope.cli.main import guarded
-from isotrope.data.image_batches import ImageBatches
-from isotrope.data.image_sets import load_images
+from isotrope.data.images.batches import ImageBatches
+from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_features import both_features
 

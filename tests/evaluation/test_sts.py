@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from isotrope.core.errors import InputError
-from isotrope.data.sts_sets import TASKS, Subset, load_sts
+from isotrope.data.text.sts_sets import TASKS, Subset, load_sts
 from isotrope.evaluation.sts import score_task, similarities, spearman, sts, sts_dev
 
 from .conftest import Table

@@ -5,7 +5,7 @@ import pytest
 
 import isotrope
 from isotrope.core.errors import InputError
-from isotrope.data import transfer_sets
+from isotrope.data.text import transfer_sets
 from isotrope.evaluation.compare import compare
 from isotrope.evaluation.transfer import transfer
 

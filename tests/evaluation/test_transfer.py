@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.transfer_sets import TASKS, Examples, TransferTask, load_transfer
+from isotrope.data.text.transfer_sets import TASKS, Examples, TransferTask, load_transfer
 from isotrope.evaluation.classifier import PROTOTYPING, TrainingSet, fit_sequential, predict
 from isotrope.evaluation.transfer import TaskScore, transfer, transfer_result, transfer_task
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from tests.faults.inject import Call, Fault
 from tests.faults.server import fields
-from tests.methods.conftest import sentences
+from tests.training.conftest import sentences
 
 __all__ = [
     "CONFIGURATIONS",

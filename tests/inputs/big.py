@@ -15,8 +15,8 @@ WORDS = "river stone cloud engine garden mirror ocean paper rocket silver tiger 
 CHILD = """
 import json, sys, time
 from pathlib import Path
-from isotrope.data.corpora import read
-from isotrope.data.tokens import build
+from isotrope.data.text.corpora import read
+from isotrope.data.text.tokens import build
 
 def anonymous():
     return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) / 1024

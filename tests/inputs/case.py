@@ -27,7 +27,7 @@ class Bench:
     """What many cases start from, made once: small models, a run, pictures."""
 
     def __init__(self, folder: Path) -> None:
-        import isotrope.methods.training  # noqa: F401 - its packages fill caches of theirs
+        import isotrope.training.text  # noqa: F401 - its packages fill caches of theirs
 
         self.folder = folder
 

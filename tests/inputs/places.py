@@ -11,7 +11,7 @@ Prepare = Callable[[Path], object]
 
 def _begun(room: Path, bench: Bench, **changed: str) -> list[object]:
     """Write the folder of a run that was begun, and return what resumes it."""
-    from isotrope.methods.settings import TrainSettings
+    from isotrope.training.settings import TrainSettings
 
     settings = TrainSettings.read(
         {"files": bench.sentences, "encoder": bench.text, "output": "run", "progress": False}
@@ -55,8 +55,8 @@ def _resumed() -> Iterator[Case]:
         def made(room: Path, bench: Bench) -> Sequence[object]:
             import torch
 
-            from isotrope.methods.settings import TrainSettings, read_yaml
-            from isotrope.methods.training import encoder_of, store_of
+            from isotrope.training.settings import TrainSettings, read_yaml
+            from isotrope.training.text import encoder_of, store_of
 
             resume = _begun(room, bench)
             settings = TrainSettings.read(read_yaml(room / "run/config.yaml"))

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.settings import RunSettings, TrainSettings, flag
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import RunSettings, TrainSettings, flag
 from tests.inputs.case import Bench, Case
 from tests.inputs.text import content
 

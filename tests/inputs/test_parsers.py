@@ -16,18 +16,18 @@ from isotrope.cli.arguments import dotted
 from isotrope.core.documents import read_json, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers, value_of
-from isotrope.data.corpora import read
-from isotrope.data.labelled import load_labelled
 from isotrope.data.lines import lines
-from isotrope.data.retrieval_sets import load_retrieval
-from isotrope.data.sts_sets import load_sts_file
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.settings import TrainSettings
+from isotrope.data.text.corpora import read
+from isotrope.data.text.labelled import load_labelled
+from isotrope.data.text.retrieval_sets import load_retrieval
+from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.sweep.search_space import read_varied
 from isotrope.sweep.spec import Sweep
 from isotrope.sweep.study import planned
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import TrainSettings
 
 quick = settings(
     max_examples=60,

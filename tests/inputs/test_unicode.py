@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.corpora import read
 from isotrope.data.lines import lines, visible
-from isotrope.data.sts_sets import load_sts_file
-from isotrope.data.tokens import build
+from isotrope.data.text.corpora import read
+from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.data.text.tokens import build
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.data.conftest import VOCABULARY, tokenize
 from tests.data.test_bad_input import table

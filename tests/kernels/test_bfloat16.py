@@ -6,7 +6,7 @@ from torch import Tensor
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
-from isotrope.kernels import sweeps
+from isotrope.kernels import tiles
 from isotrope.kernels.choose import choose
 from isotrope.objectives import MPT, InfoNCE
 from isotrope.paradigm import registry
@@ -32,8 +32,8 @@ def test_error_is_small_but_there(
     name: str, height: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against float64: under 2%, and more than float32 has, or nothing was rounded."""
-    monkeypatch.setattr(sweeps, "MOST", height)
-    monkeypatch.setattr(sweeps, "LEAST", 8)
+    monkeypatch.setattr(tiles, "MOST", height)
+    monkeypatch.setattr(tiles, "LEAST", 8)
     objective = registry.build(name)
     objective = objective.symmetric() if symmetric else objective
     a, b = batch("random", 203, 96)

@@ -89,7 +89,7 @@ def test_triton_says_what_keeps_it_away(monkeypatch: pytest.MonkeyPatch) -> None
         choose(VIEWS, "triton")
     monkeypatch.setattr(MODULE, "_installed", lambda: True)
     tiles = SimpleNamespace(INTERPRETED=False)
-    monkeypatch.setitem(sys.modules, "isotrope.kernels.triton_tiles", tiles)
+    monkeypatch.setitem(sys.modules, "isotrope.kernels.triton.tiles", tiles)
     with pytest.raises(InputError, match=r"GPU; found embeddings on cpu: .*TRITON_INTERPRET"):
         choose(VIEWS, "triton")
     tiles.INTERPRETED = True

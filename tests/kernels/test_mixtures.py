@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.kernels import rowblock, sweeps
+from isotrope.kernels import rowblock, tiles
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.statistics import Unfused, record
@@ -63,7 +63,7 @@ def test_as_from_the_whole_matrix(
     monkeypatch: pytest.MonkeyPatch, objective: Mixed, kind: str
 ) -> None:
     """Value and all gradients, of the whole and of its repelling part, in blocks of 128 rows."""
-    monkeypatch.setattr(sweeps, "MOST", 128)
+    monkeypatch.setattr(tiles, "MOST", 128)
     views = views_of(kind)
     for form in (objective, objective.parts.repulsion, objective.parts.attraction):
         whole = derivatives(form, views, "eager")
@@ -198,4 +198,4 @@ def test_linear_memory(objective: Mixed) -> None:
     with Bytes() as seen:
         objective.symmetric()(a, b, backend="rowblock").backward()
         objective.formula(objective.compare(Views(a, b), "rowblock")).sum().backward()
-    assert seen.largest <= 2 * sweeps.TILE_BYTES
+    assert seen.largest <= 2 * tiles.TILE_BYTES

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
-from isotrope.kernels import pushes, rowblock, sweeps
+from isotrope.kernels import rowblock, surrogate_sums, tiles
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
 from isotrope.kernels.statistics import Unfused, record
@@ -56,11 +56,11 @@ LINEAR = ["miov1", "miov2", "miov3"]
 @pytest.fixture(params=[True, False], ids=["copied", "norms aside"])
 def low_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight rows a block, so that a small batch needs many, the last one shorter."""
-    for module in (sweeps, rowblock, pushes):
+    for module in (tiles, rowblock, surrogate_sums):
         monkeypatch.setattr(module, "LEAST", 8)
         monkeypatch.setattr(module, "MOST", 8)
     if not request.param:
-        monkeypatch.setattr(sweeps, "COPIED", 0)
+        monkeypatch.setattr(tiles, "COPIED", 0)
 
 
 def derivatives(
@@ -374,7 +374,7 @@ def test_nothing_grows_with_the_square_of_the_batch(name: str, settings: dict[st
     a.requires_grad_()
     with Bytes() as seen:
         registry.build(name, settings)(a, b, backend="rowblock").backward()
-    assert seen.largest <= 2 * sweeps.TILE_BYTES  # 16 MB a block
+    assert seen.largest <= 2 * tiles.TILE_BYTES  # 16 MB a block
 
 
 def test_questions_are_remembered_unless_a_tensor_may_change() -> None:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 pytest.importorskip("triton", reason="triton is not installed: make test-triton")
-from isotrope.kernels.triton_tiles import INTERPRETED
+from isotrope.kernels.triton.tiles import INTERPRETED
 
 GPU = torch.cuda.is_available() and not INTERPRETED
 if not (INTERPRETED or GPU):
@@ -27,9 +27,9 @@ if not (INTERPRETED or GPU):
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
-from isotrope.kernels import triton_fused, triton_passes
 from isotrope.kernels.choose import pairs
-from isotrope.kernels.triton_meetings import Factors, Found, Rows
+from isotrope.kernels.triton import fused, passes
+from isotrope.kernels.triton.operands import Factors, Found, Rows
 from isotrope.objectives import MPT, InfoNCE, MIOv3, MixCSE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -44,7 +44,7 @@ from tests.kernels.test_rowblock import (
 from tests.paradigm.batches import batch
 
 DEVICE = "cuda" if GPU else "cpu"
-TILING = triton_passes.tiling
+TILING = passes.tiling
 pytestmark = [
     # NumPy's, where a GPU gives infinity without a word
     pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter"),
@@ -63,13 +63,13 @@ EXACT = [InfoNCE(), NTXent(), MPT(), MIOv3(), MixCSE(), *map(registry.build, COU
 def cut(monkeypatch: pytest.MonkeyPatch, rows: int, columns: int) -> None:
     """Choose other tiles, and panels of two of them."""
 
-    def chosen(of: Rows, *, careful: bool) -> triton_passes.Tiling:
+    def chosen(of: Rows, *, careful: bool) -> passes.Tiling:
         found, width = TILING(of, careful=careful), of.width
         depth = min(64, width)
         return replace(found, rows=rows, columns=columns, slice=depth, depth=depth)
 
-    monkeypatch.setattr(triton_passes, "tiling", chosen)
-    monkeypatch.setattr(triton_passes, "PANEL", 2 * rows)
+    monkeypatch.setattr(passes, "tiling", chosen)
+    monkeypatch.setattr(passes, "PANEL", 2 * rows)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "atomic":
         if GPU:
             pytest.skip("no atomic sums of float64")
-        monkeypatch.setattr(triton_passes, "_in_order", lambda _: False)
+        monkeypatch.setattr(passes, "_in_order", lambda _: False)
     return request.param
 
 
@@ -166,16 +166,16 @@ def _heavier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each row the wrong column is left out."""
-    plain = triton_passes._given
+    plain = passes._given
     monkeypatch.setattr(
-        triton_passes, "_given", lambda *x: (found := plain(*x)) | {"offset": found["offset"] + 1}
+        passes, "_given", lambda *x: (found := plain(*x)) | {"offset": found["offset"] + 1}
     )
 
 
 def _rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """What tiles do to their columns is lost."""
-    plain = triton_fused.spread
-    monkeypatch.setattr(triton_fused, "spread", lambda *given: plain(*given[:-1], None))
+    plain = fused.spread
+    monkeypatch.setattr(fused, "spread", lambda *given: plain(*given[:-1], None))
 
 
 @pytest.mark.parametrize("breaks", [_heavier, _next_to_it, _rows_only])

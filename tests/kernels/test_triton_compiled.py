@@ -16,12 +16,12 @@ pytest.importorskip("triton", reason="triton is not installed: make test-triton"
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from isotrope.kernels.triton_tiles import INTERPRETED
+from isotrope.kernels.triton.tiles import INTERPRETED
 
 if INTERPRETED:
     pytest.skip("TRITON_INTERPRET is set: nothing is compiled", allow_module_level=True)
 
-from isotrope.kernels import triton_passes
+from isotrope.kernels.triton import passes
 from isotrope.objectives import MPT, InfoNCE, MIOv3, NTXent
 from isotrope.paradigm.objective import Objective
 
@@ -57,7 +57,7 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """The kernels that would have been launched, and the room that they have."""
     found, room = {}, ROOM[request.param]
 
-    def launch(kernel: Any, grid: Any, cut: triton_passes.Tiling, given: dict[str, Any]) -> None:
+    def launch(kernel: Any, grid: Any, cut: passes.Tiling, given: dict[str, Any]) -> None:
         made = kernel.warmup(grid=grid, **given, num_warps=cut.warps, num_stages=cut.stages)
         found[made.hash] = made
         for name in {"of_rows", "row_places"} & set(given):
@@ -65,8 +65,8 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
     choose = importlib.import_module("isotrope.kernels.choose")
     monkeypatch.setattr(choose, "_why_no_triton", lambda _: None)
-    monkeypatch.setattr(triton_passes, "_room", lambda _: room)
-    monkeypatch.setattr(triton_passes, "_launch", launch)
+    monkeypatch.setattr(passes, "_room", lambda _: room)
+    monkeypatch.setattr(passes, "_launch", launch)
     monkeypatch.setattr(driver, "_active", Elsewhere(request.param))
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")

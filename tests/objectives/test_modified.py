@@ -18,8 +18,8 @@ from isotrope.objectives import (
     VICRegGrad,
 )
 from isotrope.paradigm.assemble import tangent
+from isotrope.paradigm.authors_code import Crowded
 from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.released import Crowded
 from isotrope.paradigm.weight import Energy, Softmax
 from tests.paradigm.batches import batch
 

@@ -10,7 +10,7 @@ import torch
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.data.sts_sets import Subset, load_sts_file
+from isotrope.data.text.sts_sets import Subset, load_sts_file
 from papers import encoder
 from papers.machinery.places import Places, kept
 from papers.pretraining import MaskedLM, Recipe, Tokens, masked, rate_at

@@ -13,10 +13,10 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosine
 from isotrope.paradigm import anatomy, compose
 from isotrope.paradigm.assemble import assemble, tangent
+from isotrope.paradigm.authors_code import Crowded
 from isotrope.paradigm.dissipation import Dissipation, Fraction, Margin
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
 from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio
-from isotrope.paradigm.released import Crowded
 from isotrope.paradigm.weight import Energy, Hardest, Power, Softmax, Uniform, Weight
 from tests.paradigm.batches import batch
 

@@ -9,9 +9,9 @@ import pytest
 
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.result import Result
-from isotrope.methods.run import Outcome, begin, check_output
-from isotrope.methods.settings import RunSettings, TrainSettings
 from isotrope.sweep import checks, sweep
+from isotrope.training.run import Outcome, begin, check_output
+from isotrope.training.settings import RunSettings, TrainSettings
 
 Score = Callable[[RunSettings], float]
 

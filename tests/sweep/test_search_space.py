@@ -3,9 +3,9 @@
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.settings import TrainSettings
 from isotrope.sweep.search_space import Span, Varied, read_varied
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import TrainSettings
 
 
 def read(text: str) -> Varied:

@@ -9,10 +9,10 @@ import optuna
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.methods.settings import TrainSettings
 from isotrope.sweep.search_space import read_varied
 from isotrope.sweep.spec import Sweep, Values
 from isotrope.sweep.study import JOURNAL, StageStudy, planned, tried
+from isotrope.training.settings import TrainSettings
 
 LISTED = ["learning-rate=1,2,3", "objective=infonce,met"]
 RANGES = ["learning-rate=1e-5..1e-3", "batch-size=8..64", "objective=infonce,met"]

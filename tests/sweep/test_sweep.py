@@ -11,7 +11,6 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.methods.settings import TrainSettings
 from isotrope.sweep import tables
 from isotrope.sweep.plot import picture
 from isotrope.sweep.search_space import read_varied
@@ -19,6 +18,7 @@ from isotrope.sweep.spec import Sweep
 from isotrope.sweep.sweep import sweep
 from isotrope.sweep.tables import command
 from isotrope.sweep.trials import Trial, best_of
+from isotrope.training.settings import TrainSettings
 from tests.sweep.pretended import pretend, score
 
 
@@ -312,7 +312,7 @@ def test_pictures_of_grids_draws_and_names(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
-    from isotrope.methods.image_settings import ImageSettings
+    from isotrope.training.images.settings import ImageSettings
 
     text = TrainSettings.read(
         {

@@ -8,12 +8,12 @@ import pytest
 
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.core.result import Result
-from isotrope.methods.run import Outcome
-from isotrope.methods.settings import TrainSettings
-from isotrope.methods.simcse import SimCSE
-from isotrope.methods.training import train
 from isotrope.sweep.trained import trained
-from tests.methods.conftest import sentences
+from isotrope.training.run import Outcome
+from isotrope.training.settings import TrainSettings
+from isotrope.training.simcse import SimCSE
+from isotrope.training.text import train
+from tests.training.conftest import sentences
 
 
 @pytest.fixture(scope="module")

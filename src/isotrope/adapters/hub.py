@@ -211,7 +211,7 @@ def _scores(run: Path, folder: Path) -> list[Result]:
     kept = run / "evaluations"
     if not any(kept.glob("*.json")):
         return []
-    from isotrope.data.sts_sets import TASKS
+    from isotrope.data.text.sts_sets import TASKS
     from isotrope.encoders.loading import load_encoder
     from isotrope.evaluation.sts import with_average
 

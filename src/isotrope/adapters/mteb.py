@@ -24,7 +24,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.fingerprint import fingerprint
-from isotrope.data.sts_sets import Subset
+from isotrope.data.text.sts_sets import Subset
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.sts import load_tasks

@@ -169,7 +169,7 @@ def _steps_picture(
 
 
 def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from isotrope.methods.latent import byol_cells, latent, simclr_cells
+    from isotrope.training.latent import byol_cells, latent, simclr_cells
 
     if given.objective:
         cells = simclr_cells(given.objective, settings)

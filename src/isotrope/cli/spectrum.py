@@ -16,8 +16,8 @@ from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.curvature import Compared
-    from isotrope.methods.spectrum import Asked, Found
     from isotrope.report.surfaces import Picture
+    from isotrope.training.spectrum import Asked, Found
 
 EPILOG = """\
 examples:
@@ -54,8 +54,8 @@ _SHOWN = (
 def run(arguments: Sequence[str]) -> int:
     """Parse, compute, write numbers and picture, print a table and what it says."""
     given, places = _parsed(arguments)
-    from isotrope.methods.spectrum import Asked, measure
     from isotrope.paradigm import registry
+    from isotrope.training.spectrum import Asked, measure
 
     for plugin in given.plugin:
         registry.load_plugin(plugin)
@@ -177,7 +177,7 @@ def _compared(found: "Sequence[Found]") -> "Compared | None":
 def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> list[Path]:
     """Write numbers and picture of each, and a picture of all; return the paths."""
     from isotrope.core.files import replacing
-    from isotrope.methods.spectrum import as_csv
+    from isotrope.training.spectrum import as_csv
 
     files: list[Path] = []
     for one in found:

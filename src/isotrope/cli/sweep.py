@@ -12,9 +12,9 @@ from isotrope.cli.table import table
 from isotrope.core.errors import InputError, MissingExtra, nearest
 
 if TYPE_CHECKING:
-    from isotrope.methods.settings import RunSettings
     from isotrope.sweep.spec import Sweep
     from isotrope.sweep.trials import Stage
+    from isotrope.training.settings import RunSettings
 
 VERBS = {"train": "files", "train-images": "data"}
 """What can be swept, and the setting of each that has no flag."""
@@ -153,10 +153,10 @@ def _parser(verb: str) -> Parser:
 
 def _settings(verb: str) -> "type[RunSettings]":
     if verb == "train":
-        from isotrope.methods.settings import TrainSettings
+        from isotrope.training.settings import TrainSettings
 
         return TrainSettings
-    from isotrope.methods.image_settings import ImageSettings
+    from isotrope.training.images.settings import ImageSettings
 
     return ImageSettings
 
@@ -169,7 +169,7 @@ _OWN = {
 
 def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of the sweep, and the settings of every run."""
-    from isotrope.methods.settings import read_yaml
+    from isotrope.training.settings import read_yaml
 
     cls, others = _settings(verb), list(arguments)
     chosen: dict[str, str] = {}
@@ -257,7 +257,7 @@ def _jobs(jobs: int | None, base: dict[str, Any]) -> int:
         return 1
     if jobs is not None:
         return jobs
-    from isotrope.methods.launch import gpus
+    from isotrope.training.launch import gpus
 
     return 1 if base.get("device") in ("cpu", "mps") else max(1, len(gpus()))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.training import asked_for
-from isotrope.methods.settings import TrainSettings
+from isotrope.training.settings import TrainSettings
 
 EPILOG = """\
 examples:
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     if asked is None:
         return 0
     settings, resume = asked
-    from isotrope.methods.training import summary, train
+    from isotrope.training.text import summary, train
 
     outcome = train(settings, resume=resume, lines=True)
     if outcome.first:

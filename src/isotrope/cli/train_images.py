@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.training import asked_for
-from isotrope.methods.image_settings import ImageSettings
+from isotrope.training.images.settings import ImageSettings
 
 EPILOG = """\
 examples:
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     if asked is None:
         return 0
     settings, resume = asked
-    from isotrope.methods.image_training import summary, train
+    from isotrope.training.images.train import summary, train
 
     outcome = train(settings, resume=resume, lines=True)
     if outcome.first:

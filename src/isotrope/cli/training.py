@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.methods.settings import RunSettings, read_yaml
+from isotrope.training.settings import RunSettings, read_yaml
 
 __all__ = ["asked_for"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.data.repeats import near_identical
+from isotrope.data.text.repeats import near_identical
 
 __all__ = ["OVERLAP", "copied"]
 

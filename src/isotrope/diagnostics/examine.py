@@ -26,7 +26,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 
 if TYPE_CHECKING:
-    from isotrope.data.augment import Augment
+    from isotrope.data.images.augment import Augment
 
 __all__ = ["examine"]
 
@@ -88,7 +88,7 @@ def _of_model(
 
 def _docstrings() -> Texts:
     """Pairs that every machine has: the documentation of Python's own library."""
-    from isotrope.data.docstrings import STANDARD_LIBRARY, collect
+    from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 
     found = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
     return texts_of(found, views="pairs", name="docstrings of Python's library, no --data given")
@@ -143,8 +143,8 @@ def _crops(
     import numpy as np
     import torch
 
-    from isotrope.data.augment import two_views
-    from isotrope.data.image_sets import load_images
+    from isotrope.data.images.augment import two_views
+    from isotrope.data.images.sets import load_images
     from isotrope.encoders.image import ImageEncoder
 
     encoder = ImageEncoder.load(target)
@@ -160,7 +160,7 @@ def _crops(
 
 def _crop(values: Mapping[str, Any]) -> "Augment":
     """An augmentation as result.json has it, its tuples as lists."""
-    from isotrope.data.augment import Augment
+    from isotrope.data.images.augment import Augment
 
     found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     return Augment(**found)

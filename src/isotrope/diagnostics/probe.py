@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.data.batches import joined_groups
-from isotrope.data.corpora import read
-from isotrope.data.repeats import hash64, near_identical
-from isotrope.data.text_views import Former, ViewsName
-from isotrope.data.text_views import resolve as resolve_views
+from isotrope.data.text.batches import joined_groups
+from isotrope.data.text.corpora import read
+from isotrope.data.text.repeats import hash64, near_identical
+from isotrope.data.text.views import Former, ViewsName
+from isotrope.data.text.views import resolve as resolve_views
 from isotrope.diagnostics.copies import copied
 from isotrope.diagnostics.observe import measure
 from isotrope.encoders.sentence import SentenceEncoder
@@ -172,7 +172,7 @@ def probe_images(
     Args:
         encoder: an ImageEncoder; it is put into evaluation mode.
         images: uint8, n x 3 x side x side.
-        augments: two of isotrope.data.augment, one for each view.
+        augments: two of isotrope.data.images.augment, one for each view.
         objective: adds its components.
     """
     generator = torch.Generator().manual_seed(_SEED)

@@ -16,11 +16,11 @@ from isotrope.diagnostics.angles import RowPairs, probe
 from isotrope.diagnostics.draws import Angles, Progress, means
 from isotrope.diagnostics.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.ablation import Modified
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Dissipation
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.steps import Modified
 
 __all__ = ["dissipation", "hardest_share"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.gather import summed, world_size
+from isotrope.core.distributed import summed, world_size
 
 __all__ = ["SharedBatchNorm", "share_statistics"]
 

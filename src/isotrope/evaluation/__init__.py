@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 __all__ = ["Encoder", "evaluate", "holdout_set", "retrieval_dev", "search", "sts_dev"]
 
 if TYPE_CHECKING:
+    from isotrope.evaluation.dispatch import evaluate as evaluate
     from isotrope.evaluation.embed import Encoder as Encoder
     from isotrope.evaluation.holdout import holdout_set as holdout_set
-    from isotrope.evaluation.one_call import evaluate as evaluate
     from isotrope.evaluation.retrieval import retrieval_dev as retrieval_dev
     from isotrope.evaluation.retrieval import search as search
     from isotrope.evaluation.sts import sts_dev as sts_dev

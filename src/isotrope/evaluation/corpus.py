@@ -19,8 +19,8 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.core.views import unit
-from isotrope.data.corpora import read
 from isotrope.data.lines import place
+from isotrope.data.text.corpora import read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.measures.distance_gap import gaps

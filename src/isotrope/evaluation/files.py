@@ -8,7 +8,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
-from isotrope.data.corpora import Record, read
+from isotrope.data.text.corpora import Record, read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.retrieval import search

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.retrieval_sets import RetrievalSet, from_pairs
+from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 
 __all__ = ["VIEWS", "holdout_set"]
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
-from isotrope.data.image_splits import balanced_prefix
-from isotrope.data.labelled import Features
+from isotrope.data.images.splits import balanced_prefix
+from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder, encoder_name
 
 if TYPE_CHECKING:
-    from isotrope.data.image_sets import ImagePart, ImageSet
+    from isotrope.data.images.sets import ImagePart, ImageSet
 
 __all__ = ["RawPixels", "both_features", "image_features"]
 

@@ -15,7 +15,7 @@ from isotrope.evaluation.linear_probe import Probe, linear_probe
 from isotrope.measures.judgement import Look
 
 if TYPE_CHECKING:
-    from isotrope.data.image_sets import ImageSet
+    from isotrope.data.images.sets import ImageSet
 
 __all__ = ["image_scores", "knn_look"]
 

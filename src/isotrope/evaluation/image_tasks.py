@@ -13,12 +13,12 @@ from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
-from isotrope.data.labelled import Features
+from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.tasks import Task
 
 if TYPE_CHECKING:
-    from isotrope.data.image_sets import ImageSet
+    from isotrope.data.images.sets import ImageSet
 
 __all__ = ["image_tasks", "labelled_images", "own_images", "takes_images"]
 
@@ -65,7 +65,7 @@ def own_images(run: str | Path) -> "ImageSet":
         InputError: no run on images; its pictures are not there any more, are others now, or have
             no labels or test part.
     """
-    from isotrope.data.image_sets import load_images
+    from isotrope.data.images.sets import load_images
 
     run = Path(run).expanduser()
     yours = "give labelled pictures of your own: --labels FOLDER"
@@ -126,7 +126,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     Raises:
         InputError: nothing there that can be read as pictures.
     """
-    from isotrope.data.image_sets import load_images
+    from isotrope.data.images.sets import load_images
 
     if test is None:
         return load_images(labels, side=side, holdout=_HELD_OUT)

@@ -10,7 +10,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.labelled import Features, LabelledSplit
+from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.labelled import Classes, check_finite, classes_of, hits, text_features
 from isotrope.evaluation.nearest import nearest_rows

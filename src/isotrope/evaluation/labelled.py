@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.data.labelled import Features, LabelledSplit
+from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, embed
 
 __all__ = ["Classes", "check_finite", "classes_of", "hits", "text_features"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.retrieval_sets import RetrievalSet
+from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
 from isotrope.measures.judgement import Look

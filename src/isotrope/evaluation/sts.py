@@ -18,7 +18,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.sts_sets import TASKS, Subset, load_sts, load_sts_file
+from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.evaluation.embed import Encoder, Remembering, embed, encoder_name
 from isotrope.measures.judgement import Look
 

@@ -73,7 +73,7 @@ def transfer_tasks(
     path: Path, mode: Literal["full", "prototyping"], *, progress: bool, batch_size: int
 ) -> list[Task]:
     """Load the transfer tasks, one for each of the seven."""
-    from isotrope.data.transfer_sets import load_transfer
+    from isotrope.data.text.transfer_sets import load_transfer
     from isotrope.evaluation.transfer import check_task, transfer
 
     def one(name: str, data: Any) -> Task:  # noqa: ANN401 - a TransferTask
@@ -95,7 +95,7 @@ def transfer_tasks(
 
 def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
     """Load a retrieval set."""
-    from isotrope.data.retrieval_sets import load_retrieval
+    from isotrope.data.text.retrieval_sets import load_retrieval
     from isotrope.evaluation.retrieval import retrieval
 
     data = load_retrieval(path)
@@ -116,7 +116,7 @@ def labelled_tasks(
     batch_size: int,
 ) -> list[Task]:
     """Load labelled texts, for nearest neighbours, a linear probe, or both."""
-    from isotrope.data.labelled import load_labelled
+    from isotrope.data.text.labelled import load_labelled
     from isotrope.evaluation.knn import knn_text
     from isotrope.evaluation.linear_probe import linear_text
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.progress import bar
 from isotrope.core.result import Result, provenance
-from isotrope.data.transfer_sets import TASKS, Examples, TransferTask, load_transfer
+from isotrope.data.text.transfer_sets import TASKS, Examples, TransferTask, load_transfer
 from isotrope.evaluation.classifier import (
     DECAYS,
     FULL,

@@ -25,18 +25,18 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import replacing
 from isotrope.core.result import Result, provenance
 from isotrope.core.views import Views
-from isotrope.data.docstrings import Documented, collect, split
-from isotrope.data.retrieval_sets import RetrievalSet
+from isotrope.data.text.docstrings import Documented, collect, split
+from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_look
 from isotrope.measures.alignment import alignment
 from isotrope.measures.judgement import Judgement, Looks, judge
 from isotrope.measures.uniformity import uniformity
-from isotrope.methods.settings import read_yaml
-from isotrope.methods.training import fit
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.report.html import Example, Table, write_report
+from isotrope.training.settings import read_yaml
+from isotrope.training.text import fit
 
 __all__ = ["COLUMNS", "RECIPE", "Row", "demo", "line"]
 

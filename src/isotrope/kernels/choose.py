@@ -11,7 +11,7 @@ at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 emb
 numbers; the table is docs/results/bfloat16.csv). It is never chosen, only asked for, and where the
 hardest negative is asked nothing is rounded.
 
-``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton_tiles``): tiles
+``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton``): tiles
 of similarities that never reach the GPU's memory. bfloat16 embeddings go through its matrix units
 as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. On a
 CPU they run through Triton's interpreter, to look at them. They have not been run on a GPU yet: so
@@ -83,7 +83,7 @@ def _why_no_triton(x: Tensor) -> InputError | None:
     if not _installed():
         return MissingExtra("triton", extra="triton")
     if not x.is_cuda or torch.version.hip is not None:
-        from isotrope.kernels.triton_tiles import INTERPRETED  # triton need not be installed
+        from isotrope.kernels.triton.tiles import INTERPRETED  # triton need not be installed
 
         if INTERPRETED and x.device.type == "cpu":
             return None
@@ -121,7 +121,7 @@ def pairs(
     if name == "eager":
         return EagerPairs(views)
     if name == "triton":
-        from isotrope.kernels.triton_pairs import TritonPairs  # triton need not be installed
+        from isotrope.kernels.triton.pairs import TritonPairs  # triton need not be installed
 
         return TritonPairs(views, raw=raw)
     return RowBlockPairs(views)  # bfloat16 rounds what is fused; single statistics stay exact

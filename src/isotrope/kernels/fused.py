@@ -35,7 +35,7 @@ from isotrope.core.views import Views
 from isotrope.kernels import one_pass
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.statistics import Formula, Unfused, record
-from isotrope.kernels.sweeps import Gradients, Job
+from isotrope.kernels.tiles import Gradients, Job
 from isotrope.kernels.two_passes import check, two_passes
 
 __all__ = ["fused"]
@@ -86,7 +86,7 @@ def fused(
 
 def _meet(job: Job, both_directions: bool) -> Sweep:
     """The job on a GPU."""
-    from isotrope.kernels.triton_fused import met  # triton need not be installed
+    from isotrope.kernels.triton.fused import met  # triton need not be installed
 
     views, live = job.views, torch.is_grad_enabled()
     inputs = (views.anchors, views.positives, views.negatives)

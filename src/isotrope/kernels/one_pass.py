@@ -23,11 +23,10 @@ from torch import Tensor
 from isotrope.core.softplus import softplus
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import agree
-from isotrope.kernels.largest import largest
 from isotrope.kernels.mixtures import Mixture
 from isotrope.kernels.rowblock import Layout, add_product
 from isotrope.kernels.statistics import Key
-from isotrope.kernels.sweeps import (
+from isotrope.kernels.tiles import (
     LN2,
     UNSHIFTED,
     Gradients,
@@ -38,6 +37,7 @@ from isotrope.kernels.sweeps import (
     height,
     total,
 )
+from isotrope.kernels.topk import largest
 
 __all__ = ["one_pass", "takes"]
 

@@ -21,7 +21,7 @@ from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
-from isotrope.kernels.largest import largest
+from isotrope.kernels.topk import largest
 
 __all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs", "add_product"]
 
@@ -51,7 +51,7 @@ class RowBlockPairs(EagerPairs):
 
     def pushing(self) -> "RowBlockPairs":
         """Pairs of the same direction of which only the anchors move (``kernels.pushes``)."""
-        from isotrope.kernels.pushes import Pushing  # made of what is here
+        from isotrope.kernels.surrogate_sums import Pushing  # made of what is here
 
         return Pushing(self.views, self.side, self.kept)
 

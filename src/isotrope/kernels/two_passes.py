@@ -18,7 +18,7 @@ from isotrope.core.terms import Against
 from isotrope.kernels.coupling import agree
 from isotrope.kernels.rowblock import Layout, add_product
 from isotrope.kernels.statistics import Key, Unfused
-from isotrope.kernels.sweeps import Gradients, Job, Tiles, Vectors, blocks
+from isotrope.kernels.tiles import Gradients, Job, Tiles, Vectors, blocks
 
 __all__ = ["two_passes"]
 

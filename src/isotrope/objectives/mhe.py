@@ -8,8 +8,8 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import InverseTemperature, log_mean_energy
+from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.released import Variant
 from isotrope.paradigm.weight import Energy
 
 _SCRIPTS = "paper 000, table 3, released scripts"

@@ -9,9 +9,9 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.released import Variant
 from isotrope.paradigm.weight import Hardest
 
 _SCRIPTS = "paper 000, table 3, released scripts"

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from isotrope.core.hyper import Temperature
 from isotrope.objectives.mhe import MHE
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.released import Variant
-from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Energy
 

@@ -4,10 +4,10 @@ from functools import cached_property
 from typing import ClassVar
 
 from isotrope.objectives.mhs import MHS
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.released import Variant
-from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 
 

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.objectives.modified_barlow_twins import ModifiedBarlowTwins
-from isotrope.objectives.tao import VICRegGrad
+from isotrope.objectives.unigrad import VICRegGrad
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.paradigm.released import Variant
-from isotrope.paradigm.steps import Gap, Modified, Pull, Step, walk
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from isotrope.core.gather import Whole, summed, world_size
+from isotrope.core.distributed import Whole, summed, world_size
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import of_rows
 
@@ -21,7 +21,7 @@ def shared_loss(objective: Objective, whole: Whole, *, backend: str = "auto") ->
 
     Args:
         objective: any.
-        whole: the raw embeddings of all processes, with history (isotrope.core.gather).
+        whole: the raw embeddings of all processes, with history (isotrope.core.distributed).
         backend: as for ``objective.loss``.
 
     Raises:

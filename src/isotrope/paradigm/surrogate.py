@@ -6,7 +6,7 @@ has exactly the assembled components as its gradient (paper 000, eq. 5). Its val
 distance to anything: watch the components, not the loss.
 
 The same components give matrices of weights where they are looked at, and only what the weights do
-where the loss of a large batch is computed (``isotrope.kernels.pushes``).
+where the loss of a large batch is computed (``isotrope.kernels.surrogate_sums``).
 """
 
 import contextlib

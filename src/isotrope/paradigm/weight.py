@@ -11,7 +11,7 @@ from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.pushes import FLOOR, Exponent, Pushing
+from isotrope.kernels.surrogate_sums import FLOOR, Exponent, Pushing
 from isotrope.paradigm.metric import Metric, slope
 
 __all__ = [
@@ -66,7 +66,7 @@ class Weight:
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.
 
-        Of ``Pushing`` pairs, no matrix but what it does (``isotrope.kernels.pushes.Acting``).
+        Of ``Pushing`` pairs, no matrix but what it does (``kernels.surrogate_sums.Acting``).
         """
         raise TypeError(f"{type(self).__name__} computes nothing")
 

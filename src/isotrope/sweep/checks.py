@@ -5,12 +5,12 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.diagnostics.observe import MEASURED
-from isotrope.methods.image_measures import TRACKED
-from isotrope.methods.image_settings import ImageSettings
-from isotrope.methods.run import check_output, try_objective
-from isotrope.methods.settings import RunSettings, TrainSettings
 from isotrope.sweep.spec import Sweep, Values
 from isotrope.sweep.study import planned
+from isotrope.training.images.measures import TRACKED
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.run import check_output, try_objective
+from isotrope.training.settings import RunSettings, TrainSettings
 
 __all__ = ["METRICS", "check_metric", "check_sweep"]
 
@@ -78,7 +78,7 @@ def _check_all(settings: RunSettings, metric: str) -> None:
     if not Path(settings.output).exists():
         check_output(Path(settings.output), settings, resume=True)  # not among the data
     if isinstance(settings, TrainSettings):
-        from isotrope.methods.training import check
+        from isotrope.training.text import check
 
         check(settings)
         if metric.startswith("dev_") and settings.dev is None:
@@ -88,7 +88,7 @@ def _check_all(settings: RunSettings, metric: str) -> None:
             )
     else:
         assert isinstance(settings, ImageSettings)
-        from isotrope.methods.image_training import labelled, prepare
+        from isotrope.training.images.train import labelled, prepare
 
         images = prepare(settings).images
         if metric.startswith(("knn", "linear")) and not labelled(images):
@@ -110,7 +110,7 @@ def _check_names(settings: RunSettings) -> None:
         name, own = settings.objective, {}
     else:
         assert isinstance(settings, ImageSettings)
-        from isotrope.methods.image_methods import find_method, options_of
+        from isotrope.training.images.registry import find_method, options_of
 
         method = find_method(settings.method)
         options = options_of(settings.method, settings.method_settings)

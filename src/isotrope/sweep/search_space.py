@@ -12,7 +12,7 @@ import typing
 from dataclasses import dataclass
 
 from isotrope.core.errors import InputError
-from isotrope.methods.settings import RunSettings, dotted_key, flag
+from isotrope.training.settings import RunSettings, dotted_key, flag
 
 __all__ = ["Span", "Varied", "read_varied"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from isotrope.core.fingerprint import fingerprint
-from isotrope.methods.settings import RunSettings
 from isotrope.sweep.search_space import Varied
+from isotrope.training.settings import RunSettings
 
 __all__ = ["SAMPLERS", "Sampler", "Sweep", "Values"]
 

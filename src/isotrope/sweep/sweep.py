@@ -13,20 +13,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.alone import alone
 from isotrope.core.durations import lasting
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import replacing
+from isotrope.core.lock import alone
 from isotrope.core.result import Result
-from isotrope.methods.launch import each
-from isotrope.methods.run import check_output
-from isotrope.methods.settings import RunSettings, read_yaml
 from isotrope.sweep.checks import check_sweep
 from isotrope.sweep.search_space import Varied
 from isotrope.sweep.spec import Sweep, Values
 from isotrope.sweep.study import StageStudy, planned, tried
 from isotrope.sweep.trained import trained
 from isotrope.sweep.trials import Stage, Trial, best_of
+from isotrope.training.launch import each
+from isotrope.training.run import check_output
+from isotrope.training.settings import RunSettings, read_yaml
 
 __all__ = ["sweep"]
 
@@ -211,10 +211,10 @@ def _train(run: Run) -> Result | str:
 
 def _training(settings: RunSettings) -> Callable[..., Any]:
     if settings.kind == "text":
-        from isotrope.methods.training import train
+        from isotrope.training.text import train
 
         return train
-    from isotrope.methods.image_training import train as train_images
+    from isotrope.training.images.train import train as train_images
 
     return train_images
 

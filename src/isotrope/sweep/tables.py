@@ -10,10 +10,10 @@ from typing import Any
 from isotrope.core.durations import lasting
 from isotrope.core.files import replacing
 from isotrope.core.result import Result, provenance
-from isotrope.methods.settings import RunSettings
 from isotrope.sweep.plot import picture
 from isotrope.sweep.spec import Sweep
 from isotrope.sweep.trials import Stage, Trial, best_of
+from isotrope.training.settings import RunSettings
 
 __all__ = ["as_csv", "as_markdown", "as_result", "best_command", "command", "table", "write"]
 

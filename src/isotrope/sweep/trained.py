@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from isotrope.core.errors import CannotResume, LostProcess
-from isotrope.methods.run import Outcome
-from isotrope.methods.settings import RunSettings
+from isotrope.training.run import Outcome
+from isotrope.training.settings import RunSettings
 
 __all__ = ["trained"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.sts_sets import TASKS
-from isotrope.data.transfer_sets import TASKS as TRANSFER
+from isotrope.data.text.sts_sets import TASKS
+from isotrope.data.text.transfer_sets import TASKS as TRANSFER
 from papers.machinery import places as module
 from papers.machinery.places import Places
 

@@ -16,8 +16,8 @@ from sentence_transformers.base.model import BaseModel
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import writable
+from isotrope.evaluation.dispatch import evaluate
 from isotrope.evaluation.embed import Encoder
-from isotrope.evaluation.one_call import evaluate
 
 __all__ = ["ProtocolEvaluator"]
 

@@ -22,8 +22,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from torch import Tensor, nn
 
+from isotrope.core.distributed import gathered
 from isotrope.core.errors import InputError
-from isotrope.core.gather import gathered
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
 from isotrope.paradigm.citation import bibtex

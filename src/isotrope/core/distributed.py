@@ -1,0 +1,218 @@
+"""The rows of all processes: the only file that knows ranks.
+
+Without an initialised process group there is one process, and everything here is the identity.
+Backends: gloo on CPUs, NCCL on GPUs; torchrun, or :mod:`isotrope.training.launch`, sets the
+environment that :func:`joined` reads.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from isotrope.core.views import Views
+
+__all__ = [
+    "Whole",
+    "agreed",
+    "collected",
+    "gathered",
+    "joined",
+    "lost",
+    "rank",
+    "rows_of",
+    "started",
+    "summed",
+    "wait",
+    "world_size",
+]
+
+# the first process reads the corpus and scores the encoder while the others wait for it
+_PATIENCE = timedelta(days=1)
+
+
+def world_size() -> int:
+    """Return the number of processes."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def started() -> tuple[int, int]:
+    """Return how many processes the environment tells of, and how many of them on this machine."""
+    if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
+        return 1, 1
+    world = int(os.environ["WORLD_SIZE"])
+    return world, int(os.environ.get("LOCAL_WORLD_SIZE", world))
+
+
+@contextmanager
+def joined(device: str) -> Iterator[None]:
+    """Meet the processes that the environment tells of, and part from them at the end.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda"``; each process takes the GPU of its local rank.
+    """
+    if started()[0] == 1 or world_size() > 1:
+        yield
+        return
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", timeout=_PATIENCE)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def lost(error: BaseException) -> bool:
+    """Return whether an error says that another process has gone."""
+    if dist.is_available() and isinstance(error, dist.DistError):
+        return True
+    return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
+
+
+def wait() -> None:
+    """Return when every process has come here."""
+    agreed(0)
+
+
+def agreed(value: int) -> int:
+    """Return the largest of all processes' values, on each of them."""
+    if world_size() == 1:
+        return value
+    shared = torch.tensor(value)
+    dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return int(shared)
+
+
+def collected(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
+    """Return the ``value`` of every process, in the order of ranks."""
+    if world_size() == 1:
+        return [value]
+    found: list[Any] = [None] * world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+
+def summed(x: Tensor) -> Tensor:
+    """Return the sum of all processes' ``x``, without history."""
+    x = x.detach().clone()
+    if world_size() > 1:
+        dist.all_reduce(x)
+    return x
+
+
+def rows_of(n: int) -> slice:
+    """Return the rows of a batch of ``n`` that are this process's: consecutive, as even as can be.
+
+    >>> rows_of(8)
+    slice(0, 8, None)
+    """
+    each, more = divmod(n, world_size())
+    start = rank() * each + min(rank(), more)
+    return slice(start, start + each + (rank() < more))
+
+
+class Whole(NamedTuple):
+    """A batch with the rows of all processes.
+
+    Attributes:
+        views: square: the anchors, positives and further negatives of all, in the order of ranks.
+        rows: those of this process among the anchors.
+        fewest: anchors of the process that has fewest.
+    """
+
+    views: Views
+    rows: slice
+    fewest: int
+
+
+def gathered(views: Views) -> Whole:
+    """Return the batch that the square ``views`` of all processes make together.
+
+    Any process may have any number of rows, and of further negatives. The gradient goes through:
+    a row receives the sum of what the losses of all processes want of it. Half-precision rows
+    become float32, as they would inside an objective, so that the sum is in float32. ``groups``
+    must mean the same everywhere (isotrope.data.text.batches derives them from the whole batch).
+
+    Raises:
+        ValueError: rectangular views: their positives were gathered already.
+    """
+    n = len(views.anchors)
+    if len(views.positives) != n:
+        raise ValueError(
+            f"only square views can be gathered; found {n} anchors and {len(views.positives)} "
+            "positives"
+        )
+    if world_size() == 1:
+        return Whole(views, slice(0, n), n)
+    further = views.anchors[:0] if views.negatives is None else views.negatives
+    counts = _counts(n, len(further), device=views.anchors.device)
+    rows = torch.cat([views.anchors, views.positives, further])
+    if rows.dtype.itemsize < 4:
+        rows = rows.float()
+    sizes = [2 * many + extra for many, extra in counts]
+    parts = [
+        torch.split(part, [many, many, extra])
+        for part, (many, extra) in zip(_of_all(rows, sizes), counts, strict=True)
+    ]
+    anchors, positives, negatives = (torch.cat(view) for view in zip(*parts, strict=True))
+    many = [m for m, _ in counts]
+    groups = views.groups
+    if groups is not None:
+        groups = torch.cat(_all_gather(groups, many))
+    start = sum(many[: rank()])
+    whole = Views(
+        anchors,
+        positives,
+        negatives if len(negatives) else None,
+        groups=groups,
+        in_batch=views.in_batch,
+    )
+    return Whole(whole, slice(start, start + n), min(many))
+
+
+def _counts(*own: int, device: torch.device) -> list[list[int]]:
+    """Return these counts of every process."""
+    mine = torch.tensor(own, device=device)
+    return [row.tolist() for row in _all_gather(mine, [len(own)] * world_size())]
+
+
+def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
+    """Return the ``x`` of every process, which have the given numbers of rows."""
+    padded = x.new_zeros((max(rows), *x.shape[1:]))
+    padded[: len(x)] = x
+    found = [torch.empty_like(padded) for _ in rows]
+    dist.all_gather(found, padded)
+    return [part[:many] for part, many in zip(found, rows, strict=True)]
+
+
+def _of_all(x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
+    """The same with gradient."""
+    parts: tuple[Tensor, ...] = _Gather.apply(x, rows)  # type: ignore[no-untyped-call]
+    return parts
+
+
+class _Gather(torch.autograd.Function):
+    """The rows of all processes; backward sums over the processes what each wants of a row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:  # noqa: ANN401
+        ctx.rows = rows
+        return tuple(_all_gather(x, rows))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        whole = torch.cat(gradients)
+        dist.all_reduce(whole)
+        return torch.split(whole, ctx.rows)[rank()], None

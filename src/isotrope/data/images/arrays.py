@@ -1,0 +1,347 @@
+"""Pictures that lie in arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
+
+An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
+channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
+possible the channels stand last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
+test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``) and ``class_names``.
+
+A folder of strips holds ``train*.npz`` and perhaps ``test.npz`` with ``webp`` (pictures of 32 x 32
+stacked vertically, files one after another), ``offsets`` (where each begins), ``labels`` and
+perhaps ``class_names``.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.pictures import Unreadable, pixels, square
+from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.images.splits import balanced_prefix, held_out
+from isotrope.data.lines import open_bytes, place, shown
+
+__all__ = ["ArrayImages", "is_strips", "load_digits", "load_npz", "load_strips"]
+
+_IMAGES = ("images", "x", "x_train", "train_images")
+_LABELS = ("labels", "y", "y_train", "train_labels")
+_TEST_IMAGES = ("x_test", "test_images", "images_test")
+_TEST_LABELS = ("y_test", "test_labels", "labels_test")
+_STRIPS = ("webp", "offsets", "labels")
+_DIGITS_TEST = 0.2
+_BOMB = 1 << 28  # bytes from which an archive may not be packed to a hundredth
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayImages:
+    """Pictures in one array, n x 3 x h x w; other sides are made while reading."""
+
+    array: NDArray[np.uint8]
+    side: int | None = None
+    replaced: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Width and height of all, 1 x 2."""
+        return np.array([self.array.shape[:1:-1]])
+
+    def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return pictures as RGB, n x 3 x side x side."""
+        rows = self.array[np.asarray(indices, np.int64)]
+        if self.side is None or self.in_memory():
+            return rows
+        made = np.empty((len(rows), 3, self.side, self.side), np.uint8)
+        for row, to in zip(rows, made, strict=True):
+            to[:] = square(row, self.side)
+        return made
+
+    def taken(self, places: NDArray[np.int64]) -> Self:
+        """Return only the pictures at these places."""
+        if len(places) and np.array_equal(places, np.arange(len(places))):
+            return replace(self, array=self.array[: len(places)])  # a prefix needs no copy
+        return replace(self, array=self.array[places])
+
+    def fitted(self, side: int) -> Self:
+        """Return the same pictures, read as side x side."""
+        return replace(self, side=side)
+
+    def in_memory(self) -> bool:
+        """Return whether no resizing is needed."""
+        return self.array.shape[2:] == (self.side, self.side)
+
+    def facts(self) -> Iterator[Any]:
+        """Yield the pixels."""
+        yield self.array
+
+
+def load_npz(path: Path) -> Found:
+    """Open the pictures of an ``.npz`` file.
+
+    Raises:
+        InputError: no such file, damaged, arrays that are missing, of another shape or dtype, or
+            of Python objects; labels that are not as many as the pictures.
+    """
+    with _opened(path) as arrays:
+        key = arrays.one_of(_IMAGES)
+        if key is None:
+            raise InputError(
+                f"{place(path)}: no array called {', '.join(_IMAGES)}; "
+                f"found {shown(', '.join(arrays.names), 200)[1:-1] or 'none'}"
+            )
+        names = arrays.strings("class_names")
+        train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
+        test, test_key = None, arrays.one_of(_TEST_IMAGES)
+        if test_key is not None:
+            test, names = _part(arrays, test_key, arrays.one_of(_TEST_LABELS), names)
+    return Found(path.stem, train, test, names)
+
+
+@contextmanager
+def _opened(path: Path) -> "Iterator[_Archive]":
+    """Open an ``.npz`` file; nothing in it is ever executed."""
+    with open_bytes(path) as handle:
+        why = "one array without a name"
+        try:
+            found = np.load(handle, allow_pickle=False)
+        except Exception as error:  # damaged bytes make a reader fail in any way
+            found, why = None, str(error)
+        if not isinstance(found, Mapping):
+            raise InputError(
+                f"{place(path)}: no .npz file of pictures ({shown(why, 80)}); "
+                "write it with numpy.savez(path, images=..., labels=...)"
+            )
+        with closing(found):  # type: ignore[type-var]
+            yield _Archive(path, found)
+
+
+class _Archive:
+    """The arrays of an ``.npz`` file, read when they are asked for."""
+
+    def __init__(self, path: Path, found: Mapping[str, NDArray[Any]]) -> None:
+        self.path, self._found, self.names = path, found, list(found)
+
+    def one_of(self, names: Sequence[str]) -> str | None:
+        """Return the first of these names that is there."""
+        return next((name for name in names if name in self.names), None)
+
+    def need(self, *names: str) -> None:
+        """Refuse a file of strips that lacks one of its arrays."""
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise InputError(
+                f"{place(self.path)}: no array called {' or '.join(missing)}, which strips of "
+                "pictures have; of other arrays give the file itself, not its folder"
+            )
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        self._check_size(name)
+        try:
+            found = self._found[name]
+            if not isinstance(found, np.ndarray):  # a member of another kind, as bytes
+                raise TypeError("no array")
+            return found
+        except Exception as error:  # damaged bytes make a reader fail in any way
+            raise InputError(
+                f"{place(self.path)}: array {name!r} cannot be read ({shown(str(error), 80)}); "
+                "only arrays of numbers and texts are read, and nothing is unpickled"
+            ) from error
+
+    def _check_size(self, name: str) -> None:
+        """Refuse an array that is a few bytes on disk and gigabytes in memory."""
+        archive: zipfile.ZipFile = self._found.zip  # type: ignore[attr-defined]
+        for member in archive.infolist():
+            size, packed = member.file_size, max(member.compress_size, 1)
+            if member.filename in (name, f"{name}.npy") and size > _BOMB and size > 100 * packed:
+                raise InputError(
+                    f"{place(self.path)}: array {name!r} has {packed:,} bytes and unpacks to "
+                    f"{size:,}; no pictures are packed like that, so it is not unpacked (write "
+                    "them with numpy.savez)"
+                )
+
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """Return an array as texts, or None where it is missing."""
+        return tuple(map(str, self[name].ravel())) if name in self.names else None
+
+
+def _part(
+    arrays: _Archive, images: str, labels: str | None, names: tuple[str, ...] | None
+) -> tuple[FoundPart, tuple[str, ...] | None]:
+    """Return a split, and the names of the classes as far as they are known."""
+    rows = ArrayImages(_channels_first(arrays[images], arrays.path, images))
+    if labels is None:
+        return FoundPart(rows, None), names
+    found = arrays[labels]
+    if found.shape not in {(len(rows),), (len(rows), 1)}:
+        raise InputError(
+            f"{place(arrays.path)}: {len(rows)} pictures in {images!r}, but {labels!r} has the "
+            f"shape {found.shape}; give one label for each picture"
+        )
+    found = found.ravel()
+    if found.dtype.kind == "U":
+        return _by_name(rows, found, names, arrays.path)
+    if found.dtype.kind not in "iu":
+        raise InputError(
+            f"{place(arrays.path)}: {labels!r} holds {found.dtype}; labels are integers or names"
+        )
+    numbers = found.astype(np.int64)
+    if names is not None and not 0 <= numbers.min() <= numbers.max() < len(names):
+        raise InputError(
+            f"{place(arrays.path)}: labels from {numbers.min()} to {numbers.max()}, but "
+            f"{len(names)} class names; labels count from 0"
+        )
+    return FoundPart(rows, numbers), names
+
+
+def _by_name(
+    rows: ArrayImages, found: NDArray[Any], names: tuple[str, ...] | None, path: Path
+) -> tuple[FoundPart, tuple[str, ...]]:
+    """Number labels that are names."""
+    known = tuple(sorted(set(found.tolist()))) if names is None else names
+    number = {name: i for i, name in enumerate(known)}
+    unknown = next((name for name in found.tolist() if name not in number), None)
+    if unknown is not None:
+        raise InputError(
+            f"{place(path)}: label {shown(unknown)} is none of the {len(known)} classes of the "
+            "training part; give class_names"
+        )
+    return FoundPart(rows, np.array([number[name] for name in found.tolist()], np.int64)), known
+
+
+def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.uint8]:
+    """Return pictures of any of the known layouts as n x 3 x h x w."""
+    if array.dtype != np.uint8:
+        raise InputError(
+            f"{place(path)}: {name!r} holds {array.dtype}; pictures are uint8, 0 to 255 "
+            "(of numbers from 0 to 1: (255 * images).round().astype('uint8'))"
+        )
+    shape = array.shape
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and shape[3] in (1, 3, 4):
+        array = array.transpose(0, 3, 1, 2)
+    elif array.ndim != 4 or shape[1] not in (1, 3, 4):
+        raise InputError(
+            f"{place(path)}: {name!r} has the shape {shape}; pictures are n x h x w x channels, "
+            "n x channels x h x w or n x h x w, with 1, 3 or 4 channels"
+        )
+    if not array.size:
+        raise InputError(f"{place(path)}: {name!r} has the shape {shape}: no pictures")
+    if array.shape[1] == 1:
+        array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
+    if array.shape[1] == 4:
+        array = _over_white(array)
+    return np.ascontiguousarray(array)
+
+
+def _over_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    alpha = rgba[:, 3:].astype(np.float32) / 255
+    return (rgba[:, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
+
+
+def is_strips(folder: Path) -> bool:
+    """Return whether a folder holds strips."""
+    return any(folder.glob("train*.npz"))
+
+
+def load_strips(folder: Path, limit: int | None = None) -> Found:
+    """Open a folder of strips of lossless WebP.
+
+    Args:
+        folder: of ``train*.npz``, and perhaps ``test.npz``.
+        limit: decode no more than so many training pictures need.
+
+    Raises:
+        InputError: a file is damaged, or its arrays do not fit together.
+        MissingExtra: pillow is not installed.
+    """
+    files = sorted(folder.glob("train*.npz"))
+    needed = None
+    if limit is not None:
+        labels = np.concatenate([_strip_labels(path) for path in files])
+        needed = int(balanced_prefix(labels, limit, len(labels))[-1]) + 1
+    parts: list[FoundPart] = []
+    names = None
+    for path in files:
+        before = sum(len(part.images) for part in parts)
+        if needed is None or before < needed:
+            part, names = _strips(path, None if needed is None else needed - before)
+            parts.append(part)
+    array = np.concatenate([part.images.read(range(len(part.images))) for part in parts])
+    labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+    test_file = folder / "test.npz"
+    test = _strips(test_file)[0] if test_file.exists() else None
+    return Found(folder.name, FoundPart(ArrayImages(array), labels), test, names)
+
+
+def _strip_labels(path: Path) -> NDArray[np.int64]:
+    with _opened(path) as arrays:
+        arrays.need(*_STRIPS)
+        return arrays["labels"].astype(np.int64)
+
+
+def _strips(path: Path, limit: int | None = None) -> tuple[FoundPart, tuple[str, ...] | None]:
+    with _opened(path) as arrays:
+        arrays.need(*_STRIPS)
+        webp, offsets = arrays["webp"], arrays["offsets"]
+        labels, names = arrays["labels"].astype(np.int64), arrays.strings("class_names")
+    if (
+        webp.ndim != 1
+        or webp.dtype != np.uint8
+        or offsets.dtype.kind not in "iu"
+        or (offsets.ndim != 1 or len(offsets) < 2)
+    ):
+        raise InputError(
+            f"{place(path)}: 'webp' is {webp.dtype} of shape {webp.shape} and 'offsets' "
+            f"{offsets.dtype} of shape {offsets.shape}; strips are bytes, and where each begins"
+        )
+    found: list[NDArray[np.uint8]] = []
+    for number, (start, end) in enumerate(pairwise(offsets)):
+        if limit is not None and sum(map(len, found)) >= limit:
+            break
+        try:
+            strip = pixels(io.BytesIO(webp[start:end].tobytes()))
+            found.append(strip.reshape(-1, strip.shape[1], strip.shape[1], 3))
+        except (Unreadable, ValueError) as error:
+            raise InputError(
+                f"{place(path)}: strip {number} of {len(offsets) - 1} is damaged "
+                f"({shown(str(error), 80)}); copy the file again"
+            ) from error
+    rows = np.concatenate(found).transpose(0, 3, 1, 2)[:limit]
+    if len(labels[:limit]) != len(rows):
+        raise InputError(
+            f"{place(path)}: {len(rows)} pictures, but {len(labels)} labels; copy the file again"
+        )
+    return FoundPart(ArrayImages(np.ascontiguousarray(rows)), labels[:limit]), names
+
+
+def load_digits(share: float, seed: int) -> Found:
+    """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
+
+    Args:
+        share: of the test part, drawn from every class by the seed; 0 for a fifth.
+        seed: of the draw.
+
+    Raises:
+        MissingExtra: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits as bundled
+    except ImportError as error:
+        raise MissingExtra("sklearn", extra="image") from error
+    digits = bundled()
+    grey = (digits.images * (255 / 16)).round().astype(np.uint8)[:, None]
+    images = ArrayImages(np.ascontiguousarray(np.broadcast_to(grey, (len(grey), 3, 8, 8))))
+    everything = FoundPart(images, digits.target.astype(np.int64))
+    train, test = held_out(digits.target, share or _DIGITS_TEST, seed)
+    names = tuple(map(str, range(10)))
+    return Found("digits", everything.taken(train), everything.taken(test), names)

@@ -1,0 +1,345 @@
+"""Augmentation: random crops of a batch of images, drawn for all of them and applied at once.
+
+What is drawn (:meth:`Augment.draw`) and what is done with it (:meth:`Augment.apply`) are apart:
+the numbers are those of the whole batch, drawn on the CPU, and every process applies those of its
+own rows on its own device. Each view of a method has one :class:`Augment`; :func:`two_views` gives
+those of a published recipe.
+
+Order, ranges and distributions are torchvision's: crop and flip, colour jitter, grey, blur,
+solarisation; a factor of brightness, contrast or saturation is uniform in
+[max(0, 1 - b), 1 + b], the hue turns by a share of the wheel uniform in [-h, h].
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.data.images import pixels
+
+__all__ = ["RECIPES", "Augment", "Draws", "two_views"]
+
+_TRIES = 10  # shapes of a crop that are tried before the middle of the image is taken
+_CONTRAST, _SATURATION, _HUE = 1, 2, 3  # places in ``jitter``; brightness is 0
+_SMALL = 64  # pixels: up to here a recipe is that for CIFAR
+_GENTLE = (0.4, 0.4, 0.2, 0.1)
+
+
+class Draws(NamedTuple):
+    """All random numbers of n images: one row each, on the CPU.
+
+    Attributes:
+        areas: n x 10: shares of the image's area that are tried as the crop's.
+        ratios: n x 10: width over height, tried with the area beside it.
+        places: n x 2 in [0, 1): where the crop lies, from top to bottom and from left to right.
+        flip: bool n: mirrored.
+        order: int64 n x 4: the changes of colour as they follow each other, by their place in
+            ``factors``.
+        factors: n x 4: of brightness, contrast and saturation (1 leaves them) and the turn of the
+            hue (0 leaves it).
+        grey: bool n: without colour.
+        sigma: n: width of the blur in pixels, 0 for none.
+        solarize: bool n: bright values turned over.
+    """
+
+    areas: Tensor
+    ratios: Tensor
+    places: Tensor
+    flip: Tensor
+    order: Tensor
+    factors: Tensor
+    grey: Tensor
+    sigma: Tensor
+    solarize: Tensor
+
+    def rows(self, part: slice) -> "Draws":
+        """Return those of a part of the images."""
+        return Draws(*(x[part] for x in self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """One random view of every image of a batch.
+
+    Attributes:
+        size: height and width of the view, in pixels.
+        scale: smallest and largest share of the image's area in the crop.
+        ratio: smallest and largest width over height of the crop; the logarithm is uniform.
+        bicubic: resize by PIL's cubic filter; otherwise linearly. Both antialias.
+        flip: probability of mirroring.
+        jitter: strengths of brightness, contrast, saturation and hue (at most 1/2).
+        jitter_probability: of the jitter.
+        jitter_together: the four are done together, in random order, or not at all (torchvision's
+            ``RandomApply([ColorJitter])``); otherwise each has the probability for itself, and they
+            come in the order above (the released code of paper 003).
+        grey: probability of losing the colours.
+        blur: probability of a Gaussian blur.
+        blur_sigma: its smallest and largest width, in pixels.
+        solarize: probability of turning over values of one half or more.
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    size: int
+    scale: tuple[float, float] = (0.2, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    bicubic: bool = False
+    flip: float = 0.5
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    jitter_probability: float = 0.8
+    jitter_together: bool = True
+    grey: float = 0.2
+    blur: float = 0.0
+    blur_sigma: tuple[float, float] = (0.1, 2.0)
+    solarize: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError(f"a view has a size of at least 1 pixel; found {self.size}")
+        for name in ("flip", "jitter_probability", "grey", "blur", "solarize"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is a probability; found {getattr(self, name)}")
+        for name, most in (("scale", 1.0), ("ratio", math.inf), ("blur_sigma", math.inf)):
+            low, high = getattr(self, name)
+            if not 0 < low <= high <= most:
+                raise InputError(
+                    f"{name} is a smallest and a largest number above 0"
+                    f"{' and at most 1' if most == 1 else ''}; found {low}, {high}"
+                )
+        if min(self.jitter) < 0 or self.jitter[_HUE] > 0.5:
+            raise InputError(
+                "jitter holds strengths of 0 or more, that of the hue at most 0.5; "
+                f"found {self.jitter}"
+            )
+
+    def draw(self, n: int, generator: torch.Generator) -> Draws:
+        """Draw all random numbers for n images: as many, whatever the settings are.
+
+        Args:
+            n: images of the whole batch.
+            generator: on the CPU.
+        """
+
+        def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+            return low + (high - low) * torch.rand(n, columns, generator=generator)
+
+        areas = uniform(_TRIES, *self.scale)
+        ratios = uniform(_TRIES, *(math.log(x) for x in self.ratio)).exp()
+        places = uniform(2)
+        flip, grey, blurred, solarize = uniform(4).T
+        order = uniform(4).argsort(1)
+        if not self.jitter_together:
+            order = torch.arange(4).expand(n, 4)
+        jittered = uniform(4) < self.jitter_probability
+        if self.jitter_together:
+            jittered = jittered[:, :1]
+        ranges = [(max(0.0, 1 - b), 1 + b) for b in self.jitter[:_HUE]]
+        ranges.append((-self.jitter[_HUE], self.jitter[_HUE]))
+        factors = torch.cat([uniform(1, *ends) for ends in ranges], dim=1)
+        return Draws(
+            areas=areas,
+            ratios=ratios,
+            places=places,
+            flip=flip < self.flip,
+            order=order,
+            factors=torch.where(jittered, factors, torch.tensor([1.0, 1.0, 1.0, 0.0])),
+            grey=grey < self.grey,
+            sigma=uniform(1, *self.blur_sigma)[:, 0] * (blurred < self.blur),
+            solarize=solarize < self.solarize,
+        )
+
+    def boxes(self, draws: Draws, height: int, width: int) -> Tensor:
+        """Return the crops that the draws mean in images of one size.
+
+        The first of the shapes tried that fits; if none does, the middle of the image, as much of
+        it as the ratios allow.
+
+        Returns:
+            Tensor: int64 n x 4: top, left, height and width.
+        """
+        area = draws.areas * (height * width)
+        shapes = torch.stack([area / draws.ratios, area * draws.ratios], 2).sqrt().round().long()
+        bounds = torch.tensor([height, width], device=area.device)
+        fits = ((shapes > 0) & (shapes <= bounds)).all(2)
+        first = fits.int().argmax(1)
+        low, high = self.ratio
+        tallest, widest = min(height, round(width / low)), min(width, round(height * high))
+        shape = torch.where(
+            fits.any(1)[:, None],
+            shapes[torch.arange(len(first), device=area.device), first],
+            torch.tensor([tallest, widest], device=area.device),
+        )
+        room = bounds - shape
+        corner = torch.where(fits.any(1)[:, None], (draws.places * (room + 1)).long(), room // 2)
+        return torch.cat([corner, shape], dim=1)
+
+    @torch.no_grad()
+    def apply(self, images: Tensor, draws: Draws) -> Tensor:
+        """Return the view of each image that its draws mean.
+
+        Args:
+            images: n x 3 x height x width on any device: uint8, or float in [0, 1].
+            draws: of these images. Which rows are changed is looked up in them, so that draws on
+                the CPU keep a GPU from waiting.
+
+        Returns:
+            Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.
+
+        Raises:
+            InputError: images of another shape or type, or not as many as the draws.
+        """
+        _check(images, len(draws.flip))
+        device = images.device
+        with torch.autocast(device.type, enabled=False):
+            boxes = self.boxes(draws, *images.shape[2:]).to(device)
+            views = pixels.resized_crops(
+                images, boxes, draws.flip.to(device), self.size, bicubic=self.bicubic
+            )
+            if not images.is_floating_point():
+                views.div_(255)
+            views.clamp_(0, 1)
+            if any(self.jitter):
+                _jitter(views, draws)
+            _change(views, draws.grey, pixels.grey)
+            _change(views, draws.sigma > 0, self._blur, draws.sigma)
+            _change(views, draws.solarize, pixels.solarize)
+        return views.contiguous(memory_format=torch.channels_last)
+
+    def _blur(self, views: Tensor, sigma: Tensor) -> Tensor:
+        """Blur in a window of three of the largest widths that there are, whatever was drawn."""
+        return pixels.blur(views, sigma, math.ceil(3 * self.blur_sigma[1]))
+
+
+def _check(images: Tensor, n: int) -> None:
+    if images.ndim != 4 or images.shape[1] != 3 or not images.numel():
+        raise InputError(
+            "images to augment are n x 3 x height x width; found "
+            + " x ".join(map(str, images.shape))
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise InputError(f"images to augment are uint8 or float in [0, 1]; found {images.dtype}")
+    if len(images) != n:
+        raise InputError(
+            f"{len(images)} images were given the draws of {n}; use draws.rows(...) of theirs"
+        )
+
+
+def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbers: Tensor) -> None:
+    """Change the chosen rows in place, each with its own of the numbers."""
+    rows = chosen.nonzero()[:, 0]
+    if len(rows):
+        there = rows.to(views.device)
+        changed = change(views.index_select(0, there), *(x[rows].to(views.device) for x in numbers))
+        views[there] = changed
+
+
+def _jitter(views: Tensor, draws: Draws) -> None:
+    """Change the colours in place, in the order drawn for each image."""
+    for kind in draws.order.T:
+        drawn = draws.factors.gather(1, kind[:, None])[:, 0]
+        of_hue = kind == _HUE
+        shades = (torch.where(of_hue, 1, drawn), kind == _CONTRAST, kind == _SATURATION)
+        pixels.blend(views, *(x.to(views.device) for x in shades))
+        _change(views, of_hue & (drawn != 0), pixels.turn_hue, drawn)
+
+
+def _simclr(size: int) -> tuple[Augment, ...]:
+    """SimCLR; up to 64 pixels with half the jitter and no blur.
+
+    Those are the settings of lightly's CIFAR-10 benchmark (SimCLRTransform with cj_strength 0.5
+    and gaussian_blur 0), which paper 004 names, and of SimCLR's appendix B.9.
+    """
+    half = size <= _SMALL
+    jitter = (0.4, 0.4, 0.4, 0.1) if half else (0.8, 0.8, 0.8, 0.2)
+    view = Augment(size=size, scale=(0.08, 1.0), jitter=jitter, blur=_blur(size, 0.5))
+    return view, view
+
+
+def _p3(size: int) -> tuple[Augment, ...]:
+    """Paper 003's released code: s = 1/2 for CIFAR and 1 for larger images, each change apart."""
+    s = 0.5 if size <= _SMALL else 1.0
+    view = Augment(size=size, jitter=(0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s), jitter_together=False)
+    return view, view
+
+
+def _moco_v2(size: int) -> tuple[Augment, ...]:
+    """MoCo v2 (its released code, ``--aug-plus``) and SimSiam (appendix A): the same numbers."""
+    view = Augment(size=size, blur=_blur(size, 0.5))
+    return view, view
+
+
+def _byol(size: int) -> tuple[Augment, ...]:
+    """BYOL, appendix B, table 6; Barlow Twins took it over (section 2.2)."""
+    view = Augment(size=size, scale=(0.08, 1.0), jitter=_GENTLE, bicubic=True)
+    return (
+        replace(view, blur=_blur(size, 1.0)),
+        replace(view, blur=_blur(size, 0.1), solarize=0.2),
+    )
+
+
+def _moco_v3(size: int) -> tuple[Augment, ...]:
+    """MoCo v3's released code: BYOL's, but no crop below a fifth of the image, and linear."""
+    return tuple(replace(view, scale=(0.2, 1.0), bicubic=False) for view in _byol(size))
+
+
+def _vicreg(size: int) -> tuple[Augment, ...]:
+    """VICReg, appendix C.1: BYOL's, the same for both views."""
+    view = replace(_byol(size)[0], blur=_blur(size, 0.5), solarize=0.1)
+    return view, view
+
+
+def _dino(size: int) -> tuple[Augment, ...]:
+    """DINO's released code: two global crops and eight local ones of 3/7 of the size.
+
+    Up to 64 pixels there are no local crops, as in lightly's CIFAR-10 benchmark. The size of the
+    local ones is a multiple of 16, the patch of a vision transformer.
+    """
+    pair = tuple(replace(view, scale=(0.4, 1.0)) for view in _byol(size))
+    if size <= _SMALL:
+        return pair
+    local = replace(
+        pair[0], size=16 * max(1, round(size * 3 / 7 / 16)), scale=(0.05, 0.4), blur=0.5
+    )
+    return *pair, *[local] * 8
+
+
+def _blur(size: int, probability: float) -> float:
+    """Return the probability of blur: small images are not blurred (SimCLR, appendix B.9)."""
+    return 0.0 if size <= _SMALL else probability
+
+
+RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
+    "simclr": _simclr,
+    "p3": _p3,
+    "mocov2": _moco_v2,
+    "mocov3": _moco_v3,
+    "byol": _byol,
+    "simsiam": _moco_v2,
+    "barlow": _byol,
+    "vicreg": _vicreg,
+    "dino": _dino,
+}
+"""Published recipes: from the size of the images to the views of one image."""
+
+
+def two_views(name: str, size: int) -> tuple[Augment, ...]:
+    """Return the views of a recipe: two, and for ``"dino"`` above 64 pixels eight local ones more.
+
+    Args:
+        name: one of :data:`RECIPES`.
+        size: height and width of the (global) views, in pixels.
+
+    Raises:
+        InputError: no recipe of that name.
+    """
+    if name not in RECIPES:
+        raise InputError(
+            f"no augmentation is called {name!r}{nearest(name, RECIPES)}; "
+            f"there are {', '.join(RECIPES)}"
+        )
+    return RECIPES[name](size)

@@ -1,0 +1,337 @@
+"""Pictures that lie in files: a folder of them, flat or one folder a class, decoded when read.
+
+With ``train/`` inside, that is the training part and the first of ``test/``, ``validation/`` and
+``val/`` with folders of classes is the test part. A class is a folder; what lies deeper belongs to
+it. Hidden files are left alone; links are followed, but never into a folder they stand in. One
+folder in another, and nothing else, is passed through. Names are read in sorted order.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
+from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.lines import place, shown
+
+__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "measured"]
+
+_TEST = ("test", "validation", "val")
+
+
+class Files(Protocol):
+    """Encoded pictures that are opened by number."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, i: int) -> str:
+        """Return what to call the picture in messages and in the fingerprint."""
+        ...
+
+    def open(self, i: int) -> Path | BinaryIO:
+        """Return where its bytes are."""
+        ...
+
+    def taken(self, places: NDArray[np.int64]) -> Self:
+        """Return only the files at these places."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FolderFiles:
+    """Files below one folder.
+
+    Attributes:
+        folder: where they lie.
+        names: their paths from there, with forward slashes.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def name(self, i: int) -> str:
+        """Return the path from the folder."""
+        return self.names[i]
+
+    def open(self, i: int) -> Path:
+        """Return the path."""
+        return self.folder / self.names[i]
+
+    def taken(self, places: NDArray[np.int64]) -> Self:
+        """Return only the files at these places."""
+        return replace(self, names=tuple(self.names[i] for i in places))
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedImages:
+    """Pictures that are decoded whenever they are read.
+
+    One that breaks only then is replaced by the next of the same label (of any, if no other of
+    that label is whole), in the order of the part and round its end: always by the same one, in
+    every process. Which ones broke is kept in shared memory, so that what workers find is known.
+
+    Attributes:
+        files: where they are.
+        facts_of: int64, n x 3: width, height and length in bytes.
+        labels: int64 (n), or None.
+        broken: bool (n), shared by processes.
+        side: of the pictures that are read.
+    """
+
+    files: Files
+    facts_of: NDArray[np.int64]
+    labels: NDArray[np.int64] | None
+    broken: Tensor
+    side: int = 32
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Width and height of each, n x 2."""
+        return self.facts_of[:, :2]
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Names of those that broke when they were decoded."""
+        return tuple(self.files.name(int(i)) for i in self.broken.nonzero())
+
+    def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return pictures as RGB, n x 3 x side x side.
+
+        Raises:
+            InputError: none of all pictures can be decoded.
+        """
+        found = np.empty((len(indices), 3, self.side, self.side), np.uint8)
+        for row, i in zip(found, indices, strict=True):
+            row[:] = self._whole(int(i))
+        return found
+
+    def _whole(self, i: int) -> NDArray[np.uint8]:
+        """Return a picture, or the one that stands in for it."""
+        for candidate in self._candidates(i):
+            if not self.broken[candidate]:
+                try:
+                    return square(self.files.open(candidate), self.side)
+                except Unreadable:
+                    self.broken[candidate] = True
+        raise InputError(
+            f"none of {len(self)} pictures can be decoded, such as {shown(self.files.name(i))}; "
+            "copy them again"
+        )
+
+    def _candidates(self, i: int) -> Iterator[int]:
+        yield i
+        after = (np.arange(1, len(self)) + i) % len(self)
+        if self.labels is not None:
+            same = self.labels[after] == self.labels[i]
+            after = np.concatenate([after[same], after[~same]])
+        yield from after.tolist()
+
+    def taken(self, places: NDArray[np.int64]) -> Self:
+        """Return only the pictures at these places."""
+        labels = None if self.labels is None else self.labels[places]
+        files, facts = self.files.taken(places), self.facts_of[places]
+        return replace(self, files=files, facts_of=facts, labels=labels, broken=_flags(len(files)))
+
+    def fitted(self, side: int) -> Self:
+        """Return the same pictures, read as side x side."""
+        return replace(self, side=side)
+
+    def in_memory(self) -> bool:
+        """Return False: they are decoded."""
+        return False
+
+    def facts(self) -> Iterator[Any]:
+        """Yield names, widths, heights and lengths."""
+        yield (self.files.name(i) for i in range(len(self)))
+        yield self.facts_of
+
+
+def _flags(n: int) -> Tensor:
+    """Return n times False, where worker processes can change it."""
+    flags: Tensor = torch.zeros(n, dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
+    return flags
+
+
+def measured(
+    files: Files, labels: NDArray[np.int64] | None, where: Path
+) -> tuple[FoundPart, tuple[str, ...]]:
+    """Return the pictures whose headers can be read, and the names of the others.
+
+    Args:
+        files: all of them.
+        labels: theirs, or None.
+        where: what to name in an error.
+
+    Raises:
+        InputError: none can be read.
+        MissingExtra: pillow is not installed.
+    """
+    facts = np.zeros((len(files), 3), np.int64)
+    good = np.zeros(len(files), bool)
+    for i in range(len(files)):
+        try:
+            facts[i] = measure(files.open(i))
+            good[i] = True
+        except Unreadable:
+            pass
+    skipped = tuple(files.name(int(i)) for i in np.flatnonzero(~good))
+    places = np.flatnonzero(good)
+    if not len(places):
+        such = f", such as {shown(files.name(0))}" if len(files) else ""
+        raise InputError(
+            f"{place(where)}: none of {len(files)} files can be read as a picture{such}; "
+            "give PNG, JPEG, WebP, GIF, BMP or TIFF"
+        )
+    kept = None if labels is None else labels[places]
+    images = EncodedImages(files.taken(places), facts[places], kept, _flags(len(places)))
+    return FoundPart(images, kept), skipped
+
+
+def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Found:
+    """Open a folder of pictures.
+
+    Args:
+        folder: flat, of one folder a class, or of ``train/`` and a test part of either.
+        classes: names of the folders of classes to take; None for all.
+
+    Raises:
+        InputError: no pictures, none that can be read, pictures beside folders of classes, a
+            class that is not there.
+        MissingExtra: pillow is not installed.
+    """
+    root = _inner(folder)
+    train_folder = root / "train" if (root / "train").is_dir() else root
+    train = _Scan(train_folder)
+    if not train.names:
+        raise InputError(f"{place(train_folder)}: no pictures ({_endings(train_folder)})")
+    test = _test_scan(root) if train_folder != root else None
+    scans = [train] if test is None else [train, test]
+    if classes is not None:
+        for scan in scans:
+            scan.only(classes)
+    names = tuple(sorted({name for scan in scans for name in scan.class_names})) or None
+    parts = [scan.measured(root, names) for scan in scans]
+    skipped = tuple(name for _, left in parts for name in left)
+    tested = parts[1][0] if test is not None else None
+    return Found(folder.resolve().name, parts[0][0], tested, names, skipped)
+
+
+def _inner(folder: Path) -> Path:
+    """Return the folder below in which pictures, or several folders, stand."""
+    seen: set[str] = set()
+    while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
+        seen.add(real)
+        entries = [entry for entry in _entries(folder) if _is_folder(entry) or _is_picture(entry)]
+        if len(entries) != 1 or _is_picture(entries[0]) or entries[0].name == "train":
+            break
+        folder = Path(entries[0].path)
+    return folder
+
+
+def _test_scan(root: Path) -> "_Scan | None":
+    """Return the test part: the first with classes, else the first with pictures."""
+    scans = [_Scan(root / name) for name in _TEST if (root / name).is_dir()]
+    found = [scan for scan in scans if scan.names]
+    return next((scan for scan in found if scan.class_names), found[0] if found else None)
+
+
+class _Scan:
+    """The names of the pictures of one split, and the classes they stand in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = _inner(folder)
+        self.names = sorted(_below(self.folder))
+        tops = [_top(name) for name in self.names]
+        self.class_names = sorted(set(tops))
+        if len(self.class_names) > 1 and self.class_names[0] == "":
+            raise InputError(
+                f"{place(folder)}: {tops.count('')} pictures stand beside "
+                f"{len(self.class_names) - 1} folders; put them into folders of classes, or all "
+                "into one folder"
+            )
+        if len(self.class_names) == 1:  # one folder, or none: it says nothing
+            self.class_names = []
+
+    def only(self, classes: Sequence[str]) -> None:
+        """Leave out all other classes."""
+        missing = [name for name in classes if name not in self.class_names]
+        if missing:
+            raise InputError(
+                f"{place(self.folder)}: no folder for {len(missing)} of {len(classes)} classes, "
+                f"such as {missing[0]!r}{nearest(missing[0], self.class_names)}"
+            )
+        wanted = set(classes)
+        self.class_names = sorted(wanted)
+        self.names = [name for name in self.names if _top(name) in wanted]
+
+    def measured(
+        self, root: Path, names: Iterable[str] | None
+    ) -> tuple[FoundPart, tuple[str, ...]]:
+        """Return the pictures, called by their paths from a folder above, and those left out."""
+        start = self.folder.relative_to(root).as_posix()
+        paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
+        return measured(FolderFiles(root, paths), self.labels(names), self.folder)
+
+    def labels(self, names: Iterable[str] | None) -> NDArray[np.int64] | None:
+        """Return the number of each picture's class, or None without classes."""
+        if not self.class_names or names is None:
+            return None
+        number = {name: i for i, name in enumerate(names)}
+        return np.array([number[_top(name)] for name in self.names], np.int64)
+
+
+def _top(name: str) -> str:
+    """Return the folder that a path begins with, or nothing."""
+    return name.rpartition("/")[0].partition("/")[0]
+
+
+def _endings(folder: Path) -> str:
+    """Say what is looked for and what was found."""
+    found = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
+    shown_ones = ", ".join(sorted(found)[:5])
+    return f"files in {', '.join(SUFFIXES)}; found {shown_ones or 'no files'}"
+
+
+def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the pictures below a folder, as paths from there with forward slashes."""
+    real = os.path.realpath(folder)
+    if real in above:  # a link back into a folder it stands in
+        return
+    for entry in _entries(folder):
+        if _is_folder(entry):
+            yield from _below(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
+        elif _is_picture(entry):
+            yield prefix + entry.name
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as found:
+            return [entry for entry in found if not entry.name.startswith(".")]
+    except OSError as error:
+        raise InputError(f"{place(folder)}: cannot be read ({error.strerror})") from error
+
+
+def _is_picture(entry: "os.DirEntry[str]") -> bool:
+    return entry.name.lower().endswith(SUFFIXES) and not _is_folder(entry)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

@@ -1,0 +1,327 @@
+"""The usual copies of known image sets, recognised by the files in them; nothing is downloaded.
+
+- CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
+  pickles, of which only arrays, texts, numbers, lists and dicts are read: nothing is executed;
+- STL-10, binary version: the 5,000 labelled training and 8,000 test pictures, not the unlabelled;
+- Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
+  part;
+- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; its train and validation parts are the
+  training part, and there is a long-tailed one.
+
+The folder itself may be named, or the one that it was unpacked into.
+"""
+
+import pickle
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.data.images.arrays import ArrayImages
+from isotrope.data.images.folder import FolderFiles, load_folder, measured
+from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.images.splits import long_tailed
+from isotrope.data.lines import check_file, lines, place, shown
+
+__all__ = ["find_named", "load_flowers"]
+
+_CIFAR_SIDE, _STL_SIDE = 32, 96
+_FLOWERS = "image_{:05d}.jpg"
+_LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real ones have 15,000
+
+
+def find_named(folder: Path) -> Callable[[], Found] | None:
+    """Return what loads a folder, or None if it is no copy of a known set."""
+    known: tuple[tuple[str, Sequence[str], Callable[[Path], Found]], ...] = (
+        ("cifar-10-batches-py", ("data_batch_1", "test_batch"), _cifar10),
+        ("cifar-100-python", ("train", "test", "meta"), _cifar100),
+        ("stl10_binary", ("train_X.bin", "test_X.bin"), _stl10),
+        ("tiny-imagenet-200", ("wnids.txt", "val/val_annotations.txt"), _tiny),
+        ("flowers-102", ("setid.mat", "imagelabels.mat"), load_flowers),
+    )
+    for inside in (False, True):
+        found = [
+            partial(load, where)
+            for usual, files, load in known
+            if all(((where := folder / usual if inside else folder) / n).is_file() for n in files)
+        ]
+        if len(found) > 1:
+            raise InputError(
+                f"{place(folder)}: holds several known sets of pictures "
+                f"({', '.join(load.args[0].name for load in found)}); give one of these folders"
+            )
+        if found:
+            return found[0]
+    return None
+
+
+_InPython: Any = pickle._Unpickler
+
+
+class _Plain(_InPython):  # type: ignore[misc]
+    """Reads arrays of bytes and plain values; every other name in a pickle is refused.
+
+    The unpickler in Python, not the one in C: that one makes room for as many entries as a pickle
+    says it has. These pickles have few.
+
+    NumPy's own classes are not handed out: with ``ndarray`` a pickle can lay an array of objects
+    over bytes of its choice, which are then taken for pointers.
+    """
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: load
+        for code, load in _InPython.dispatch.items()
+        if bytes([code]) not in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.ADDITEMS)
+    }
+
+    def load_setitems(self) -> None:
+        """Fill a dict whose keys are texts: others, nested, can take for ever to hash."""
+        if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
+            raise pickle.UnpicklingError("a key that is no text")
+        super().load_setitems()
+
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+
+    def load_setitem(self) -> None:
+        """Fill one of them."""
+        if not isinstance(self.stack[-2], str | bytes | int):
+            raise pickle.UnpicklingError("a key that is no text")
+        super().load_setitem()
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+
+    def load_dict(self) -> None:
+        """Make a dict of what stands on the stack."""
+        if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
+            raise pickle.UnpicklingError("a key that is no text")
+        super().load_dict()
+
+    dispatch[pickle.DICT[0]] = load_dict
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        """Return what stands here for one of the four names that a pickled array needs."""
+        if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
+            return {"ndarray": _Bytes, "dtype": _Kind}[name]
+        if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (
+            name == "_reconstruct"
+        ):
+            return _empty
+        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for Python 2
+            return _latin
+        raise pickle.UnpicklingError(f"asks for {module}.{name}")
+
+
+class _Kind:
+    """A pickled dtype: its code."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        self.code = code
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+class _Bytes:
+    """A pickled array; one that does not hold bytes stays None."""
+
+    array: NDArray[np.uint8] | None = None
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, fortran, raw = state
+        if kind.code == "u1":
+            held = raw.encode("latin1") if isinstance(raw, str) else raw
+            found = np.frombuffer(held, np.uint8)
+            self.array = found.reshape(shape, order="F" if fortran else "C")
+
+
+def _empty(kind: type, shape: Sequence[int], code: object) -> _Bytes:
+    """Return what the state of a pickled array is put into."""
+    return _Bytes()
+
+
+def _latin(text: str, encoding: str) -> bytes:
+    return text.encode("latin1")
+
+
+def _unpickled(path: Path) -> dict[str, Any]:
+    check_file(path)
+    try:
+        with path.open("rb") as handle:
+            found = _load(handle)
+    except Exception as error:  # damaged bytes make an unpickler fail in any way
+        raise InputError(
+            f"{place(path)}: no pickle of CIFAR ({shown(str(error), 80)}); nothing else is read "
+            "from a pickle than arrays, texts and numbers"
+        ) from error
+    if not isinstance(found, dict):
+        raise InputError(f"{place(path)}: no pickle of CIFAR (a {type(found).__name__})")
+    return {
+        _text(key): value.array if isinstance(value, _Bytes) else value
+        for key, value in found.items()
+        if isinstance(key, bytes | str)
+    }
+
+
+def _load(handle: IO[bytes]) -> object:
+    return _Plain(handle, encoding="latin1").load()  # texts and arrays of Python 2
+
+
+def _cifar10(folder: Path) -> Found:
+    files = [path for i in range(1, 6) if (path := folder / f"data_batch_{i}").is_file()]
+    return _cifar("cifar10", files, folder / "test_batch", folder / "batches.meta", "label")
+
+
+def _cifar100(folder: Path) -> Found:
+    return _cifar("cifar100", [folder / "train"], folder / "test", folder / "meta", "fine_label")
+
+
+def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> Found:
+    names = _unpickled(meta).get(f"{key}_names") if meta.is_file() else None
+    return Found(
+        name,
+        _cifar_part(files, f"{key}s"),
+        _cifar_part([test], f"{key}s"),
+        tuple(map(_text, names)) if isinstance(names, list) else None,
+    )
+
+
+def _text(name: object) -> str:
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
+
+def _cifar_part(files: list[Path], key: str) -> FoundPart:
+    arrays, labels = [], []
+    for path in files:
+        found = _unpickled(path)
+        data, numbers = found.get("data"), found.get(key)
+        if not (
+            isinstance(data, np.ndarray)
+            and data.dtype == np.uint8
+            and data.shape[1:] == (3 * _CIFAR_SIDE**2,)
+            and isinstance(numbers, list)
+            and len(numbers) == len(data)
+            and all(isinstance(number, int) and 0 <= number < 100 for number in numbers)
+        ):
+            raise InputError(
+                f"{place(path)}: no pictures of 3,072 bytes under 'data' with as many {key!r}, "
+                "numbers below 100"
+            )
+        arrays.append(data.reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
+        labels.append(np.array(numbers, np.int64))
+    return FoundPart(ArrayImages(np.concatenate(arrays)), np.concatenate(labels))
+
+
+def _stl10(folder: Path) -> Found:
+    listed = folder / "class_names.txt"
+    names = tuple(text.strip() for _, text in lines(listed)) if listed.is_file() else None
+    return Found("stl10", _stl_part(folder, "train"), _stl_part(folder, "test"), names)
+
+
+def _stl_part(folder: Path, split: str) -> FoundPart:
+    """Return a split: pictures column by column, labels from 1."""
+    pictures, numbers = folder / f"{split}_X.bin", folder / f"{split}_y.bin"
+    check_file(pictures)
+    check_file(numbers)
+    length = 3 * _STL_SIDE**2
+    n, rest = divmod(pictures.stat().st_size, length)
+    labels = np.fromfile(numbers, np.uint8).astype(np.int64) - 1
+    if rest or not n or len(labels) != n or labels.min() < 0:
+        raise InputError(
+            f"{place(pictures)}: {n * length + rest} bytes and {len(labels)} labels; each picture "
+            f"has {length} bytes and a label from 1"
+        )
+    rows = np.memmap(pictures, np.uint8, "r", shape=(n, 3, _STL_SIDE, _STL_SIDE))
+    return FoundPart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
+
+
+def _tiny(folder: Path) -> Found:
+    """Return Tiny-ImageNet: the training part is a folder of classes."""
+    found = load_folder(folder / "train")
+    number = {name: i for i, name in enumerate(found.class_names or ())}
+    listed = folder / "val" / "val_annotations.txt"
+    names, labels = [], []
+    for line, text in lines(listed):
+        if not text.strip():
+            continue
+        file, *rest = text.split("\t")
+        label = number.get(rest[0]) if rest else None
+        if label is None:
+            raise InputError(
+                f"{place(listed, line)}: {shown(text)} names no class of train/; copy it again"
+            )
+        if Path(file).name != file:
+            raise InputError(
+                f"{place(listed, line)}: {shown(file)} leads out of the folder; copy it again"
+            )
+        names.append(f"val/images/{file}")
+        labels.append(label)
+    test, skipped = measured(FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder)
+    left = (*(f"train/{name}" for name in found.skipped), *skipped)
+    return Found("tiny-imagenet", found.train, test, found.class_names, left)
+
+
+def load_flowers(folder: Path, *, tail: tuple[int, int] | None = None, seed: int = 0) -> Found:
+    """Open Flowers102.
+
+    The long-tailed part follows a sentence of paper 003, section 4: a training split from the
+    further, imbalanced examples, 50 to 250 a class. Its exact split is unpublished; this one
+    takes the official training and test parts together (30 to 248 a class), leaves out classes
+    with fewer than the smallest number, draws of those with more, and scores on the validation
+    part (10 a class) of the classes that stay.
+
+    Args:
+        folder: of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        tail: smallest and largest number of training pictures of a class of the long-tailed
+            part; None for the official parts.
+        seed: of what is drawn.
+
+    Raises:
+        InputError: damaged, numbers that do not fit together, no such class.
+        MissingExtra: scipy or pillow is not installed.
+    """
+    labels = _matlab(folder / "imagelabels.mat", "labels") - 1
+    ids = {key: _matlab(folder / "setid.mat", key) - 1 for key in ("trnid", "valid", "tstid")}
+    used = np.concatenate(list(ids.values()))
+    if not all(map(len, ids.values())) or used.min() < 0 or used.max() >= len(labels):
+        raise InputError(
+            f"{place(folder)}: setid.mat and imagelabels.mat do not belong together "
+            f"({len(labels)} labels, pictures up to {max(used, default=-1) + 1}); copy both again"
+        )
+    train, test = np.concatenate([ids["trnid"], ids["valid"]]), ids["tstid"]
+    if tail is not None:
+        pool = np.sort(np.concatenate([ids["trnid"], ids["tstid"]]))
+        train = pool[long_tailed(labels[pool], *tail, seed)]
+        test = ids["valid"][np.isin(labels[ids["valid"]], labels[train])]
+    parts = [_flowers(folder, places, labels) for places in (np.sort(train), np.sort(test))]
+    names = tuple(str(i) for i in range(1, int(labels.max()) + 2))
+    skipped = tuple(name for _, left in parts for name in left)
+    name = "flowers102" if tail is None else "flowers102-long-tailed"
+    return Found(name, parts[0][0], parts[1][0], names, skipped)
+
+
+def _flowers(
+    folder: Path, places: NDArray[np.int64], labels: NDArray[np.int64]
+) -> tuple[FoundPart, tuple[str, ...]]:
+    names = tuple("jpg/" + _FLOWERS.format(i + 1) for i in places.tolist())
+    return measured(FolderFiles(folder, names), labels[places], folder)
+
+
+def _matlab(path: Path, name: str) -> NDArray[np.int64]:
+    """Return one row of numbers of a MATLAB file."""
+    try:
+        from scipy.io import loadmat
+    except ImportError as error:
+        raise MissingExtra("scipy", extra="image") from error
+    try:
+        if path.stat().st_size > _LARGEST_MATLAB:  # it may be compressed a thousandfold
+            raise ValueError("it is too large")
+        return np.asarray(loadmat(path)[name], np.int64).ravel()
+    except Exception as error:  # damaged bytes make a reader fail in any way
+        raise InputError(
+            f"{place(path)}: no numbers called {name!r} in a MATLAB file "
+            f"({shown(str(error), 80)}); copy it again"
+        ) from error

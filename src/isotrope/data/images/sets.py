@@ -1,0 +1,209 @@
+"""Image sets: whatever holds pictures, as a training part and a test part of one size.
+
+What is there is recognised by what lies in it:
+
+- ``digits``: scikit-learn's bundled handwritten digits (a folder of that name: ``./digits``);
+- an ``.npz`` file, or a folder of strips of lossless WebP (:mod:`isotrope.data.images.arrays`);
+- the usual copies of CIFAR-10, CIFAR-100, STL-10, Tiny-ImageNet and Flowers102
+  (:mod:`isotrope.data.images.named`);
+- a Hugging Face dataset folder (:mod:`isotrope.data.images.tables`);
+- any other folder of pictures (:mod:`isotrope.data.images.folder`); ImageNet-100 is one of
+  ImageNet with a list of classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.core.fingerprint import fingerprint
+from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
+from isotrope.data.images.folder import load_folder
+from isotrope.data.images.named import find_named, load_flowers
+from isotrope.data.images.records import Found, FoundPart, ImagePart, Images, ImageSet
+from isotrope.data.images.splits import balanced_prefix, held_out
+from isotrope.data.images.tables import is_table, load_table
+from isotrope.data.lines import check_file, is_folder, lines, place
+
+__all__ = ["ImagePart", "ImageSet", "Images", "load_flowers_tail", "load_images"]
+
+_LARGEST_OWN = 96
+_SIDES = (32, 64, 96, 128, 256)
+_BOUNDS = (4, 1024)
+
+
+def load_images(
+    path: Path | str,
+    *,
+    side: int | None = None,
+    holdout: float = 0.0,
+    seed: int = 0,
+    limit: int | None = None,
+    classes: Sequence[str] | Path | None = None,
+) -> ImageSet:
+    """Open a set of pictures, whatever it lies in; files are decoded only when they are read.
+
+    Args:
+        path: a folder, an ``.npz`` file, or ``"digits"``.
+        side: pixels of a side: the shorter side is resized to it and the middle is cut out. None:
+            that of the pictures if they are all alike, square and at most 96; otherwise the
+            largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
+        holdout: share of the training pictures of every class that become the test part, where
+            the set has none of its own.
+        seed: of that draw.
+        limit: at most so many training pictures, the first when the classes take turns.
+        classes: of a folder of classes: take these only; names, or a file with one a line.
+
+    Raises:
+        InputError: nothing there, nothing recognised, no pictures, fewer than two, damaged files;
+            a share of pictures without labels; settings out of range.
+        MissingExtra: pillow, datasets, scipy or scikit-learn is needed and not installed.
+    """
+    if not 0 <= holdout < 1:
+        raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
+    if limit is not None and limit < 2:
+        raise InputError(f"a limit of {limit} pictures leaves no two to learn from; use 2 or more")
+    found = _found(path, holdout, seed, limit, _class_list(classes))
+    return _finished(found, side=side, holdout=holdout, seed=seed, limit=limit)
+
+
+def load_flowers_tail(
+    folder: Path | str,
+    *,
+    side: int | None = None,
+    smallest: int = 50,
+    largest: int = 250,
+    seed: int = 0,
+) -> ImageSet:
+    """Open Flowers102 with a long-tailed training part.
+
+    The split of the paper is unpublished; :func:`isotrope.data.images.named.load_flowers` says
+    what this one is.
+
+    Args:
+        folder: of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        side: as in :func:`load_images`.
+        smallest: training pictures that a class must have.
+        largest: training pictures that a class may have.
+        seed: of what is drawn.
+
+    Raises:
+        InputError: as :func:`load_images`; no class has enough pictures.
+        MissingExtra: scipy or pillow is not installed.
+    """
+    return _finished(load_flowers(Path(folder), tail=(smallest, largest), seed=seed), side=side)
+
+
+def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
+    """Return the names, also of a file of which each line begins with one."""
+    if classes is None:
+        return None
+    if isinstance(classes, str | Path):
+        classes = [words[0] for _, text in lines(Path(classes)) if (words := text.split())]
+    if len(set(classes)) < 2:
+        raise InputError(f"a list of {len(set(classes))} classes; give at least 2")
+    return tuple(classes)
+
+
+def _found(
+    path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
+) -> Found:
+    """Open what lies there."""
+    if classes is not None and (path == "digits" or Path(path).is_file()):
+        raise InputError(f"{place(Path(path))}: a list of classes is for a folder of classes")
+    if path == "digits":
+        return load_digits(holdout, seed)
+    path = Path(path)
+    if not is_folder(path):
+        return _file(path)
+    if classes is not None:
+        return load_folder(path, classes)
+    named = find_named(path)
+    if named is not None:
+        return named()
+    if is_strips(path):
+        return load_strips(path, limit if (path / "test.npz").exists() else None)
+    if is_table(path):
+        return load_table(path)
+    return load_folder(path)
+
+
+def _file(path: Path) -> Found:
+    check_file(path)
+    if path.suffix.lower() != ".npz":
+        raise InputError(
+            f"{place(path)}: one file of kind {path.suffix!r}; give a folder of pictures, an .npz "
+            "file, or digits"
+        )
+    return load_npz(path)
+
+
+def _finished(
+    found: Found,
+    *,
+    side: int | None = None,
+    holdout: float = 0.0,
+    seed: int = 0,
+    limit: int | None = None,
+) -> ImageSet:
+    """Return the set that training sees: held out, limited, of one size, with its fingerprint.
+
+    Args:
+        found: what a loader returned.
+        side: as in :func:`load_images`, like all others.
+        holdout: share that is held out where there is no test part.
+        seed: of that draw.
+        limit: most training pictures.
+
+    Raises:
+        InputError: fewer than two training pictures; a share of pictures without labels.
+    """
+    train, test = found.train, found.test
+    if holdout and test is None:
+        if train.labels is None:
+            raise InputError(
+                f"{found.name}: the pictures have no labels, so none can be held out to score on; "
+                "put them into one folder a class"
+            )
+        kept, out = held_out(train.labels, holdout, seed)
+        train, test = train.taken(kept), train.taken(out)
+    if limit is not None:
+        train = train.taken(balanced_prefix(train.labels, limit, len(train.images)))
+    if len(train.images) < 2:
+        raise InputError(
+            f"{found.name}: {len(train.images)} picture to train on; at least 2 are needed"
+        )
+    side = _side(train.images.sizes, side)
+    parts = [_fitted(part, side) for part in (train, test) if part is not None]
+    return ImageSet(
+        name=found.name,
+        side=side,
+        train=ImagePart(parts[0].images, parts[0].labels),
+        test=ImagePart(parts[1].images, parts[1].labels) if test is not None else None,
+        class_names=found.class_names,
+        fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
+        in_memory=all(part.images.in_memory() for part in parts),
+        skipped=found.skipped,
+    )
+
+
+def _fitted(part: FoundPart, side: int) -> FoundPart:
+    return replace(part, images=part.images.fitted(side))
+
+
+def _side(sizes: NDArray[np.int64], asked: int | None) -> int:
+    """Return the side that pictures get."""
+    if asked is not None:
+        if not _BOUNDS[0] <= asked <= _BOUNDS[1]:
+            raise InputError(
+                f"the side of a picture must lie between {_BOUNDS[0]} and {_BOUNDS[1]} pixels; "
+                f"found {asked}"
+            )
+        return asked
+    if (sizes == sizes[0, 0]).all() and _BOUNDS[0] <= sizes[0, 0] <= _LARGEST_OWN:
+        return int(sizes[0, 0])
+    short = np.median(sizes.min(axis=1))
+    return max((side for side in _SIDES if side <= short), default=_SIDES[0])

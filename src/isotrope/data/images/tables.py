@@ -1,0 +1,200 @@
+"""Pictures in a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
+
+The pictures are the first column of that kind (or ``image``, ``img``), the labels the first of
+class labels (or ``label``, ``labels``). Parquet files are told apart by their names, as
+``datasets`` does (``train-...``, ``test-...``); it keeps a converted copy in its own cache.
+"""
+
+import glob
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.documents import check_file, read_json
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.data.images.folder import measured
+from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.lines import place, shown
+from isotrope.data.splits import TRAIN, named_split
+
+__all__ = ["TableFiles", "is_table", "load_table"]
+
+_SAVED = ("dataset_dict.json", "dataset_info.json")
+_TEST = ("test", "validation", "valid", "val")
+_IMAGE = ("image", "img", "images")
+_LABEL = ("label", "labels", "fine_label")
+
+
+@dataclass(frozen=True, eq=False)
+class TableFiles:
+    """Encoded pictures in a column of a dataset.
+
+    Attributes:
+        rows: the dataset, its column of pictures not decoded.
+        column: the name of that column.
+        places: int64 (n), rows of the dataset.
+    """
+
+    rows: Any
+    column: str
+    places: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def name(self, i: int) -> str:
+        """Return the number of the row."""
+        return f"row {self.places[i]}"
+
+    def open(self, i: int) -> Path | BinaryIO:
+        """Return the bytes of a row, or the path that stands there."""
+        cell = self.rows[int(self.places[i])][self.column] or {}
+        if cell.get("bytes") is not None:
+            return io.BytesIO(cell["bytes"])
+        return Path(cell.get("path") or "")
+
+    def taken(self, places: NDArray[np.int64]) -> Self:
+        """Return only these."""
+        return replace(self, places=self.places[places])
+
+
+def is_table(folder: Path) -> bool:
+    """Return whether a folder is a Hugging Face dataset."""
+    return any((folder / name).is_file() for name in _SAVED) or bool(_parquet(folder))
+
+
+def _parquet(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.parquet"), *folder.glob("*/*.parquet")])
+
+
+def _by_split(folder: Path) -> dict[str, list[str]]:
+    """Return the parquet files by what their names say they are; the others are to train on."""
+    found: dict[str, list[str]] = {}
+    for path in _parquet(folder):
+        check_file(path)
+        split = named_split(path, folder) or TRAIN
+        found.setdefault(split, []).append(glob.escape(str(path.resolve())))
+    return found
+
+
+def _check_splits(folder: Path) -> None:
+    """Refuse a saved dataset whose parts lie elsewhere, or wait in a pipe."""
+    for name in _SAVED:
+        if (folder / name).is_file():
+            told = read_json(folder / name)
+            splits = told.get("splits") if isinstance(told, dict) else None
+            for split in splits if isinstance(splits, list) else ():
+                if Path(str(split)).name != split:
+                    raise InputError(
+                        f"{place(folder / name)}: the split {shown(split)} leads out of the folder"
+                    )
+    for path in folder.rglob("*"):
+        if path.exists() and not path.is_dir():
+            check_file(path)
+
+
+def load_table(folder: Path) -> Found:
+    """Open a Hugging Face dataset folder.
+
+    Raises:
+        InputError: damaged; no training part, no column of pictures.
+        MissingExtra: datasets is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtra("datasets", extra="image") from error
+    bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    level = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong, our error says
+    datasets.disable_progress_bars()
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # no word to anybody that files were read
+    try:
+        if any((folder / name).is_file() for name in _SAVED):
+            _check_splits(folder)
+            found = datasets.load_from_disk(str(folder))
+        else:
+            # the files by name: what a card or a script in the folder asks for is not looked at
+            found = datasets.load_dataset("parquet", data_files=_by_split(folder))
+    except InputError:
+        raise
+    except Exception as error:  # whatever the reader of a foreign format raises
+        raise InputError(
+            f"{place(folder)}: no dataset folder that can be read ({shown(str(error), 120)})"
+        ) from error
+    finally:
+        datasets.logging.set_verbosity(level)
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
+        if bars:
+            datasets.enable_progress_bars()
+    splits: Mapping[str, Any] = found if isinstance(found, Mapping) else {TRAIN: found}
+    if len(splits) > 1 and TRAIN not in splits:
+        raise InputError(f"{place(folder)}: no split called 'train'; found {', '.join(splits)}")
+    train_rows = splits.get(TRAIN) or next(iter(splits.values()))
+    train, names, skipped = _part(train_rows, folder)
+    test_name = next((name for name in _TEST if name in splits), None)
+    if test_name is None or len(splits) == 1:
+        return Found(folder.resolve().name, train, None, names, skipped)
+    test, _, more = _part(splits[test_name], folder, names)
+    return Found(folder.resolve().name, train, test, names, (*skipped, *more))
+
+
+def _part(
+    rows: Any,  # noqa: ANN401 - a datasets.Dataset
+    folder: Path,
+    names: tuple[str, ...] | None = None,
+) -> tuple[FoundPart, tuple[str, ...] | None, tuple[str, ...]]:
+    """Return a split, the names of its classes, and what could not be read."""
+    import datasets
+
+    image = _column(rows, datasets.Image, _IMAGE)
+    if image is None:
+        raise InputError(
+            f"{place(folder)}: no column of pictures; found {', '.join(rows.column_names)}"
+        )
+    labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), names, folder)
+    try:
+        encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
+    except Exception as error:  # of another library's columns, in any way
+        raise InputError(
+            f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
+            "no encoded pictures"
+        ) from error
+    part, skipped = measured(TableFiles(encoded, image, np.arange(len(rows))), labels, folder)
+    return part, names, skipped
+
+
+def _column(rows: Any, kind: type, names: tuple[str, ...]) -> str | None:  # noqa: ANN401
+    """Return the first column of a kind, or of a name."""
+    features = rows.features
+    typed = [name for name, feature in features.items() if isinstance(feature, kind)]
+    return next(iter([*typed, *(name for name in names if name in features)]), None)
+
+
+def _labels(
+    rows: Any,  # noqa: ANN401
+    column: str | None,
+    names: tuple[str, ...] | None,
+    folder: Path,
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
+    """Return the labels as numbers, and the names of the classes."""
+    if column is None:
+        return None, names
+    values = list(rows[column])
+    names = names or tuple(getattr(rows.features[column], "names", None) or ()) or None
+    if all(isinstance(value, str) for value in values):
+        names = names or tuple(sorted(set(values)))
+        number = {name: i for i, name in enumerate(names)}
+        values = [number.get(value) for value in values]
+    if not all(isinstance(value, int) for value in values):
+        raise InputError(
+            f"{place(folder)}: column {column!r} holds labels that are no numbers, or that the "
+            "training part does not have"
+        )
+    labels = np.array(values, np.int64)
+    return (None if (labels < 0).all() else labels), names  # -1: kept secret

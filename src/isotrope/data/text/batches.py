@@ -1,0 +1,253 @@
+"""Batches: which records a training step takes, and their texts as padded chunks of one length.
+
+All views of a batch are sorted by length together and cut into chunks, so that one forward pass
+per chunk covers both views with little padding; an inverse permutation puts the embeddings back
+in order. Which rows are negatives of each other is a matter of the batch, not of the chunks.
+"""
+
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.data.order import Order
+from isotrope.data.text.repeats import hash64
+from isotrope.data.text.tokens import TokenStore
+
+__all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups"]
+
+CHUNK_OVERHEAD = 64
+"""Default of ``overhead``: the tokens that one more forward and backward pass is worth.
+
+On two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
+128 (docs/LOG.md).
+"""
+
+
+class Batches:
+    """The records of every step: a function of (seed, epoch, step), nothing is stored.
+
+    Args:
+        store: anything with a length: the records.
+        batch_size: records of a batch.
+        seed: of the run; each epoch is in its own order.
+        drop_last: leave out an incomplete last batch. Otherwise it is given if it has at least
+            two records (one alone has no negatives).
+
+    Raises:
+        InputError: a batch of fewer than two records, or of more than there are.
+    """
+
+    def __init__(
+        self, store: Sized, batch_size: int, seed: int = 0, *, drop_last: bool = True
+    ) -> None:
+        self.n, self.batch_size, self.seed = len(store), batch_size, seed
+        if batch_size < 2:
+            raise InputError(
+                f"a batch of {batch_size} has no negatives to learn from; "
+                "use a batch size of at least 2"
+            )
+        if batch_size > self.n:
+            raise InputError(
+                f"a batch of {batch_size} is larger than the data ({self.n} different records); "
+                f"use a batch size of at most {self.n} or give more text"
+            )
+        full, rest = divmod(self.n, batch_size)
+        self.steps_per_epoch = full + (rest > 1 and not drop_last)
+        self._order = Order(self.n, seed, 0)
+        self._epoch = 0
+
+    def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
+        """Return the record numbers of one step (counted within the epoch), in batch order.
+
+        Raises:
+            IndexError: the epoch has fewer steps.
+        """
+        if not 0 <= step < self.steps_per_epoch:
+            raise IndexError(f"an epoch has {self.steps_per_epoch} steps; found step {step}")
+        if epoch != self._epoch:
+            self._order, self._epoch = Order(self.n, self.seed, epoch), epoch
+        start = step * self.batch_size
+        return self._order[np.arange(start, min(start + self.batch_size, self.n))]
+
+    def at(self, step: int) -> NDArray[np.int64]:
+        """Return the record numbers of a step counted from the start of training."""
+        return self.indices(*divmod(step, self.steps_per_epoch))
+
+
+class Chunk(NamedTuple):
+    """Texts of about one length, ready for one forward pass.
+
+    Attributes:
+        input_ids: int64 (rows x tokens), padded at the end.
+        attention_mask: int64 of the same shape, 1 for a token and 0 for padding.
+    """
+
+    input_ids: NDArray[np.int64]
+    attention_mask: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All views of a batch.
+
+    The embeddings of each view, in batch order, are
+    ``torch.cat([encode(*chunk) for chunk in batch.chunks])[batch.inverse].split(batch.sizes)``.
+
+    Attributes:
+        chunks: all texts of all views, sorted by length.
+        inverse: int64, place of each text among the rows of the chunks.
+        sizes: rows of each view: n anchors, n positives and, for records with hard negatives, up
+            to n negatives.
+        groups: int64 (n), equal for records that are not negatives of each other; derived from
+            the texts, so that it means the same in every process.
+        tokens: tokens of all views.
+    """
+
+    chunks: list[Chunk]
+    inverse: NDArray[np.int64]
+    sizes: list[int]
+    groups: NDArray[np.int64]
+    tokens: int
+
+    @property
+    def padded_share(self) -> float:
+        """Share of the chunks' entries that are padding."""
+        return 1 - self.tokens / sum(chunk.input_ids.size for chunk in self.chunks)
+
+
+def collate(
+    store: TokenStore,
+    indices: NDArray[np.int64],
+    *,
+    pad_id: int,
+    overhead: int = CHUNK_OVERHEAD,
+    most: int | None = None,
+    part: slice = slice(None),
+) -> Batch:
+    """Return the batch of the given records, or the part of it that is one process's.
+
+    A record of one text is its own positive: its tokens stand in both views. A hard negative that
+    is near-identical to an anchor or positive of the batch, or to a hard negative before it, is
+    left out: it is there already, and for that record it would be a false negative.
+
+    Args:
+        store: the tokens.
+        indices: records (n).
+        pad_id: token id of padding.
+        overhead: see :func:`cut`; large values give one chunk.
+        most: rows of a chunk; None for any number.
+        part: which of the records this process embeds. What their groups are, and which hard
+            negatives are there already, is decided by the whole batch.
+    """
+    columns = [store.rows(indices, c) for c in range(store.columns)]
+    groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
+    # texts that differ only after max_length are one and the same input
+    inputs = [np.array([hash64(row.tobytes()) for row in c], np.uint64) for c in columns]
+    views = [column[part] for column in columns]
+    if store.columns == 1:
+        views *= 2
+    if store.columns == 3:
+        new = _unseen(store.groups(indices, 2), groups) & _unseen(inputs.pop(), inputs[:2])
+        views[2] = [row for row, wanted in zip(views[2], new[part], strict=True) if wanted]
+    rows = [row for view in views for row in view]
+    lengths = np.array([len(row) for row in rows])
+    order = np.argsort(lengths, kind="stable")
+    bounds = cut(lengths[order], overhead, most)
+    chunks = [
+        _padded([rows[i] for i in order[start:end]], pad_id) for start, end in pairwise(bounds)
+    ]
+    inverse = np.empty(len(rows), np.int64)
+    inverse[order] = np.arange(len(rows))
+    return Batch(
+        chunks=chunks,
+        inverse=inverse,
+        sizes=[len(view) for view in views],
+        groups=joined_groups(np.stack([*groups, *inputs], axis=1))[part],
+        tokens=int(lengths.sum()),
+    )
+
+
+def _unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
+    """Tell which marks stand for the first time, here and in the other columns."""
+    new = np.zeros(len(marks), bool)
+    new[np.unique(marks, return_index=True)[1]] = True
+    return new & ~np.isin(marks, np.concatenate(others))
+
+
+def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Chunk:
+    longest = len(rows[-1])  # rows are sorted
+    ids = np.full((len(rows), longest), pad_id, np.int64)
+    mask = np.zeros((len(rows), longest), np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    return Chunk(ids, mask)
+
+
+def cut(
+    lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD, most: int | None = None
+) -> list[int]:
+    """Return where to cut sorted lengths into chunks so that they cost least.
+
+    A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the
+    length changes, so that dynamic programming over the k different lengths finds them in k^2.
+
+    >>> cut(np.array([3, 3, 3, 30, 30]), overhead=10)
+    [0, 3, 5]
+    >>> cut(np.array([3, 3, 3, 30, 30]), overhead=1000)
+    [0, 5]
+    >>> cut(np.array([3, 3, 3, 30, 30]), overhead=1000, most=2)
+    [0, 2, 4, 5]
+
+    Args:
+        lengths: ascending, in tokens.
+        overhead: what one more chunk costs, in tokens.
+        most: rows of a chunk: larger ones are cut again, whatever that costs.
+
+    Returns:
+        The first row of each chunk, and the number of rows.
+    """
+    values, counts = np.unique(lengths, return_counts=True)
+    ends = np.concatenate([[0], np.cumsum(counts)])  # ends[j]: rows of the j shortest lengths
+    best = np.zeros(len(values) + 1)
+    came_from = np.zeros(len(values) + 1, np.int64)
+    for j, longest in enumerate(values.tolist(), start=1):
+        costs = best[:j] + (ends[j] - ends[:j]) * longest + overhead
+        came_from[j] = costs.argmin()
+        best[j] = costs[came_from[j]]
+    bounds = [len(values)]
+    while bounds[-1]:
+        bounds.append(int(came_from[bounds[-1]]))
+    starts = [int(ends[j]) for j in reversed(bounds)]
+    pieces = [range(start, end, most or end - start) for start, end in pairwise(starts)]
+    return [*chain(*pieces), starts[-1]]
+
+
+def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return one id per row such that rows connected by shared marks have the same.
+
+    Two rows are connected if any mark of one equals any mark of the other (in whatever column:
+    the anchor of one record may be the positive of another), directly or through other rows.
+
+    Args:
+        marks: hashes, n x k.
+
+    Returns:
+        int64 (n): the smallest mark of each connected set, its bits read as a signed number.
+    """
+    names, nodes = np.unique(marks, return_inverse=True)
+    nodes = nodes.reshape(marks.shape)
+    label = np.arange(len(names))
+    while True:
+        rows = label[nodes].min(axis=1)
+        lower = label.copy()
+        np.minimum.at(lower, nodes, rows[:, None])
+        if (lower == label).all():
+            joined: NDArray[np.int64] = names[rows].view(np.int64)
+            return joined
+        label = lower

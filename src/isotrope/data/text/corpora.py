@@ -1,0 +1,268 @@
+r"""Training text as a stream of records: single sentences, pairs, or pairs with a hard negative.
+
+What a file holds follows from its name and first record:
+
+- ``.txt``: one sentence a line (a tab is text); a blank line ends a document;
+- ``.tsv``: ``anchor<TAB>positive[<TAB>hard negative]`` without header or quoting, or one field of
+  text; with ``columns`` the first line is a header;
+- ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
+  or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
+- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order, but of
+  parquet files whose names say that some are to train on, not those to test on;
+- a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above.
+
+Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
+directions, joiners and emoji are left to the tokenizer. White space at the ends goes; a text of
+nothing that can be seen (zero-width spaces, a byte-order mark) counts as empty. Lines end at LF or
+CR LF and nowhere else.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.data.lines import check_file, is_folder, lines, place, shown, visible
+from isotrope.data.splits import TRAIN, named_split
+from isotrope.data.tables import (
+    cell_text,
+    csv_rows,
+    json_rows,
+    named,
+    parquet_rows,
+)
+from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
+
+__all__ = ["SUFFIXES", "Record", "corpus_files", "read"]
+
+SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+"""The formats that can be read, each also with ``.gz`` appended."""
+
+_PAIR = ("anchor", "positive", "negative")
+_TEXT = ("text", "sentence")
+_KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
+
+
+class Record(NamedTuple):
+    """One record of a corpus and where it stands.
+
+    Attributes:
+        texts: (sentence,), (anchor, positive) or (anchor, positive, hard negative), stripped. A
+            field of a pair may be empty; a single sentence is not.
+        path: the file.
+        line: line number in it, from 1 (of a parquet file the row).
+        opens: whether a document starts here: a new file, or a blank line before.
+    """
+
+    texts: tuple[str, ...]
+    path: Path
+    line: int
+    opens: bool
+
+
+def read(
+    paths: Sequence[Path | str],
+    *,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> Iterator[Record]:
+    """Yield the records of files and folders in order, in constant memory.
+
+    Args:
+        paths: files and folders.
+        columns: one, two or three column names of tables, in the order of a record's texts.
+        limit: stop after so many records.
+
+    Raises:
+        InputError: anything wrong with the input, naming file and line: see
+            :mod:`isotrope.data.lines` and :mod:`isotrope.data.tables`; also files of unknown
+            format, and records of different kinds in one corpus.
+        MissingExtra: a parquet file, and pyarrow is not installed.
+    """
+    if not paths:
+        raise InputError("no text given; name at least one file or folder")
+    if columns is not None and not 1 <= len(columns) <= 3:
+        raise InputError(
+            f"{len(columns)} columns given; name one (text), two (anchor, positive) or three "
+            "(anchor, positive, hard negative)"
+        )
+    files = corpus_files(paths)
+    if columns is not None and all(_format(path) == ".txt" for path in files):
+        raise InputError(
+            f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
+            ".txt file is one text; leave the columns out"
+        )
+    return islice(_records(files, columns), limit)
+
+
+def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[Record]:
+    first: Record | None = None
+    for path in files:
+        opens, found = True, False
+        for line, found_texts in _file_rows(path, columns):
+            texts = tuple(map(visible, found_texts))
+            if not any(texts):
+                opens = True
+                continue
+            record = Record(texts, path, line, opens)
+            first = first or record
+            if len(texts) != len(first.texts):
+                raise InputError(
+                    f"{place(path, line)}: found {_kind(texts)}, but "
+                    f"{place(first.path, first.line)} holds {_kind(first.texts)}; "
+                    "give records of one kind"
+                )
+            opens, found = False, True
+            yield record
+        if not found:
+            raise InputError(f"{place(path)}: holds no text; give at least one record")
+
+
+def _kind(texts: Sequence[str]) -> str:
+    return f"{_KINDS[len(texts)]} ({len(texts)} field{'s' if len(texts) > 1 else ''})"
+
+
+def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, tuple[str, ...]]]:
+    suffix = _format(path)
+    if suffix == ".txt":
+        return ((line, (text.strip(),)) for line, text in lines(path))
+    if suffix == ".tsv":
+        return _tab_separated(path, columns)
+    names: list[str] = []
+
+    def choose(path: Path, found: Sequence[str]) -> Sequence[str]:
+        names[:] = (named(columns) if columns else _usual)(path, found)
+        return names
+
+    rows = {
+        ".csv": csv_rows,
+        ".jsonl": json_rows,
+        ".parquet": parquet_rows,
+        ".arrow": arrow_rows,
+    }[suffix]
+    return (
+        (line, tuple(cell_text(cell, path, line, names[i]) for i, cell in enumerate(cells)))
+        for line, cells in rows(path, choose)
+    )
+
+
+def _tab_separated(
+    path: Path, columns: Sequence[str] | None
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    width: int | None = None
+    positions: list[int] | None = None
+    for line, text in lines(path):
+        if not text.strip():
+            yield line, ("",)
+            continue
+        cells = [cell.strip() for cell in text.split("\t")]
+        if columns is not None and positions is None:
+            positions = [cells.index(name) for name in named(columns)(path, cells)]
+            width = len(cells)
+            continue
+        width = width or len(cells)
+        if len(cells) != width:
+            raise InputError(
+                f"{place(path, line)}: {len(cells)} tab-separated fields where the lines before "
+                f"have {width}; give every line the same fields"
+            )
+        if positions is None and len(cells) > len(_PAIR):
+            raise InputError(
+                f"{place(path, line)}: {len(cells)} tab-separated fields; a record is text, "
+                "anchor<TAB>positive or anchor<TAB>positive<TAB>hard negative (with a header "
+                "line, choose its columns by name)"
+            )
+        yield line, tuple(cells if positions is None else (cells[p] for p in positions))
+
+
+def _usual(path: Path, found: Sequence[str]) -> Sequence[str]:
+    """Choose the columns of a table when the user named none."""
+    if {"anchor", "positive"} <= set(found):
+        return named(_PAIR if "negative" in found else _PAIR[:2])(path, found)
+    for name in _TEXT:
+        if name in found:
+            return named((name,))(path, found)
+    if len(found) == 1 and not any(separator in found[0] for separator in ";\t"):
+        return found
+    raise InputError(
+        f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
+        f"{shown(', '.join(map(repr, found)), 200)[1:-1] or 'none'}; choose by name (columns), "
+        "or separate the columns by commas"
+    )
+
+
+def _format(path: Path) -> str:
+    """Return the suffix that says how to read ``path``, without ``.gz``."""
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    suffix = plain.suffix.lower()
+    if suffix not in SUFFIXES and path.suffix != ".arrow":
+        raise InputError(
+            f"{place(path)}: unknown kind of file {suffix!r}{nearest(suffix, SUFFIXES)}; "
+            f"known are {', '.join(SUFFIXES)}, and each of them with .gz"
+        )
+    return suffix
+
+
+def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
+    """Return the files that ``paths`` stand for; a folder gives its readable files, sorted.
+
+    Of a saved dataset these are its tables. Other folders are searched to any depth, through
+    symbolic links but into each folder once. Hidden files, files of other kinds and empty files in
+    a folder are passed over.
+
+    Raises:
+        InputError: a named file that is not there or of unknown kind, or a folder without any
+            readable file.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if is_folder(path):
+            files += shards(path) if is_saved(path) else _folder_files(path)
+        else:
+            check_file(path)
+            _format(path)
+            files.append(path)
+    return files
+
+
+def _folder_files(folder: Path) -> list[Path]:
+    visited: set[tuple[int, int]] = set()
+    files: list[Path] = []
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
+        status = Path(root).stat()
+        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(root, name) for name in names if not name.startswith(".")):
+            plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+            # a broken link is kept: reading it says so
+            if plain.suffix.lower() in SUFFIXES and not (path.exists() and not _size(path)):
+                files.append(path)
+    if not files:
+        raise InputError(
+            f"{place(folder)}: no file with text in this folder; known kinds are "
+            f"{', '.join(SUFFIXES)}, and each of them with .gz"
+        )
+    return sorted(_to_train_on(files, folder), key=lambda path: path.parts)
+
+
+def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Leave out the other splits of a dataset in parquet, as a copy of one on the hub has them."""
+    tables = {path for path in files if path.name.lower().endswith((".parquet", ".parquet.gz"))}
+    splits = {path: named_split(path, folder) for path in tables}
+    if TRAIN not in splits.values():
+        return list(files)
+    return [path for path in files if splits.get(path) in (None, TRAIN)]
+
+
+def _unreadable(error: OSError) -> None:
+    raise InputError(f"{place(Path(error.filename))}: cannot be read ({error.strerror})") from error
+
+
+def _size(path: Path) -> int:
+    """Size in bytes; 1 for a pipe or device, so that it is not passed over as empty."""
+    return path.stat().st_size if path.is_file() else 1

@@ -1,0 +1,195 @@
+"""Queries, documents and which of them belong together: a folder in the BEIR layout, or pairs.
+
+A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
+``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
+allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
+that query, as in ArguAna: it is no answer to itself, unless it is judged one. In a file of pairs
+each anchor is a query, each positive its document, and every further text a document that is
+relevant to nothing.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from isotrope.core.errors import InputError
+from isotrope.data.lines import is_folder, lines, place, shown
+from isotrope.data.tables import cell_text, json_objects
+from isotrope.data.text.corpora import read
+
+__all__ = ["RetrievalSet", "from_pairs", "load_retrieval"]
+
+
+@dataclass(frozen=True)
+class RetrievalSet:
+    """A retrieval task.
+
+    Attributes:
+        queries: texts.
+        corpus: the documents' texts, title first.
+        relevant: for each query its relevant documents: place in ``corpus`` to score above 0; at
+            least one for each query.
+        left_out: queries without a relevant document in this split, not among ``queries``.
+        itself: query to the place in ``corpus`` that is not to be found by it, as it is the query.
+    """
+
+    queries: list[str]
+    corpus: list[str]
+    relevant: list[dict[int, float]]
+    left_out: int = 0
+    itself: dict[int, int] = field(default_factory=dict)
+
+
+def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
+    """Load a retrieval task from a folder or from a file of pairs.
+
+    Args:
+        path: see the module.
+        split: which file of the folder ``qrels/`` to take, if there is no ``qrels.tsv``.
+
+    Raises:
+        InputError: a missing file, an unknown or repeated id, a score that is not a number, two
+            scores for one pair, a query without relevant documents (with ``qrels.tsv``, which
+            must cover all queries).
+    """
+    path = Path(path)
+    if is_folder(path):
+        return _load_folder(path, split)
+    pairs = []
+    for record in read([path]):
+        if len(record.texts) == 1:
+            raise InputError(
+                f"{place(record.path, record.line)}: one text where a pair is needed: "
+                "query and document (anchor, positive)"
+            )
+        if not all(record.texts):
+            raise InputError(
+                f"{place(record.path, record.line)}: an empty query or document; remove the line"
+            )
+        pairs.append(record.texts)
+    return from_pairs(pairs)
+
+
+def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
+    """Return the task of finding each pair's second text by its first.
+
+    Equal texts become one query or document; a query may so have several relevant documents.
+
+    Args:
+        pairs: (query, document, ...): further texts are documents relevant to nothing.
+    """
+    queries: dict[str, dict[int, float]] = {}
+    corpus: dict[str, int] = {}
+    for query, *documents in pairs:
+        places = [corpus.setdefault(document, len(corpus)) for document in documents]
+        queries.setdefault(query, {})[places[0]] = 1.0
+    return RetrievalSet(list(queries), list(corpus), list(queries.values()))
+
+
+def _load_folder(folder: Path, split: str) -> RetrievalSet:
+    corpus_ids, corpus = _texts(_present(folder, "corpus.jsonl"))
+    queries_path = _present(folder, "queries.jsonl")
+    query_ids, queries = _texts(queries_path)
+    for number, query in enumerate(queries):
+        if not query:
+            name = list(query_ids)[number]
+            raise InputError(f"{place(queries_path)}: query {name!r} is empty; remove it")
+    whole = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
+    qrels_path = _present(folder, "qrels.tsv" if whole else f"qrels/{split}.tsv")
+    relevant: list[dict[int, float]] = [{} for _ in queries]
+    for line, query, document, score in _judgements(qrels_path):
+        for name, known, what in (
+            (query, query_ids, "query"),
+            (document, corpus_ids, "document"),
+        ):
+            if name not in known:
+                file = "queries.jsonl" if what == "query" else "corpus.jsonl"
+                raise InputError(
+                    f"{place(qrels_path, line)}: no {what} {shown(name)} in {file}; "
+                    "add it or remove the line"
+                )
+        if score > 0:
+            relevant[query_ids[query]][corpus_ids[document]] = score
+    kept = [i for i, documents in enumerate(relevant) if documents]
+    if not kept or (whole and len(kept) < len(queries)):
+        lacking = next(name for name, i in query_ids.items() if not relevant[i])
+        raise InputError(
+            f"{place(qrels_path)}: query {lacking!r} has no relevant document; "
+            "judge one with a score above 0 or remove the query"
+        )
+    names = list(query_ids)
+    same = {i: corpus_ids[names[j]] for i, j in enumerate(kept) if names[j] in corpus_ids}
+    return RetrievalSet(
+        [queries[j] for j in kept],
+        corpus,
+        [relevant[j] for j in kept],
+        len(queries) - len(kept),
+        {i: document for i, document in same.items() if document not in relevant[kept[i]]},
+    )
+
+
+def _present(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.exists():
+            return path
+    raise InputError(
+        f"{place(folder / name)}: no such file; a retrieval folder holds corpus.jsonl, "
+        "queries.jsonl and qrels.tsv or qrels/test.tsv"
+    )
+
+
+def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
+    """Return place by id, and the texts (title first) of a JSON-lines file."""
+    places: dict[str, int] = {}
+    texts: list[str] = []
+    for line, value in json_objects(path):
+        if not value:
+            continue
+        for key in ("_id", "text"):
+            if key not in value:
+                raise InputError(
+                    f"{place(path, line)}: no key {key!r}; found {', '.join(map(repr, value))}"
+                )
+        name = str(value["_id"])
+        if name in places:
+            raise InputError(
+                f"{place(path, line)}: the id {name!r} is already taken; give each text its own"
+            )
+        places[name] = len(texts)
+        title = cell_text(value.get("title"), path, line, "title")
+        texts.append(f"{title} {cell_text(value['text'], path, line, 'text')}".strip())
+    if not texts:
+        raise InputError(f"{place(path)}: holds no object; give a line for each text")
+    return places, texts
+
+
+def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
+    known: dict[tuple[str, str], float] = {}
+    for line, text in lines(path):
+        if not text.strip():
+            continue
+        fields = [field.strip() for field in text.split("\t")]
+        if len(fields) != 3:
+            raise InputError(
+                f"{place(path, line)}: {len(fields)} tab-separated fields where 3 are needed: "
+                "query-id<TAB>corpus-id<TAB>score"
+            )
+        if line == 1 and fields[2] == "score":  # the header
+            continue
+        try:
+            score = float(fields[2])
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise InputError(
+                f"{place(path, line)}: score {shown(fields[2])} is not a finite number; "
+                "correct it or remove the line"
+            )
+        before = known.setdefault((fields[0], fields[1]), score)
+        if before != score:
+            raise InputError(
+                f"{place(path, line)}: {shown(fields[0])} and {shown(fields[1])} were judged "
+                f"{before:g} before, now {score:g}; keep one of the two lines"
+            )
+        yield line, fields[0], fields[1], score

@@ -1,0 +1,376 @@
+"""The token store: a corpus tokenised once into memory-mapped files, without its duplicates.
+
+One pass over the records writes the tokens of every text and a few hashes; two sequential passes
+over the hashes then drop exact duplicates. Nothing that is held in memory grows with the corpus.
+A store is a folder:
+
+- ``tokens.bin``: token ids of all texts, one after the other (uint16 or uint32);
+- ``offsets.bin``: int64, text t is ``tokens[offsets[t]:offsets[t + 1]]``;
+- ``groups.bin``: uint64 for each text, equal for near-identical texts (see
+  :func:`isotrope.data.text.repeats.near_identical`);
+- ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
+  order; an adjacent text is stored once although it stands in two records;
+- ``holdout.jsonl``: the records never trained on, each a list of texts;
+- ``manifest.json``: what the rest is, with a digest of each file, written last.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.data.lines import place
+from isotrope.data.text.corpora import Record
+from isotrope.data.text.repeats import CHUNK, hash64, mark_repeated, near_identical, read_part
+from isotrope.data.text.views import Formed, Former, ViewsName, resolve
+
+__all__ = ["StoreReport", "TokenStore", "Tokenize", "build"]
+
+Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
+Indices = NDArray[np.integer[Any]]
+
+_FORMAT = 1
+_ROWS, _HASHES, _HELD = "rows.all", "hashes.all", "held.all"  # removed when complete
+_BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """What the first pass found.
+
+    Attributes:
+        views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
+        columns: texts of a record: 1 (dropout), 2, or 3 (with hard negatives).
+        kept: records that are trained on.
+        records: records formed, duplicates and held-out ones included.
+        duplicates_dropped: exact repetitions of an earlier record.
+        empty_skipped: records with an empty text, or a text without any token.
+        held_out: records in ``holdout.jsonl``.
+        neighbours_dropped: adjacent pairs left out because they share a text with a held-out one.
+        texts: texts tokenised.
+        tokens: their token ids, special tokens included.
+        truncated_share: share of the texts cut at ``max_length``.
+        max_length: in tokens.
+        fingerprint: 16 hexadecimal digits that change with any record or their order.
+    """
+
+    views: str
+    columns: int
+    kept: int
+    records: int
+    duplicates_dropped: int
+    empty_skipped: int
+    held_out: int
+    neighbours_dropped: int
+    texts: int
+    tokens: int
+    truncated_share: float
+    max_length: int
+    fingerprint: str
+
+
+class TokenStore:
+    """A token store on disk, read by memory map; made by :func:`build`.
+
+    Attributes:
+        folder: where it lies.
+        columns: texts of a record, 1 to 3.
+        report: what the first pass found.
+    """
+
+    def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:
+        self.folder, self.report, self.columns = folder, report, report.columns
+        self._tokens = _mapped(folder / "tokens.bin", dtype, (report.tokens,))
+        self._offsets = _mapped(folder / "offsets.bin", "int64", (report.texts + 1,))
+        self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
+        self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, report.columns))
+
+    @classmethod
+    def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
+        """Open a store.
+
+        Args:
+            folder: where it lies.
+            verify: read all of it, and hold it against its digests.
+
+        Raises:
+            InputError: no complete store of this version is there.
+        """
+        folder = Path(folder)
+        try:
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            if manifest["format"] != _FORMAT:
+                raise ValueError(f"format {manifest['format']}, needed {_FORMAT}")
+            # an older version wrote no digests
+            for name, digest in manifest.get("digests", {}).items() if verify else ():
+                if _digest(folder / name) != digest:
+                    raise ValueError(f"{name} does not match its digest")
+            return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{place(folder)}: no complete token store ({error}); build it again"
+            ) from error
+
+    def __len__(self) -> int:
+        return self.report.kept
+
+    def __reduce__(self) -> tuple[Callable[[Path], "TokenStore"], tuple[Path]]:
+        """Pickle as the folder's name, so that a worker process maps the files itself."""
+        return TokenStore.open, (self.folder,)
+
+    def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
+        """Return the token ids of one column of the given records, as views of the mapped file."""
+        texts = self._rows[indices, column]
+        starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
+        return [self._tokens[start:end] for start, end in zip(starts, ends, strict=True)]
+
+    def groups(self, indices: Indices, column: int) -> NDArray[np.uint64]:
+        """Return one hash per record, equal for near-identical texts of that column."""
+        groups: NDArray[np.uint64] = self._groups[self._rows[indices, column]]
+        return groups
+
+    def held_out(self) -> Iterator[tuple[str, ...]]:
+        """Yield the texts of the records never trained on, in file order, without prompts."""
+        with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
+            for line in handle:
+                yield tuple(json.loads(line))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+
+
+def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    expected = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if path.stat().st_size != expected:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {expected}")
+    # as a plain array: slicing a memmap object costs ten times as much
+    return np.memmap(path, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
+
+
+def build(
+    folder: Path,
+    records: Iterable[Record],
+    tokenize: Tokenize,
+    *,
+    vocabulary: int,
+    max_length: int,
+    prompts: tuple[str, str] = ("", ""),
+    holdout: float = 0.0,
+    seed: int = 0,
+    views: ViewsName = "auto",
+    progress: Callable[[int], object] | None = None,
+) -> TokenStore:
+    """Tokenise a corpus once, in constant memory, and open the store.
+
+    Args:
+        folder: where the store will lie; it appears when it is complete.
+        records: from :func:`isotrope.data.text.corpora.read`.
+        tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
+        vocabulary: number of token ids; up to 65,536 they take two bytes each.
+        max_length: tokens of a text, special tokens included.
+        prompts: put before anchors, and before positives and negatives.
+        holdout: share of the records never trained on, see
+            :class:`isotrope.data.text.views.Former`.
+        seed: of the choice of what is held out.
+        views: ``"dropout"``: a text is its own positive; ``"adjacent"``: the next text of the same
+            document is; ``"pairs"``: the record says; ``"auto"``: pairs if the first record
+            is one, else dropout.
+        progress: called with the number of records read since the last call.
+
+    Raises:
+        InputError: what ``records`` raises; views that do not fit the records; fewer than two
+            different records left to train on; a disk that is full.
+    """
+    if not 0 <= holdout < 1:
+        raise InputError(f"holdout must be a share from 0 to less than 1; found {holdout}")
+    stream = _watched(records, progress)
+    first = next(stream, None)
+    if first is None:
+        raise _too_few(0, 0, "0 read")
+    former = Former(resolve(views, first), holdout, seed)
+    columns = 2 if former.views == "adjacent" else len(first.texts)
+    dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
+    with replacing(folder) as temporary:
+        temporary.mkdir()
+        with _Writer(temporary, tokenize, max_length, dtype, prompts) as writer:
+            for formed in former.form(chain([first], stream)):
+                writer.add(formed)
+        report = asdict(_finish(temporary, columns, former, writer))
+        digests = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
+        manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    return TokenStore.open(folder)
+
+
+def _watched(
+    records: Iterable[Record], progress: Callable[[int], object] | None
+) -> Iterator[Record]:
+    unreported = 0
+    for record in records:
+        unreported += 1
+        if progress is not None and unreported == _BATCH_TEXTS:
+            progress(unreported)
+            unreported = 0
+        yield record
+    if progress is not None:
+        progress(unreported)
+
+
+class _Writer:
+    """Appends texts, records and hashes to the files of a store in the making."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenize: Tokenize,
+        max_length: int,
+        dtype: str,
+        prompts: tuple[str, str],
+    ) -> None:
+        self.tokenize, self.max_length, self.dtype = tokenize, max_length, dtype
+        self.prompts = prompts
+        self.records = self.texts = self.tokens = self.truncated = 0
+        self._open = ExitStack()
+        self._files: dict[str, BinaryIO] = {
+            name: self._open.enter_context((folder / name).open("wb"))
+            for name in ("tokens.bin", "offsets.bin", "groups.bin", _ROWS, _HASHES, _HELD)
+        }
+        self._texts: list[str] = []  # of the batch that is being collected, as all below
+        self._characters = 0
+        self._groups: list[int] = []
+        self._rows: list[tuple[int, ...]] = []
+        self._hashes: list[int] = []
+        self._append("offsets.bin", np.zeros(1, np.int64))
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._open:
+            if kind is None:
+                self.flush()
+
+    def add(self, record: Formed) -> None:
+        """Append a record; held-out ones have no texts in the store (rows of -1)."""
+        self.records += 1
+        self._hashes.append(hash64("\0".join(record.texts).encode()))
+        if record.held:
+            self._rows.append((-1,) * len(record.texts))
+            self._files[_HELD].write(json.dumps(record.texts).encode() + b"\n")
+        elif record.continues and self.prompts[0] == self.prompts[1]:
+            self._rows.append((self.texts - 1, self._add_text(record.texts[1], 1)))
+        else:
+            self._rows.append(tuple(self._add_text(t, c) for c, t in enumerate(record.texts)))
+        if len(self._hashes) >= _BATCH_TEXTS or self._characters >= _BATCH_CHARACTERS:
+            self.flush()
+
+    def _add_text(self, text: str, column: int) -> int:
+        """Append a text and return its number."""
+        self._texts.append(self.prompts[min(column, 1)] + text)
+        self._characters += len(text)
+        self._groups.append(hash64(near_identical(text)))
+        self.texts += 1
+        return self.texts - 1
+
+    def flush(self) -> None:
+        """Tokenise and write what was collected."""
+        if self._texts:
+            ids, truncated = self.tokenize(self._texts, self.max_length)
+            self._append("tokens.bin", np.fromiter(chain.from_iterable(ids), self.dtype))
+            ends = self.tokens + np.cumsum([len(row) for row in ids], dtype=np.int64)
+            self._append("offsets.bin", ends)
+            self._append("groups.bin", np.array(self._groups, np.uint64))
+            self.truncated += truncated
+            self.tokens = int(ends[-1])
+        self._append(_ROWS, np.array(self._rows, np.int64))
+        self._append(_HASHES, np.array(self._hashes, np.uint64))
+        self._texts, self._groups, self._rows, self._hashes = [], [], [], []
+        self._characters = 0
+
+    def _append(self, name: str, array: NDArray[Any]) -> None:
+        # not array.tofile: its error does not say that the disk is full
+        self._files[name].write(array.tobytes())
+
+
+def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> StoreReport:
+    """Write rows.bin and holdout.jsonl without repetitions, and remove the working files."""
+    hashes, rows, held_all = folder / _HASHES, folder / _ROWS, folder / _HELD
+    repeated_file = folder / "repeated.all"
+    mark_repeated(hashes, repeated_file, writer.records)
+    fingerprint = hashlib.blake2b(digest_size=8)
+    kept = held_out = duplicates = 0
+    with (
+        (folder / "rows.bin").open("wb") as kept_rows,
+        held_all.open("rb") as held_lines,
+        (folder / "holdout.jsonl").open("wb") as held_file,
+    ):
+        for start in range(0, writer.records, CHUNK):
+            fingerprint.update(read_part(hashes, np.uint64, start, CHUNK).tobytes())
+            repeated = read_part(repeated_file, np.uint8, start, CHUNK) == 1
+            chunk = read_part(rows, np.int64, start * columns, CHUNK * columns)
+            chunk = chunk.reshape(-1, columns)
+            held = chunk[:, 0] < 0
+            # the marks come first: zip must not take a line that belongs to the next chunk
+            for again, line in zip(repeated[held], held_lines, strict=False):
+                held_file.write(b"" if again else line)
+            empty = ~repeated & ~_have_tokens(folder / "offsets.bin", chunk, held)
+            keep = ~repeated & ~held & ~empty
+            kept_rows.write(chunk[keep].tobytes())
+            kept += int(keep.sum())
+            held_out += int((held & ~repeated).sum())
+            duplicates += int(repeated.sum())
+            former.empty += int(empty.sum())
+    if kept < 2:
+        raise _too_few(
+            kept,
+            writer.records,
+            f"{duplicates} repeated, {held_out} held out, {former.empty} empty",
+        )
+    for path in (hashes, rows, held_all, repeated_file):
+        path.unlink()
+    return StoreReport(
+        views=former.views,
+        columns=columns,
+        kept=kept,
+        records=writer.records,
+        duplicates_dropped=duplicates,
+        empty_skipped=former.empty,
+        held_out=held_out,
+        neighbours_dropped=former.neighbours,
+        texts=writer.texts,
+        tokens=writer.tokens,
+        truncated_share=writer.truncated / writer.texts,
+        max_length=writer.max_length,
+        fingerprint=fingerprint.hexdigest(),
+    )
+
+
+def _too_few(kept: int, records: int, what: str) -> InputError:
+    return InputError(
+        f"training needs at least 2 different records; found {kept} (of {records}: {what}); "
+        "give more text"
+    )
+
+
+def _have_tokens(
+    offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return whether every text of each record has tokens; held-out records count as having."""
+    if held.all():
+        return held
+    # records are in the order of their texts, so those of a chunk lie side by side
+    first, last = int(rows[~held].min()), int(rows[~held].max())
+    has = np.diff(read_part(offsets, np.int64, first, last - first + 2)) > 0
+    complete: NDArray[np.bool_] = np.all(has[np.where(held[:, None], 0, rows - first)], axis=1)
+    return held | complete

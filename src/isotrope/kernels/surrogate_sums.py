@@ -1,0 +1,374 @@
+"""What pushes the anchors of both directions, from one sweep over blocks of similarities.
+
+Where everything but the anchors is constant, weights are wanted for nothing but their product with
+the columns and the sums of their rows. A block of e^{s/tau} then serves both directions: times the
+positives it pushes the anchors, its transpose times the anchors pushes the positives. What they
+have to be divided by is known at the end of the sweep, which is early enough: 6 n^2 d
+floating-point operations for both directions, and their hardest negatives besides. A view against
+itself is symmetric, so only the upper triangle is formed, 3 n^2 d.
+
+Where e^{s/tau} leaves float32, or keys were gathered, it is one direction at a time, each row with
+its own maximum: 4 n c d for a direction.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import AGAINST, Against, By
+from isotrope.core.views import Views
+from isotrope.kernels.rowblock import Layout, RowBlockPairs, add_product
+from isotrope.kernels.statistics import Unfused
+from isotrope.kernels.tiles import LEAST, TILE_BYTES, blocks
+
+__all__ = ["FLOOR", "Acting", "Exponent", "Masses", "Pushing"]
+
+MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
+REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
+FLOOR = 1e-4  # the least similarity that is raised to a power
+
+_BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
+
+# which columns: the other view, the same view, the further negatives
+_Part = Literal["across", "inside", "further"]
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """A similarity weighs e to the power of s / temperature, or of power * log s."""
+
+    temperature: float = 1.0
+    power: float | None = None
+
+    @property
+    def reach(self) -> float:
+        """How far from 0 it goes."""
+        return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
+
+    def of(self, tile: Tensor) -> Tensor:
+        """Turn similarities into exponents, in place; what is excluded stays -inf."""
+        if self.power is None:
+            return tile.div_(self.temperature)
+        gone = tile == -torch.inf
+        return tile.clamp_min_(FLOOR).log_().mul_(self.power).masked_fill_(gone, -torch.inf)
+
+
+class Acting:
+    """Weights known by what they do: their product with the columns and the sums of their rows.
+
+    Like an n x c matrix they are scaled, by numbers or by rows, summed and multiplied. Whatever
+    else is asked of them wants the matrix itself: ``Unfused``.
+    """
+
+    def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
+        self.shape = (len(mass), columns)
+        self._push, self._mass = push, mass
+        # of each row, rounded once at the end: an error in it is one of the whole batch
+        self._factor = mass.new_ones((len(mass), 1), dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __mul__(self, factor: float | Tensor) -> "Acting":
+        """Scaled by a number or by n x 1."""
+        found = Acting(self._push, self._mass, self.shape[1])
+        found._factor = self._factor * factor
+        return found
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "Acting":
+        return self * (1 / divisor)
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        return self._push() * self._factor.to(self._mass.dtype)
+
+    def sum(self, dim: Literal[1]) -> Tensor:
+        return (self._factor.squeeze(1) * self._mass).to(self._mass.dtype)
+
+    def any(self) -> bool:
+        return bool(self._mass.any()) or bool(self._push().any())
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a matrix has
+        raise Unfused(f"the weights are asked for {name}")
+
+    @classmethod
+    def __torch_function__(cls, *asked: object) -> None:
+        raise Unfused("the weights are given to a function of torch")
+
+
+class Masses(NamedTuple):
+    """Weights before they are divided: e^top times these sums over the negatives of each anchor."""
+
+    top: Tensor
+    mass: Tensor
+    push: Tensor
+
+
+class _Block(NamedTuple):
+    """Similarities of some rows of a view, -inf where a column is no negative.
+
+    Attributes:
+        tile: B x c.
+        view: which the rows are of, 0 or 1.
+        rows: of that view.
+        right: c x d, what pushes the rows.
+        others: the last columns of the tile, which are anchors too: of which view, and which rows
+            of it; none of them are further negatives.
+        left: B x d, what pushes those.
+    """
+
+    tile: Tensor
+    view: int
+    rows: slice
+    right: Tensor
+    others: tuple[int, slice]
+    left: Tensor
+
+
+class Pushing(RowBlockPairs):
+    """Row statistics of both directions, and what pushes the anchors of each; without history.
+
+    Whatever is found out about one direction is kept for the other (``swapped``).
+    """
+
+    def __init__(self, views: Views, side: int = 0, kept: dict[object, Any] | None = None) -> None:
+        super().__init__(views.detached(), side, kept)
+        self._square = len(views.anchors) == len(views.positives)
+
+    # weights
+
+    def shares(self, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
+        """Return weights proportional to e^exponent, those of each anchor with the sum 1.
+
+        Args:
+            by: the similarity, see ``isotrope.paradigm.weight.Weight``.
+            exponent: what a similarity weighs.
+            whole: the weights of the whole batch have the sum 1.
+        """
+        top, mass, push = self._masses(by, exponent)
+        total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
+        if whole:
+            highest = top.amax()
+            scale = (top - highest.masked_fill(highest == -torch.inf, 0.0)).double().exp()
+            total = (scale * total).sum()
+        scale = scale / total.where(total != 0, 1.0)
+        return self._acting(AGAINST[by], lambda: push, mass) * scale[:, None]
+
+    def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
+        """Return weights of one column for each anchor.
+
+        Args:
+            by: the similarity by which it was chosen.
+            at: n, which column, -1 for none.
+            weight: n, of that column.
+        """
+        weight = weight.masked_fill(at < 0, 0.0)
+        column = self.columns(AGAINST[by])[at.clamp_min(0)]
+        return self._acting(AGAINST[by], lambda: weight[:, None] * column, weight)
+
+    def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
+        """Return weights rows_i.x_j, 0 for j = i, in 4 n d^2 operations for each view.
+
+        Args:
+            against: which vectors are the columns.
+            rows: n x d.
+            compared: for each view among the columns the x, n x d.
+        """
+        met = list(zip(compared, Layout(self.views, against).columns, strict=True))
+        own = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
+
+        def push() -> Tensor:
+            found = torch.zeros_like(rows)
+            for (x, columns), itself in zip(met, own, strict=True):
+                found += rows @ (x.T @ columns) - itself * columns
+            return found
+
+        mass = rows @ torch.stack([x.sum(dim=0) for x in compared]).sum(dim=0)
+        return self._acting(against, push, mass - torch.cat(own, dim=1).sum(dim=1))
+
+    def _acting(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
+        """In place of the matrix, of which it has what surrogates ask for."""
+        width = sum(len(x) for x in Layout(self.views, against).columns)
+        return cast("Tensor", Acting(push, mass, width))
+
+    # statistics
+
+    @property
+    def positive(self) -> Tensor:
+        if "positive" not in self.kept:
+            self.kept["positive"] = super().positive
+        return cast("Tensor", self.kept["positive"])
+
+    def first(self, by: By) -> tuple[Tensor, Tensor]:
+        """Return which column is the hardest negative of each anchor, and its similarity.
+
+        The first at ties, -1 where there is none.
+        """
+        key = ("first", by, self.side)
+        if key not in self.kept:
+            found = []
+            for _, tile in Layout(self._compared(by), AGAINST[by]).tiles(1.0):
+                at = tile.argmax(dim=1, keepdim=True)
+                top = tile.gather(1, at)
+                found.append((at.masked_fill(top == -torch.inf, -1), top))
+            self.kept[key] = tuple(torch.cat(x).squeeze(1) for x in zip(*found, strict=True))
+        at, top = self.kept[key]
+        return at, top
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        by = _BY[against]
+        if ("first", by, self.side) in self.kept:
+            return self.first(by)[1]
+        if not self._square:
+            return super().hardest(against)
+        none = self.views.anchors.new_full((len(self.views.anchors),), -torch.inf)
+        found = [self._found("hardest", part)[self.side] for part in self._parts(by)]
+        return torch.stack([none, *found]).amax(dim=0)
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        by, exponent = _BY[against], Exponent(float(temperature))
+        if self._joint(exponent):
+            return self._added("mass", by, exponent).log()
+        if ("one way", by, self.side, exponent) in self.kept:
+            top, mass, _ = self._masses(by, exponent)
+            return top + mass.log()
+        return super().logsumexp(temperature, against)
+
+    # sweeps
+
+    def _joint(self, exponent: Exponent) -> bool:
+        """Whether both directions can share blocks of e^exponent."""
+        return self._square and exponent.reach <= REACH
+
+    def _masses(self, by: By, exponent: Exponent) -> Masses:
+        if self._joint(exponent):
+            push = self._added("push", by, exponent)  # the sums come with it
+            mass = self._added("mass", by, exponent)
+            return Masses(torch.zeros_like(mass), mass, push)
+        key = ("one way", by, self.side, exponent)
+        if key not in self.kept:
+            self.kept[key] = self._one_way(by, exponent)
+        return cast("Masses", self.kept[key])
+
+    def _added(self, what: Literal["mass", "push"], by: By, exponent: Exponent) -> Tensor:
+        """What all columns together make of each anchor."""
+        crossed = by == "positives"  # the other view is compared, one's own pushes
+        how = (exponent,) if what == "mass" else (exponent, crossed)
+        found = [self._found(what, part, *how)[self.side ^ crossed] for part in self._parts(by)]
+        if found:
+            return sum(found[1:], found[0])
+        return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
+
+    def _parts(self, by: By) -> list[_Part]:
+        """Where the columns come from."""
+        found: list[_Part] = []
+        if self.views.in_batch:
+            found += ["across"] * (by in ("cross", "both"))
+            found += ["inside"] * (by != "cross")
+        more = self.views.negatives
+        return found if more is None or len(more) == 0 else [*found, "further"]
+
+    def _found(self, what: str, part: _Part, *how: Any) -> list[Tensor]:  # noqa: ANN401
+        """A statistic of the rows of both views."""
+        if (what, part, *how) not in self.kept:
+            self._sweep(part, *how)
+        return cast("list[Tensor]", self.kept[what, part, *how])
+
+    def _sweep(
+        self, part: _Part, exponent: Exponent | None = None, crossed: bool | None = None
+    ) -> None:
+        """Meet all columns of a part: maxima, and with an exponent sums, and pushes if wanted."""
+        like, n = self.views.anchors, len(self.views.anchors)
+        hardest = [like.new_full((n,), -torch.inf) for _ in range(2)]
+        mass = [like.new_zeros(n) for _ in range(2)]
+        push = [torch.zeros_like(like) for _ in range(0 if crossed is None else 2)]
+        for block in self._blocks(part, crossed=bool(crossed)):
+            tile, (other, others) = block.tile, block.others
+            end = tile[:, tile.shape[1] - (others.stop - others.start) :]
+            top = hardest[block.view][block.rows]
+            torch.maximum(top, tile.amax(dim=1), out=top)
+            if end.shape[1]:
+                top = hardest[other][others]
+                torch.maximum(top, end.amax(dim=0), out=top)
+            if exponent is None:
+                continue
+            exponent.of(tile).exp_()
+            mass[block.view][block.rows] += tile.sum(dim=1)
+            mass[other][others] += end.sum(dim=0)
+            if push:
+                add_product(push[block.view][block.rows], tile.T, block.right)
+                if end.shape[1]:
+                    add_product(push[other][others], end, block.left)
+        self.kept["hardest", part] = hardest
+        if exponent is not None:
+            self.kept["mass", part, exponent] = mass
+        if push:
+            self.kept["push", part, exponent, crossed] = push
+
+    def _blocks(self, part: _Part, *, crossed: bool) -> Iterator[_Block]:
+        views = self.views if self.side == 0 else self.views.swapped()
+        both = [views.anchors, views.positives]
+        if part == "across":
+            layout = Layout(replace(views, negatives=None), "cross")
+            for rows, tile in _tiles(both[0], both[1]):
+                layout.exclude(tile, rows)
+                yield _Block(tile, 0, rows, both[1], (1, slice(0, len(both[1]))), both[0][rows])
+            return
+        for view, h in enumerate(both):
+            moved = both[1 - view] if crossed else h
+            if part == "further" and views.negatives is not None:
+                for rows, tile in _tiles(h, views.negatives):
+                    none = (view, slice(0, 0))
+                    yield _Block(tile, view, rows, views.negatives, none, moved[rows])
+                continue
+            for rows, tile in _tiles(h, h, triangle=True):
+                tile.fill_diagonal_(-torch.inf)
+                if (groups := views.groups) is not None:
+                    tile.masked_fill_(groups[rows, None] == groups[rows.start :], -torch.inf)
+                others = (view, slice(rows.stop, len(h)))
+                yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
+
+    def _one_way(self, by: By, exponent: Exponent) -> Masses:
+        """The anchors of this direction against all their columns, each with its own maximum."""
+        against = AGAINST[by]
+        columns = Layout(self.views, against).columns
+        found = []
+        for _, tile in Layout(self._compared(by), against).tiles(1.0):
+            top = exponent.of(tile).amax(dim=1)
+            tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
+            push = torch.zeros_like(self.views.anchors[: len(tile)])
+            at = 0
+            for x in columns:
+                push += tile[:, at : at + len(x)] @ x
+                at += len(x)
+            found.append(Masses(top, tile.sum(dim=1), push))
+        return Masses(*(torch.cat(x) for x in zip(*found, strict=True)))
+
+    def _compared(self, by: By) -> Views:
+        """The views whose similarities count, ``anchors`` those of the rows."""
+        views = self.views
+        if by != "positives":
+            return views
+        groups = None if views.groups is None else views.groups[views.rows]
+        return replace(views, anchors=views.own, positives=views.own, offset=0, groups=groups)
+
+
+def _tiles(
+    rows: Tensor, columns: Tensor, *, triangle: bool = False
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield blocks of rows with their similarities, all in one buffer; of a triangle from the
+    block's own first column on.
+    """
+    width = len(columns)
+    height = min(MOST, max(LEAST, TILE_BYTES // (width * rows.element_size())))
+    buffer = rows.new_empty(min(height, len(rows)) * width)
+    for where in blocks(0, len(rows), height):
+        first = where.start if triangle else 0
+        high, wide = where.stop - where.start, width - first
+        tile = buffer[: high * wide].view(high, wide)
+        yield where, torch.mm(rows[where], columns[first:].T, out=tile)

@@ -1,0 +1,295 @@
+"""Value and gradients of a whole objective from meetings of its views, on a GPU.
+
+``reduced`` collects every statistic that the formula asks for, of every row of either direction;
+the formula is called on them once for each direction and differentiated; ``spread`` turns its
+derivatives into gradients. Rows may be coupled in whatever way: between the passes everything is
+known.
+
+- *Exponential and pointwise* weights (InfoNCE, DCL, NT-Xent, uniformity, MIO): both passes. What
+  rows and columns weigh is added in the tile, so both directions cost what one does.
+- *Hardest* (triplets): the first pass finds value and place, the gradient is of one column a row.
+- *Mixtures*: the two nearest columns are found by one more pass each; only the anchor moves.
+- The temperature's derivative, sum_ij W_ij s_ij, is half of what all sums have along their vectors:
+  each pair is counted at its row and at its column.
+
+Gradients of raw embeddings: what a unit vector received, without what lies along it, over the norm.
+"""
+
+import functools
+from collections.abc import Iterator
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.kernels.mixtures import Mixing, Mixture
+from isotrope.kernels.statistics import Key, Kind
+from isotrope.kernels.tiles import LN2, UNSHIFTED, Gradients, Job, blocks
+from isotrope.kernels.triton.operands import NOWHERE, PASSED, Factors, Found, Rows
+from isotrope.kernels.triton.parts import Part, Parts
+from isotrope.kernels.triton.passes import spread
+from isotrope.kernels.triton.tiles import EXP, NONE, SOFTPLUS
+
+__all__ = ["met"]
+
+_SUMMED: dict[Kind, tl.constexpr] = {"logsumexp": EXP, "softplus": SOFTPLUS}
+
+
+def met(job: Job, *, sides: int, wanted: tuple[bool, ...]) -> tuple[Tensor, Gradients]:
+    """Return value and gradients of a formula.
+
+    Args:
+        job: raw views, a formula and what it asks.
+        sides: 2 if the value is the mean of both directions, 1 if only the anchors are anchors.
+        wanted: whether gradients of anchors, positives and further negatives are.
+    """
+    run = _Fused(job, sides)
+    run.collect()
+    value = run.evaluate()
+    if not any(wanted) and job.learnt is None:
+        return value, [None, None, None, None]
+    run.spread(wanted)
+    return value, run.finish(wanted)
+
+
+class _Fused:
+    """The statistics, the derivatives by them, and the sums of gradients, one after the other.
+
+    Attributes:
+        parts: the meetings.
+        kinds: of sums that are asked for.
+        scale: the exponent (of 2) of a similarity of 1.
+        shifted: exponents leave the format of sums.
+        positive: similarities of the positives.
+        found: by kind and part, for each side.
+        by: for each side and question, the derivative by the answer.
+        by_positive: the derivative by ``positive``.
+        learnt: the derivative by the temperature; None where it is not wanted.
+        sums: of anchors, positives and further negatives, see ``passes.spread``.
+    """
+
+    def __init__(self, job: Job, sides: int) -> None:
+        views = job.views if sides == 1 else job.views.swapped().swapped()  # complains, or not
+        self.job, self.sides, self.n = job, sides, len(views.anchors)
+        self.parts = Parts(views, sides)
+        self.kinds = [kind for kind in _SUMMED if kind in job.questions.kinds]
+        self.scale = 1 / (job.temperature * LN2) if self.kinds else 1.0
+        self.shifted = 1 / job.temperature > UNSHIFTED
+        a, p = self.parts.both
+        self.own = slice(views.offset, views.offset + self.n)
+        self.positive = torch.empty_like(a.reciprocal)
+        for rows, own in self._pairs():
+            self.positive[rows] = (a.numbers(rows) * p.numbers(own)).sum(dim=1)
+        self.positive *= a.exact * p.exact[self.own]
+        self.found: dict[tuple[Kind, Part], dict[int, Found]] = {}
+        self.by: list[dict[Key, Tensor]] = []
+        self.by_positive = torch.zeros_like(self.positive)
+        self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
+        self.mixtures: list[list[tuple[slice, Mixture]]] = []
+        self.sums: list[Tensor | None] = []
+
+    def collect(self) -> None:
+        """The first pass: whatever is asked of every part."""
+        questions = self.job.questions
+        chosen = {against for kind, against in questions.temperatures if kind not in _SUMMED}
+        places = {part for against in chosen for part in self.parts.of(against)}
+        for kind in self.kinds:
+            spans = [against for k, against in questions.temperatures if k == kind]
+            for part in dict.fromkeys(p for against in spans for p in self.parts.of(against)):
+                place = part in places and ("hardest", part) not in self.found
+                found = self.parts.reduced(
+                    part, _SUMMED[kind], self.scale, shifted=self._shifted(kind), place=place
+                )
+                self.found[kind, part] = found
+                if place:
+                    self.found["hardest", part] = found
+        for part in places:
+            if ("hardest", part) not in self.found:
+                self.found["hardest", part] = self.parts.reduced(part, NONE, self.scale, place=True)
+        if questions.mixing is not None:
+            self.mixtures = [self._mixtures(questions.mixing, side) for side in range(self.sides)]
+
+    def _shifted(self, kind: Kind) -> bool:
+        return self.shifted and kind == "logsumexp"
+
+    def _joined(self, kind: Kind, against: Against, side: int) -> Found:
+        found = {part: self.found[kind, part][side] for part in self.parts.of(against)}
+        return self.parts.joined(against, side, found)
+
+    def evaluate(self) -> Tensor:
+        """Call the formula for each side and keep its derivatives; return the value."""
+        counts, loss = self.job.counts(), self.positive.new_zeros((), dtype=torch.float64)
+        for side in range(self.sides):
+            answers = {key: self._answer(key, side) for key in self.job.questions.temperatures}
+            found = self.job.evaluate(self.positive, answers, counts, self.n)
+            value, (by_positive, *by), learnt = found
+            loss += value.sum() / self.sides
+            self.by_positive += by_positive / self.sides
+            self.by.append({key: g / self.sides for key, g in zip(answers, by, strict=True)})
+            if self.learnt is not None and learnt is not None:
+                self.learnt += learnt / self.sides
+        return loss.to(self.positive.dtype)
+
+    def _answer(self, key: Key, side: int) -> Tensor:
+        kind, against = key
+        if kind == "mixed":
+            anchors = self.parts.both[side]
+            tau = self.job.temperature
+            return torch.cat([x.logits(anchors.unit(r), tau) for r, x in self.mixtures[side]])
+        found = self._joined(kind, against, side)
+        if kind == "hardest":
+            return found.tops / self.scale + self._no_numbers(against, side)
+        assert found.mass is not None
+        if kind == "softplus":
+            return found.mass
+        return (found.mass.log2() + found.tops) * LN2 if found.shifted else found.mass.log()
+
+    def _no_numbers(self, against: Against, side: int) -> Tensor:
+        """0, or NaN where a vector is not of numbers: a maximum would not tell."""
+        found: Tensor = 0 * self.parts.both[side].reciprocal
+        for part in self.parts.of(against):
+            found = found + 0 * self.parts.columns(part, side).reciprocal.sum()
+        return found
+
+    def _factors(self, kind: Kind, part: Part, side: int) -> Factors:
+        """What the derivatives make of the rows of a side, in one part."""
+        factor, shift = torch.zeros_like(self.positive), None
+        found = self.found[kind, part][side]
+        for (k, against), by in self.by[side].items():
+            if k == kind and part in self.parts.of(against):
+                share, shift = found.factors(
+                    by / self.job.temperature,
+                    self._joined(kind, against, side),
+                    of_logarithm=kind == "logsumexp",
+                )
+                factor += share
+        return Factors(factor, shift)
+
+    def spread(self, wanted: tuple[bool, ...]) -> None:
+        """The second pass; then what only some pairs of rows and columns do."""
+        parts = self.parts
+        every = [*parts.both, parts.negatives]
+        given = wanted if self.learnt is None else (True, True, True)
+        self.sums = [
+            x.zeros() if x is not None and wish else None
+            for x, wish in zip(every, given, strict=True)
+        ]
+        for kind, part in self.found:
+            if kind not in _SUMMED:
+                continue
+            factors = [self._factors(kind, part, side) for side in range(self.sides)]
+            for meeting, side, other in parts.meetings(part):
+                spread(
+                    meeting,
+                    _SUMMED[kind],
+                    self.scale,
+                    factors[side],
+                    None if other is None else factors[other],
+                    self._sum_of(meeting.rows),
+                    self._sum_of(meeting.columns),
+                )
+        self._by_temperature()
+        anchors, positives = parts.both
+        for rows, own in self._pairs():
+            self._pair(anchors, rows, positives, own, self.by_positive[rows])
+        for side in range(self.sides):
+            for (kind, against), by in self.by[side].items():
+                if kind == "hardest":
+                    self._hardest(against, side, by)
+                elif kind == "mixed":
+                    self._mixed(side, by)
+
+    def _sum_of(self, x: Rows) -> Tensor | None:
+        every = [*self.parts.both, self.parts.negatives]
+        return next(into for y, into in zip(every, self.sums, strict=True) if y is x)
+
+    def _pairs(self) -> Iterator[tuple[slice, slice]]:
+        """Anchors and their positives."""
+        for rows in blocks(0, self.n, PASSED):
+            yield rows, slice(self.own.start + rows.start, self.own.start + rows.stop)
+
+    def _by_temperature(self) -> None:
+        """sum_ij W_ij s_ij: each pair is found along its row and along its column."""
+        if self.learnt is None or not self.job.by_temperature:
+            return
+        every, along = [*self.parts.both, self.parts.negatives], self.positive.new_zeros(())
+        for x, into in zip(every, self.sums, strict=True):
+            for rows in blocks(0, 0 if x is None else len(x), PASSED):
+                assert x is not None
+                assert into is not None  # a learnt temperature wants all sums
+                along += (into[rows] * x.numbers(rows)).sum()
+        self.learnt -= along / (2 * self.job.temperature)
+
+    def _pair(self, x: Rows, rows: slice, y: Rows, columns: slice | Tensor, by: Tensor) -> None:
+        """Add the gradient of one similarity of each of some rows."""
+        by = (by * x.exact[rows] * y.exact[columns]).to(by.dtype)[:, None]
+        into, other = self._sum_of(x), self._sum_of(y)
+        if into is not None:
+            into[rows].addcmul_(by, y.numbers(columns))
+        if other is None:
+            return
+        if isinstance(columns, slice):
+            other[columns].addcmul_(by, x.numbers(rows))
+        else:
+            other.index_add_(0, columns, by * x.numbers(rows))
+
+    def _hardest(self, against: Against, side: int, by: Tensor) -> None:
+        """Each row meets one column, in one of the parts."""
+        place = self._joined("hardest", against, side).place
+        assert place is not None
+        x = self.parts.both[side]
+        for part in self.parts.of(against):
+            y = self.parts.columns(part, side)
+            at = place - self.parts.first(against, part, side)
+            there = (at >= 0) & (at < len(y)) & (place != NOWHERE)
+            at, share = at.clamp(0, len(y) - 1), by.where(there, 0.0)
+            for rows in blocks(0, len(x), PASSED):
+                self._pair(x, rows, y, at[rows], share[rows])
+
+    def _mixtures(self, mixing: Mixing, side: int) -> list[tuple[slice, Mixture]]:
+        """The mixtures of a side's anchors, block by block."""
+        parts = self.parts
+        views = parts.views if side == 0 else parts.views.swapped()
+        first, found = self._joined("hardest", "cross", side).place, []
+        two = mixing.of == "second and hardest"
+        nearest = parts.nearest(2 if two else 1, "cross", side, first)
+        nearest = nearest.masked_fill(nearest == NOWHERE, -1).long()
+        for rows in blocks(0, self.n, PASSED):
+            columns = mixing.columns(views, rows, functools.partial(_first, nearest[rows]))
+            found.append((rows, mixing.mixture(columns, self._units(side, columns.clamp_min(0)))))
+        return found
+
+    def _units(self, side: int, columns: Tensor) -> Tensor:
+        """The unit vectors of some columns of the other view and, behind it, further negatives."""
+        wanted, y, more = columns.flatten(), self.parts.both[1 - side], self.parts.negatives
+        found = y.unit(wanted.clamp_max(len(y) - 1))
+        if more is not None:
+            beyond = more.unit((wanted - len(y)).clamp_min(0))
+            found = beyond.where((wanted >= len(y))[:, None], found)
+        return found.view(*columns.shape, -1)
+
+    def _mixed(self, side: int, by: Tensor) -> None:
+        """A mixture is constant: only the anchor moves."""
+        x = self.parts.both[side]
+        into = self._sum_of(x)
+        for rows, mixture in self.mixtures[side]:
+            pushed = (by[rows] / self.job.temperature)[:, None] * mixture.vectors
+            if self.learnt is not None and self.job.by_temperature:
+                self.learnt -= (pushed * x.unit(rows)).sum() / self.job.temperature
+            if into is not None:
+                into[rows] += x.reciprocal[rows, None] * pushed
+
+    def finish(self, wanted: tuple[bool, ...]) -> Gradients:
+        """Turn sums into gradients of raw embeddings."""
+        every, found = [*self.parts.both, self.parts.negatives], list[Tensor | None]()
+        for x, into, wish in zip(every, self.sums, wanted, strict=True):
+            found.append(x.by_raw(into) if wish and x is not None and into is not None else None)
+        if wanted[2] and self.job.views.negatives is not None and found[2] is None:
+            found[2] = torch.zeros_like(self.job.views.negatives)  # there are none of them
+        return [*found, self.learnt]
+
+
+def _first(nearest: Tensor, k: int) -> Tensor:
+    """The k hardest negatives, as ``Pairs.nearest`` has them."""
+    return nearest[:, :k]

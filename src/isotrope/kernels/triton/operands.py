@@ -1,0 +1,257 @@
+"""Meetings: the rows of one matrix against those of another, and what they find.
+
+``Rows`` are vectors as the kernels want them, ``Meeting`` says who meets whom and which pairs are
+no negatives, ``Found`` what rows or columns found. Any number of rows and any d: rows are padded
+with zeros to whole slices of d, what lies beyond the last row is masked.
+
+Excluded pairs: ``offset``, the column of a row's own positive (or itself); equal ``groups``; for
+further negatives nothing. A meeting that excludes everything is not held.
+
+Several GPUs. *Gathered*, as it is (``paradigm.shares``): each process receives all m = pn keys and
+meets its n rows with them, n x m with the offset of the process; what the columns receive goes back
+by the gather's own backward pass. 8 n m d for one direction and 16 for both, which are two meetings
+there; what is not separable (NT-Xent, MIO) every process computes whole. 2 m d numbers are received
+and as many sent.
+
+*Ring*, designed and not built, for keys that do not fit and to lose no symmetry: anchors stay,
+blocks of keys travel from process to process. Each pass is p meetings of n x n, with the block's
+statistics of columns (first pass) or sums of gradients (second pass) in tow; after a round they are
+home, complete, and the formula is called. 8 n m d for one direction and for both. Inside a view a
+pair of blocks is met once, so half a round is enough: 4 n m d for each view. A ``Found`` is joined
+with another in any order and gradients add up: nothing in the kernels changes. While a block is met
+the next one is on its way: in the second pass 6 n n d operations against 6 n d bytes, bfloat16 keys
+and their sums, so from n of some thousands on nobody should wait.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrope.kernels.tiles import blocks
+from isotrope.kernels.triton.tiles import LAST
+
+__all__ = ["NOWHERE", "PASSED", "Factors", "Found", "Meeting", "Rows", "finite"]
+
+NOWHERE: int = LAST.value
+SHORT = 128  # numbers of a vector that is loaded once for a tile
+PASSED = 8192  # rows of embeddings that are passed over at a time, number by number
+LEAST = 16  # numbers of a side of what is multiplied
+
+
+class Rows:
+    """Vectors as the kernels meet them.
+
+    Attributes:
+        raw: n x d as given.
+        groups: n integers or None.
+        sums: the format of sums.
+        width: numbers of a row of ``data`` and of sums: d, or somewhat more.
+        data: n x width, each row times its power of two, zeros behind.
+        power: n.
+        exact: n, reciprocals of the lengths of the rows of ``data`` in float64; 0 for a row without
+            direction, NaN where there are no numbers.
+        reciprocal: the same in the format of sums.
+    """
+
+    def __init__(
+        self,
+        raw: Tensor,
+        *,
+        groups: Tensor | None = None,
+        given: bool = False,
+    ) -> None:
+        """Make the kernels' copy.
+
+        Args:
+            raw: n x d embeddings.
+            groups: n integers or None.
+            given: they go in as they are, of unit length or not.
+        """
+        d = raw.shape[1]
+        self.raw, self.groups = raw, None if groups is None else groups.to(torch.int64)
+        self.sums = torch.promote_types(raw.dtype, torch.float32)
+        self.width = max(LEAST, 1 << (d - 1).bit_length()) if d <= SHORT else -(-d // 64) * 64
+        norm = torch.linalg.vector_norm(raw, dim=1, dtype=torch.float64)
+        one = torch.ones_like(norm)
+        if given:
+            power, self.exact = one, one + 0 * norm
+        else:  # as core.views.unit has it: too short is dead, too long is no number
+            dead = norm <= max(1e-12, torch.finfo(self.sums).tiny)
+            norm = norm.masked_fill(norm > torch.finfo(self.sums).max ** 0.5, torch.nan)
+            exponent = torch.frexp(norm.where(norm.isfinite() & ~dead, 1.0))[1]
+            power = torch.ldexp(one, -exponent)
+            self.exact = (norm * power).masked_fill(dead, torch.inf).reciprocal()
+        self.power, self.reciprocal = power.to(self.sums), self.exact.to(self.sums)
+        self.data = torch.zeros((len(raw), self.width), dtype=raw.dtype, device=raw.device)
+        # a power of two changes no digit
+        self.data[:, :d] = raw if given else raw * self.power[:, None].to(raw.dtype)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def numbers(self, where: slice | Tensor) -> Tensor:
+        """Some rows of ``data`` in the format of sums."""
+        return self.data[where].to(self.sums)
+
+    def unit(self, where: slice | Tensor) -> Tensor:
+        """Some unit vectors, of width numbers."""
+        found: Tensor = self.numbers(where) * self.reciprocal[where, None]
+        return found
+
+    def by_raw(self, sums: Tensor) -> Tensor:
+        """Turn sums (of ``passes.spread``) into the gradient of ``raw``; they are used."""
+        for rows in blocks(0, len(self), PASSED):
+            x, part = self.numbers(rows), sums[rows]
+            square = (x * x).sum(dim=1, keepdim=True)  # not what the reciprocal is rounded to
+            along = (part * x).sum(dim=1, keepdim=True) / square.where(square > 0, 1.0)
+            part.addcmul_(x, along, value=-1).mul_(self.power[rows, None])
+        return sums[:, : self.raw.shape[1]].to(self.raw.dtype).contiguous()
+
+    def by_unit(self, sums: Tensor) -> Tensor:
+        """Turn sums into what the unit vectors received; 0 for a row without direction."""
+        by = self.reciprocal.masked_fill(self.reciprocal == 0, torch.inf)
+        found: Tensor = sums[:, : self.raw.shape[1]] / by[:, None]
+        return found
+
+    def zeros(self) -> Tensor:
+        """Sums of nothing, n x width."""
+        return torch.zeros((len(self), self.width), dtype=self.sums, device=self.raw.device)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Rows, the columns that they meet, and which pairs are no negatives.
+
+    Attributes:
+        rows: one side.
+        columns: the other; the same object where a view meets itself.
+        offset: the column that is no negative of row 0; of row 1 it is the next. None without any.
+        upper: of a view with itself, i < j only: what a row finds among the columns behind it and
+            what it finds as a column before them belong together.
+        moved: what pushes the columns and what pushes the rows, if not what is compared.
+    """
+
+    rows: Rows
+    columns: Rows
+    offset: int | None = None
+    upper: bool = False
+    moved: tuple[Rows, Rows] | None = None
+
+    def swapped(self) -> "Meeting":
+        """The columns as rows."""
+        offset = None if self.offset is None else -self.offset
+        moved = None if self.moved is None else self.moved[::-1]
+        return replace(self, rows=self.columns, columns=self.rows, offset=offset, moved=moved)
+
+    def whole(self) -> "Meeting":
+        """The same with each pair in both orders."""
+        return replace(self, upper=False, offset=0) if self.upper else self
+
+    @property
+    def grouped(self) -> bool:
+        """Whether equal groups are no negatives."""
+        return self.rows.groups is not None and self.columns.groups is not None
+
+
+class Factors(NamedTuple):
+    """What the weights of a side are: slope times ``factor``, of an exponent less ``shift``.
+
+    Attributes:
+        factor: n.
+        shift: n; None where exponents need none.
+    """
+
+    factor: Tensor
+    shift: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What each row found among some columns.
+
+    Attributes:
+        top: n, the largest exponent; None if nobody asked.
+        mass: n, the sum over the negatives; if ``shifted``, in units of 2^top.
+        place: n, the first column with the largest exponent, ``NOWHERE`` if there is none.
+        shifted: see ``mass``.
+    """
+
+    top: Tensor | None
+    mass: Tensor | None
+    place: Tensor | None
+    shifted: bool = False
+
+    @classmethod
+    def nothing(cls, rows: Rows) -> "Found":
+        """What rows find where there are no columns."""
+        none = torch.zeros_like(rows.reciprocal)
+        top = torch.full_like(none, -torch.inf)
+        return cls(top, none, torch.full_like(none, NOWHERE, dtype=torch.int32), shifted=True)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Found]") -> "Found":
+        """What rows found among the columns of all parts."""
+        return _map(torch.stack, parts).reduced()
+
+    @classmethod
+    def behind(cls, parts: "Sequence[Found]") -> "Found":
+        """What the rows of all parts found, one behind the other."""
+        return _map(torch.cat, parts)
+
+    def reduced(self) -> "Found":
+        """The findings of k x n, joined to n."""
+        top, mass, place = self.top, self.mass, self.place
+        if self.top is not None:
+            top = self.top.amax(dim=0)
+            if mass is not None and self.shifted:
+                mass = mass * torch.exp2(self.top - finite(top))
+            if place is not None:
+                place = place.where(self.top == top, NOWHERE).amin(dim=0)
+                place = place.masked_fill(top == -torch.inf, NOWHERE)
+        return Found(top, None if mass is None else mass.sum(dim=0), place, self.shifted)
+
+    @property
+    def tops(self) -> Tensor:
+        """The largest exponents, which somebody asked for."""
+        assert self.top is not None
+        return self.top
+
+    def factors(self, by: Tensor, whole: "Found", *, of_logarithm: bool = True) -> Factors:
+        """Turn derivatives by what rows found among all columns into factors of slopes here.
+
+        Args:
+            by: the derivatives.
+            whole: what was found among all columns, these among them.
+            of_logarithm: they are by the logarithm of the sum.
+        """
+        if of_logarithm:
+            assert whole.mass is not None
+            by = torch.where(whole.mass == 0, 0.0, by / whole.mass)
+        if not self.shifted:
+            return Factors(by)
+        return Factors(by * torch.exp2(self.tops - finite(whole.tops)), finite(self.tops))
+
+    def first(self, count: int) -> "Found":
+        """What the first rows found."""
+        return _map(lambda x: x[0][..., :count], [self])
+
+    def counted_from(self, first: int) -> "Found":
+        """The same where the first column has this number."""
+        if self.place is None:
+            return self
+        return replace(self, place=self.place.where(self.place == NOWHERE, self.place + first))
+
+
+def _map(function: Any, parts: Sequence[Found]) -> Found:  # noqa: ANN401 - of lists of tensors
+    """Apply a function to the tops, the masses and the places of all parts."""
+    columns = zip(*((x.top, x.mass, x.place) for x in parts), strict=True)
+    top, mass, place = (None if x[0] is None else function(x) for x in columns)
+    return Found(top, mass, place, parts[0].shifted)
+
+
+def finite(top: Tensor) -> Tensor:
+    """0 in place of the maximum of nothing: e^{-inf - -inf} is no number."""
+    return top.masked_fill(top == -torch.inf, 0.0)

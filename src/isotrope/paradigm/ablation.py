@@ -1,0 +1,93 @@
+"""The way from an objective to its modified form, one component at a time (paper 000, table 5)."""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.authors_code import Crowded, Variant
+from isotrope.paradigm.compose import Paradigm
+from isotrope.paradigm.dissipation import Margin
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.weight import Weight
+
+__all__ = ["Gap", "Modified", "Pull", "Step", "walk"]
+
+Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
+
+# the papers try up to 2; in float16 gradients overflow from some thousands on
+Pull = Annotated[
+    float,
+    Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3),
+]
+
+Step = Annotated[
+    Literal["GD", "GD+W", "GD+W+R"],
+    Hyper("", "components exchanged so far; the settings of the others do nothing"),
+]
+
+
+class Modified(ABC):
+    """What the modified objectives have in common: they are their ``paradigm``, under a name.
+
+    It stands before ``Surrogate`` and ``Objective`` among the bases.
+    """
+
+    takes_negatives: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def paradigm(self) -> Paradigm:
+        """The parent with its components exchanged."""
+
+    @property
+    def coupling(self) -> Coupling:
+        return self.paradigm.coupling
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.paradigm.reduction
+
+    def components(self, pairs: Pairs) -> Terms:
+        return self.paradigm.components(pairs)
+
+    def modify(
+        self, *, dissipation: object = None, weight: object = None, ratio: object = None
+    ) -> Paradigm:
+        """Exchange components of the paradigm, see ``Objective.modify``."""
+        return self.paradigm.modify(dissipation=dissipation, weight=weight, ratio=ratio)
+
+
+def walk(
+    step: Step,
+    *,
+    original: Objective,
+    balanced: Objective,
+    margin: float,
+    weight: Weight | None,
+    ratio: float | None,
+    variant: Variant,
+) -> Paradigm:
+    """Return ``original`` with its components exchanged up to ``step``.
+
+    Args:
+        step: ``GD`` exchanges the dissipation, ``GD+W`` the weight too, ``GD+W+R`` all three.
+        original: the parent as it was trained.
+        balanced: the parent with nu = 1, which the paper sets before it exchanges the weight.
+        margin: of the dissipation.
+        weight: of the second step; None where the parent's needs no change.
+        ratio: of the present step; None leaves the parent's pull.
+        variant: the printed equations, or what the released code computes.
+    """
+    parent = original if step == "GD" else balanced
+    return replace(
+        parent.modify(
+            dissipation=Margin(margin=margin) if variant == "paper" else Crowded(margin=margin),
+            weight=None if step == "GD" else weight,
+            ratio=ratio,
+        ),
+        variant=variant,
+    )

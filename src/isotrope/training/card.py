@@ -1,0 +1,158 @@
+"""The model card: the README.md of a saved model, with the numbers of its run."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from isotrope.data.text.tokens import StoreReport
+from isotrope.encoders.names import hub_name
+from isotrope.measures.judgement import Judgement
+from isotrope.paradigm.citation import bibtex
+from isotrope.paradigm.objective import Objective
+from isotrope.training.settings import TrainSettings
+
+__all__ = ["lora_line", "model_card"]
+
+_TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
+_TEMPLATE = """\
+---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-transformers
+- sentence-similarity
+- feature-extraction
+- isotrope
+{base_model}---
+
+# {title}
+
+A sentence embedding model, {base} trained by isotrope with {objective}.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+embeddings = model.encode(["a sentence", "another one"])
+```
+
+## Training
+
+| | |
+|---|---|
+| objective | {objective} ({reference}) |
+| settings | {parameters} |
+| data | {records:,} records, views by {views}, fingerprint `{fingerprint}` |
+| steps | {step} of {steps}, batch {batch} |
+| learning rate | {rate:g}, linear decay |
+| max length in training | {length} tokens |
+| trained | {trained} |
+| Matryoshka | {matryoshka} |
+| head in training | {head} (not part of this model) |
+| prompts | {prompts} |
+| seed | {seed} |
+
+## Evaluation
+
+{evaluation}
+
+## Citation
+
+```bibtex
+{citation}
+```
+"""
+
+
+def _prompts(settings: TrainSettings) -> str:
+    """What this model expects before its texts."""
+    if not (settings.query_prompt or settings.passage_prompt):
+        return "none"
+    return (
+        f"queries `{settings.query_prompt}`, passages `{settings.passage_prompt}`: use "
+        "`encode_query` and `encode_document`"
+    )
+
+
+def _base_model(encoder: str) -> str:
+    """The line of the metadata: a name of the hub's, or where the folder lies on this machine."""
+    if encoder == "scratch":
+        return ""
+    # a path may hold what YAML takes for its own
+    return f"base_model: {json.dumps(hub_name(encoder) or str(Path(encoder).absolute()))}\n"
+
+
+def lora_line(lora: dict[str, Any]) -> str:
+    """Return what ``lora_facts`` found as words."""
+    return (
+        f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
+        f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "
+        f"({lora['share']:.2%}) are trained"
+    )
+
+
+def model_card(
+    settings: TrainSettings,
+    objective: Objective,
+    report: StoreReport,
+    *,
+    step: int,
+    steps: int,
+    dev: dict[int, float],
+    name: str,
+    judgement: Judgement | None = None,
+    lora: dict[str, Any] | None = None,
+    prefixes: Sequence[int] = (),
+) -> str:
+    """Return the card of the model after ``step`` of ``steps`` updates.
+
+    Args:
+        settings: of the run.
+        objective: of the run.
+        report: what its data is.
+        step: the updates this model has had.
+        steps: the updates of the whole run.
+        dev: the dev scores so far, by step.
+        name: of the dev score.
+        judgement: of the run; None while it goes on.
+        lora: what ``lora_facts`` says of the encoder.
+        prefixes: numbers of first coordinates that were trained to be embeddings, too.
+    """
+    parameters = ", ".join(f"{k} {v}" for k, v in objective.hyperparameters().items())
+    if dev:
+        rows = [("before training", dev[min(dev)]), (f"this model (step {step})", dev[step])]
+        table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
+        evaluation = f"| | {name} |\n|---|---|\n{table}"
+        if judgement is not None:
+            evaluation += f"\n\nOf the training: {judgement.sentence}."
+    else:
+        evaluation = "No dev score was asked for in training."
+    return _TEMPLATE.format(
+        title=settings.output.rstrip("/").rsplit("/", 1)[-1],
+        base=settings.encoder,
+        base_model=_base_model(settings.encoder),
+        objective=settings.objective,
+        reference=objective.paper.reference,
+        parameters=parameters,
+        records=report.kept,
+        views=report.views,
+        fingerprint=report.fingerprint,
+        step=step,
+        steps=steps,
+        batch=settings.batch_size,
+        rate=settings.learning_rate,
+        length=report.max_length,
+        trained=_TRAINED[settings.freeze]
+        if lora is None
+        else f"{lora_line(lora)}; merged into this model, and by themselves in `adapter/`",
+        matryoshka=f"first {', '.join(map(str, prefixes))} coordinates trained too: load with "
+        f"`truncate_dim={prefixes[-1]}`"
+        if prefixes
+        else "no",
+        head=settings.head,
+        prompts=_prompts(settings),
+        seed=settings.seed,
+        evaluation=evaluation,
+        citation=bibtex(objective.paper),
+    )

@@ -1,0 +1,82 @@
+"""What a run watches: a score of the encoder on data it is not trained on (``--dev``)."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from isotrope.data.lines import lines
+from isotrope.data.text.retrieval_sets import load_retrieval
+from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.data.text.tokens import TokenStore
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.holdout import holdout_set
+from isotrope.evaluation.retrieval import retrieval_look
+from isotrope.evaluation.sts import sts_look
+from isotrope.measures.judgement import Look
+
+__all__ = ["Watch", "watch_file", "watch_held_out"]
+
+_HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most twice that
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
+
+    name: str
+    score: Callable[[SentenceEncoder], Look]
+
+
+def watch_file(path: Path) -> Watch:
+    """Return the dev score of an STS file, a retrieval folder or a pairs file.
+
+    Raises:
+        InputError: the file is neither, or something in it is wrong.
+    """
+    if not _is_sts(path):
+        data = load_retrieval(path)
+        return Watch("dev retrieval MRR@10", functools.partial(retrieval_look, data=data))
+    subset = load_sts_file(path)
+    return Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_look(encoder, subset))
+
+
+def _is_sts(path: Path) -> bool:
+    """Tell by the first line whether a file holds scored pairs: a number and two texts."""
+    if path.is_dir():
+        return False
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        return True  # pairs in a retrieval set have no reason to be in parquet
+    first = next((line for _, line in lines(path) if line.strip()), "")
+    if name.endswith((".csv", ".jsonl")):
+        return "score" in first
+    fields = first.split("\t")
+    try:
+        float(fields[0])
+    except ValueError:
+        return False
+    return len(fields) == 3
+
+
+def watch_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> Watch:
+    """Return the label-free score on the held-out records of a run.
+
+    Args:
+        store: of the run.
+        prompts: put before queries and targets; a model's own prompt is put there by its encode.
+
+    Raises:
+        InputError: too few records are held out.
+    """
+    # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
+    stride = max(1, store.report.held_out // _HELD_OUT_READ)
+    data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
+    data = replace(
+        data,
+        queries=[prompts[0] + text for text in data.queries],
+        corpus=[prompts[1] + text for text in data.corpus],
+    )
+    name = f"held-out MRR@10 of {len(data.queries)} queries"
+    return Watch(name, functools.partial(retrieval_look, data=data))

@@ -1,0 +1,76 @@
+"""Barlow Twins: two crops, a wide head, and an objective that decorrelates its dimensions."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.projectors import projector
+from isotrope.paradigm.objective import Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+
+__all__ = ["BarlowTwins", "BarlowTwinsOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsOptions(Options):
+    """The head of Barlow Twins and of VICReg."""
+
+    layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 2
+    dimension: Annotated[
+        int, Hyper("D", "width of the layers and dimension that the objective sees", at_least=2)
+    ] = 2048
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
+
+
+class BarlowTwins(ImageMethod):
+    r"""The cross-correlation of the two views shall be the identity: no negatives, no average.
+
+    Terms: one, (z, z'), z = g(f(x)), both with gradients; the objective standardises each
+    dimension over the batch of all processes.
+
+    Heads: linear, batch normalisation, ReLU, linear: d - 2048 - 2048; Zbontar et al. have three
+    layers (``layers``) of 8192.
+
+    Momenta: none.
+
+    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
+    128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up; nu = .0051 and columns
+    standardised over the batch, as Zbontar et al., who train with LARS and scale the loss by .024.
+
+    Ours: the crops are SimCLR's, as in the benchmark; ``--augment barlow`` has those of the paper.
+
+    Reference: Zbontar et al., 2021, algorithm 1.
+    """
+
+    name = "barlowtwins"
+    paper = Paper(
+        "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
+        "Zbontar et al., 2021",
+        "Zbontar et al., algorithm 1; paper 004, table 2",
+    )
+    recipe = Recipe(
+        objective="barlowtwins",
+        objective_settings={"barlowtwins": {"space": "batchnorm", "weight": 0.0051}},
+        augment="simclr",
+        source="paper 004, section 3.2; small-image benchmark of lightly",
+    )
+    options_class = BarlowTwinsOptions
+    options: BarlowTwinsOptions
+
+    def build(self) -> None:
+        """Make the head."""
+        d = self.options.dimension
+        self.projector = projector(
+            self.encoder.dimension,
+            [d] * (self.options.layers - 1),
+            d,
+            batch_norm=self.options.batch_norm,
+        )
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return (z, z')."""
+        z, other = (self.projector(self.features(crop)) for crop in crops)
+        return [Views(z, other)]

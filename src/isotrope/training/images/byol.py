@@ -1,0 +1,115 @@
+"""BYOL: predict what a moving average of oneself makes of the other crop."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.momentum import Momentum
+from isotrope.encoders.projectors import predictor, projector
+from isotrope.paradigm.objective import Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+from isotrope.training.optimisers import build_optimizer, cosine
+
+__all__ = ["BYOL", "BYOLOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BYOLOptions(Options):
+    """Heads and moving average of BYOL."""
+
+    hidden: Annotated[int, Hyper("", "width of either head's hidden layer", at_least=1)] = 1024
+    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
+    last_norm: Annotated[bool, Hyper("", "batch normalisation of the projections, too")] = False
+    predictor_rate: Annotated[
+        float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
+    ] = 1.0
+    decay: Annotated[
+        float, Hyper("", "of the target, at the first step", at_least=0, at_most=1)
+    ] = 0.99
+    rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = False
+
+
+class BYOL(ImageMethod):
+    r"""A predictor on the online encoder meets the target encoder's projection of the other crop.
+
+    Terms: two, (q(g(f(x))), sg[g'(f'(x'))]) and the same with x and x' exchanged: f' and g' are
+    moving averages of encoder f and projector g, sg stops the gradient, q is the predictor. Of
+    negative cosines the mean is L / 4 - 1, L the symmetrised loss of Grill et al.: a quarter of its
+    gradient.
+
+    Heads: projector and predictor alike: linear, batch normalisation, ReLU, linear, d - 1024 - 256
+    and 256 - 1024 - 256. ``last_norm`` normalises the projections as well, without scale and shift,
+    as the projector of paper 003's code does (three layers of 2048, predictor with a bottleneck).
+
+    Momenta: theta' <- m theta' + (1 - m) theta after each step, parameters only: the batch
+    normalisations of the target have running statistics of their own. m = .99; with ``rising`` it
+    goes to 1 along a cosine, as on ImageNet (from .996).
+
+    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
+    128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Grill et al. have
+    LARS, learning rate .2 at 256, weight decay 1.5e-6 but on biases and norms, heads 4096 - 256.
+
+    Ours: the crops are SimCLR's, as in the benchmark; ``--augment byol`` has those of the paper.
+    The target normalises by the statistics of its own batch. ``predictor_rate`` lets the predictor
+    learn faster than the encoder, which short runs need (Tian et al., 2021, who call it alpha_p).
+
+    Reference: Grill et al., 2020, section 3.1.
+    """
+
+    name = "byol"
+    paper = Paper(
+        "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
+        "Grill et al., 2020",
+        "Grill et al., section 3.1, algorithm 1; paper 003, table 3; paper 004, table 2",
+    )
+    recipe = Recipe(
+        objective="negativecosine",
+        augment="simclr",
+        source="paper 004, section 3.2; small-image benchmark of lightly",
+    )
+    options_class = BYOLOptions
+    options: BYOLOptions
+
+    def build(self) -> None:
+        """Make the heads and the target."""
+        hidden, d, norm = self.options.hidden, self.options.dimension, self.options.batch_norm
+        self.projector = projector(
+            self.encoder.dimension,
+            [hidden],
+            d,
+            batch_norm=norm,
+            last_norm="plain" if self.options.last_norm else "none",
+        )
+        self.predictor = predictor(d, hidden, batch_norm=norm)
+        self.target = Momentum(self._online(), self.options.decay)
+
+    def _online(self) -> nn.Module:
+        return nn.Sequential(self.encoder, self.projector)
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return each crop's prediction with the other crop's target."""
+        p, other = (self.predictor(self.projector(self.features(crop))) for crop in crops)
+        t, other_t = (self.targets(self.target, crop) for crop in crops)
+        return [Views(p, other_t), Views(other, t)]
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
+        return build_optimizer(
+            self,
+            self.plan,
+            predictor=self.predictor,
+            times=self.options.predictor_rate,
+            fused=not self.scaled,
+        )
+
+    def after_step(self) -> None:
+        """Move the target."""
+        decay = self.options.decay
+        if self.options.rising:
+            decay = cosine(decay, 1.0, self.step / self.plan.steps)
+        self.target.update(self._online(), decay)

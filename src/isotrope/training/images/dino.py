@@ -1,0 +1,186 @@
+"""DINO: a student learns the sharpened, centred output of a teacher, its own moving average."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.distributed import summed
+from isotrope.core.errors import InputError
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.data.images.augment import Augment, two_views
+from isotrope.encoders.momentum import Momentum
+from isotrope.encoders.projectors import DINOHead
+from isotrope.objectives import dino
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe, at_least_float
+from isotrope.training.optimisers import cosine
+
+__all__ = ["DINO", "DINOOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DINOOptions(Options):
+    """Head, teacher and crops of DINO."""
+
+    prototypes: Annotated[int, Hyper("K", "dimension of the logits", at_least=2)] = 2048
+    hidden: Annotated[int, Hyper("", "width of the head's hidden layers", at_least=1)] = 2048
+    bottleneck: Annotated[
+        int, Hyper("", "dimension of what is compared with the prototypes", at_least=1)
+    ] = 256
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
+    decay: Annotated[
+        float, Hyper("", "of the teacher, at the first step", at_least=0, at_most=1)
+    ] = 0.996
+    rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = True
+    centre: Annotated[float, Hyper("", "decay of the centre", at_least=0, at_most=1)] = 0.9
+    first_temperature: Annotated[
+        float, Hyper("", "teacher's temperature at the first step", at_least=1e-4)
+    ] = 0.04
+    warmup: Annotated[
+        float,
+        Hyper("", "share of the training until the objective's own", at_least=0, at_most=1),
+    ] = 0.1
+    frozen_epochs: Annotated[
+        float, Hyper("", "epochs in which the prototypes stay", at_least=0)
+    ] = 1.0
+    local_crops: Annotated[
+        int,
+        Hyper("", "small crops, for the student; -1: 8, but none up to 64 pixels", at_least=-1),
+    ] = -1
+
+
+class DINO(ImageMethod):
+    r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
+
+    Terms: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v: logits over K
+    prototypes; t is the moving average of the student s, c the centre, sg stops the gradient. The
+    teacher's logits are divided by its present temperature: the objective's
+    ``teacher_temperature`` is where that ends.
+
+    Heads: linear layers d - 2048 - 2048 - 256 with GELU between them, a unit vector, and its cosine
+    with each prototype. The prototypes' gradient is dropped in the first epoch.
+
+    Momenta: theta' <- m theta' + (1 - m) theta after each step, m from .996 to 1 along a cosine;
+    c <- .9 c + .1 mean of t over both large crops of the batch, on all processes; the teacher's
+    temperature from .04 to .07, linearly over the first tenth.
+
+    Recipe: Caron et al., section 3.2, appendix and released code: AdamW, learning rate 5e-4 times
+    batch / 256 to 1e-6, 10 epochs of warm-up, weight decay .04 to .4 along a cosine but on biases
+    and norms, gradients clipped at 3 (theirs tensor by tensor), student's temperature .1, 30 of 300
+    epochs of teacher's warm-up.
+
+    Ours: 2,048 prototypes, which suits small images (theirs are 65,536), and up to 64 pixels no
+    small crops unless ``local_crops`` says how many; both as in lightly's CIFAR benchmark. Crops of
+    one size go through the encoder together, as in their code.
+
+    Reference: Caron et al., 2021, algorithm 1.
+    """
+
+    name = "dino"
+    paper = Paper(
+        "Emerging Properties in Self-Supervised Vision Transformers",
+        "Caron et al., 2021",
+        "Caron et al., algorithm 1; paper 003, table 4",
+    )
+    recipe = Recipe(
+        objective="dino",
+        objective_settings={"dino": {"teacher_temperature": 0.07}},
+        augment="dino",
+        optimizer="adamw",
+        learning_rate=2.5e-4,
+        last_learning_rate=1e-6,
+        weight_decay=0.04,
+        last_weight_decay=0.4,
+        decay_all=False,
+        warmup_epochs=10,
+        clip=3.0,
+        source="Caron et al., 2021, section 3.2 and released code",
+    )
+    options_class = DINOOptions
+    options: DINOOptions
+    objective: dino.DINO
+    middle: Tensor
+
+    def __init__(self, *, objective: Objective, **values: Any) -> None:  # noqa: ANN401
+        """Refuse objectives that know no teacher's temperature.
+
+        Raises:
+            InputError: any objective but ``dino``.
+        """
+        if not isinstance(objective, dino.DINO):
+            raise InputError(
+                "method dino gives logits over prototypes, which only objective dino takes; "
+                f"found {objective.name}: choose another method for it (byol, simclr)"
+            )
+        super().__init__(objective=objective, **values)
+
+    @classmethod
+    def augments_of(
+        cls, size: int, options: Options, name: str | None = None
+    ) -> tuple[Augment, ...]:
+        """Return two large crops and as many small ones as the options say."""
+        assert isinstance(options, DINOOptions)
+        views = two_views(name or cls.recipe.augment, size)
+        if options.local_crops < 0:
+            return views
+        small = replace(views[0], size=16 * max(1, round(size / 37)), scale=(0.05, 0.4))
+        return *views[:2], *[views[2] if len(views) > 2 else small] * options.local_crops
+
+    def build(self) -> None:
+        """Make the head, the teacher and the centre."""
+        self.head = DINOHead(
+            self.encoder.dimension,
+            self.options.prototypes,
+            hidden=self.options.hidden,
+            bottleneck=self.options.bottleneck,
+            batch_norm=self.options.batch_norm,
+        )
+        self.teacher = Momentum(self._student(), self.options.decay)
+        self.register_buffer("middle", torch.zeros(self.options.prototypes))
+        self._outputs: Tensor | None = None
+
+    def _student(self) -> nn.Module:
+        return nn.Sequential(self.encoder, self.head)
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return every crop's logits with the teacher's of each other large crop."""
+        n = len(crops[0])
+        large, small = crops[:2], crops[2:]
+        together = [torch.cat(same) for same in (large, small) if same]
+        student = torch.split(self.head(torch.cat([self.features(x) for x in together])), n)
+        # the centre is a mean of many small numbers, which half precision would round
+        self._outputs = at_least_float(self.targets(self.teacher, together[0]))
+        scale = self.objective.teacher_temperature / self.temperature_at(self.step)
+        teacher = torch.split((self._outputs - self.middle) * scale, n)
+        return [
+            Views(student[v].to(teacher[u].dtype), teacher[u])
+            for u in range(len(large))
+            for v in range(len(crops))
+            if u != v
+        ]
+
+    def temperature_at(self, step: int) -> float:
+        """Return the teacher's temperature of a step."""
+        first, last = self.options.first_temperature, self.objective.teacher_temperature
+        steps = self.options.warmup * self.plan.steps
+        return last if step >= steps else first + (last - first) * step / steps
+
+    def on_after_backward(self) -> None:
+        """Leave the prototypes as they are in the first epoch."""
+        if self.step < self.options.frozen_epochs * self.plan.steps_per_epoch:
+            self.head.prototypes.weight.grad = None
+
+    def after_step(self) -> None:
+        """Move the teacher and the centre."""
+        assert self._outputs is not None
+        decay = self.options.decay
+        if self.options.rising:
+            decay = cosine(decay, 1.0, self.step / self.plan.steps)
+        self.teacher.update(self._student(), decay)
+        rows = self._outputs.new_tensor(float(len(self._outputs)))
+        mean = summed(self._outputs.sum(dim=0)) / summed(rows)
+        self.middle.lerp_(mean.to(self.middle.dtype), 1 - self.options.centre)
+        self._outputs = None

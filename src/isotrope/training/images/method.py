@@ -1,0 +1,300 @@
+"""ImageMethod: what every method on images is; a method's own file says how crops become Views.
+
+A step: random crops of the batch, the encoder and the heads, one or more ``Views`` of raw
+embeddings, the mean of the objective over them, one update, and what follows it (moving averages,
+queues, centres). All of that state is in buffers and modules of the method, so that a checkpoint is
+exact; randomness is a function of (seed, step) for the whole batch, never of the process.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.distributed import Whole, gathered, rank, rows_of, world_size
+from isotrope.core.hyper import check
+from isotrope.core.views import Views
+from isotrope.data.images.augment import Augment, two_views
+from isotrope.data.images.batches import ImageBatch
+from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.momentum import Momentum
+from isotrope.encoders.shared_norm import share_statistics
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.shares import shared_loss
+from isotrope.training.gradient_cache import cached, refuse_batch_statistics
+from isotrope.training.images.measures import measure
+from isotrope.training.nan_guard import Guard
+from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
+from isotrope.training.recipe import Plan, Recipe
+from isotrope.training.simcse import step_seed
+
+__all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
+
+_CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a method can be told; a method's own are a subclass, with a ``Hyper`` for each field."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ValueError: a value outside the bounds that its field declares.
+        """
+        check(self)
+
+
+class ImageMethod(L.LightningModule):
+    """Encoder, heads, objective and optimiser of one run; a subclass has its paper's name.
+
+    A subclass writes its ``recipe``, its ``Options``, ``build`` and ``views``, and where there is
+    something to do, ``completed`` (what all processes' rows make possible: a queue) and
+    ``after_step``. The objective sees what the heads return, not normalised.
+
+    Args:
+        encoder: trained in place, n x 3 x S x S in [0, 1] to n x d.
+        objective: any registered objective or composition that the method can feed.
+        plan: what the optimiser does at which step, rates as they are used: ``steps``,
+            ``steps_per_epoch``, ``learning_rate``, ``weight_decay``, ``optimizer``, ``momentum``,
+            ``warmup_steps``, ``last_learning_rate``, ``last_weight_decay`` and ``decay_all``
+            (training/recipe.py); ``recipe.plan(...)`` is the method's own.
+        options: the method's own settings; by default those of its recipe.
+        augments: one for each crop; by default those of its recipe.
+        seed: decides heads, queue, crops and dropout.
+        log_every: steps between looks at the embeddings.
+        caching: images that go through the encoder at a time, with the graphs of no more than
+            these; None: the whole batch. Refused with batch normalisation in the encoder.
+        scaled: float16 training, whose gradients are scaled and may overflow now and then.
+        backend: what computes the loss (``isotrope.kernels.choose``).
+
+    Attributes:
+        name: what it is called on the command line.
+        paper: its source.
+        recipe: what it is trained with by default.
+        options_class: of its options.
+        measured: numbers of the last step if it was a logged one, else empty.
+        gradient_norm: of the last step, before clipping.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[Paper]
+    recipe: ClassVar[Recipe]
+    options_class: ClassVar[type[Options]] = Options
+    options: Options
+
+    def __init__(
+        self,
+        *,
+        encoder: ImageEncoder,
+        objective: Objective,
+        plan: Plan,
+        options: Options | None = None,
+        augments: Sequence[Augment] | None = None,
+        seed: int = 0,
+        log_every: int = 10,
+        caching: int | None = None,
+        scaled: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.backend = backend
+        if caching is not None:
+            refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
+        self.encoder, self.objective, self.plan = encoder, objective, plan
+        self.options = self.options_class() if options is None else options
+        if augments is None:
+            augments = self.augments_of(encoder.image_size, self.options)
+        self.augments = tuple(augments)
+        self.seed, self.log_every, self.caching, self.scaled = seed, log_every, caching, scaled
+        self.step = 0
+        self.guard = Guard()
+        self.measured: dict[str, float | None] = {}
+        self.gradient_norm: Tensor | None = None
+        self._features: Tensor | None = None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(step_seed(seed, 0, _HEADS))
+            self.build()
+        if world_size() > 1:
+            share_statistics(self)
+
+    # what a method's own file writes
+
+    def build(self) -> None:
+        """Make heads, moving averages and queues; torch's random state is the seed's."""
+        raise NotImplementedError
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return the terms of the loss, whose mean it is, as raw embeddings.
+
+        Args:
+            crops: one batch of images for each of ``augments``, of the same images.
+        """
+        raise NotImplementedError
+
+    def completed(self, wholes: list[Whole]) -> list[Whole]:
+        """Return the terms with what has to be added once all processes' rows are there."""
+        return wholes
+
+    def after_step(self) -> None:
+        """Do what follows an update."""
+
+    @classmethod
+    def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
+        """Return the recipe's hyperparameters of an objective; its own defaults for the rest."""
+        return dict(cls.recipe.objective_settings.get(objective, {}))
+
+    @classmethod
+    def augments_of(
+        cls, size: int, options: Options, name: str | None = None
+    ) -> tuple[Augment, ...]:
+        """Return one augmentation for each crop: two, whatever small ones a recipe has besides.
+
+        Args:
+            size: of the crops.
+            options: of the method.
+            name: of the augmentation, if it is not the recipe's.
+        """
+        return two_views(name or cls.recipe.augment, size)[:2]
+
+    # what is theirs to use
+
+    def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
+        """Cut-initialise everything but the encoder, which has come as it shall be, cut or not.
+
+        Args:
+            c: see :func:`isotrope.encoders.cut_initialize.cut_initialize`.
+            what: see there.
+        """
+        _cut_heads(self, c, what)
+
+    def features(self, crops: Tensor) -> Tensor:
+        """Return the encoder's pooled features, n x d; a forward pass (and batch statistics) each.
+
+        With ``caching`` there is the graph of a few images at a time.
+        """
+        found: Tensor
+        if self.caching is None:
+            found = self.encoder(crops)
+        else:
+            pieces = [(piece,) for piece in torch.split(crops, self.caching)]
+            found = torch.cat(cached(self.encoder, pieces))
+        self._features = found.detach()
+        return found
+
+    @torch.no_grad()
+    def targets(self, target: Momentum, crops: Tensor) -> Tensor:
+        """Return what a moving average of encoder and head makes of images, without history.
+
+        With ``caching`` a few images go through the encoder at a time, and all through the head,
+        whose batch normalisations need the whole batch.
+        """
+        encoder, head = target.module.children()
+        pieces = torch.split(crops, self.caching or len(crops))
+        found: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
+        return found
+
+    # the step
+
+    def crops(self, batch: ImageBatch) -> list[Tensor]:
+        """Return the crops of this process's images: what one process would make of them."""
+        generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
+        rows = rows_of(batch.size)
+        return [
+            augment.apply(batch.images, augment.draw(batch.size, generator).rows(rows))
+            for augment in self.augments
+        ]
+
+    def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
+        """Return the loss of one batch; every ``log_every`` steps also look inside it."""
+        self.step = batch.step
+        torch.manual_seed(step_seed(self.seed, batch.step, rank()))
+        wholes = self.completed([gathered(_wide(views)) for views in self.views(self.crops(batch))])
+        with _full_precision(wholes[0].views.anchors.device.type):
+            terms = [shared_loss(self.objective, w, backend=self.backend) for w in wholes]
+            loss = torch.stack(terms).mean()
+            if not self.guard.forward_is_finite(self, self.step, loss, [w.views for w in wholes]):
+                return self.guard.no_loss(self)
+            if self.step % self.log_every == 0 or self.step == self.plan.steps - 1:
+                assert self._features is not None
+                self.measured = measure(self.objective, wholes[0].views, self._features)
+                self.measured["loss"] = float(loss.detach())
+        return loss
+
+    def on_train_batch_start(self, batch: ImageBatch, batch_idx: int) -> None:
+        """Make sure that no step is left out or repeated, also where a run was resumed."""
+        assert batch.step == self.global_step, f"step {batch.step} at {self.global_step} updates"
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Lightning's
+        """Update, and at once what follows: callbacks then save and score the whole step."""
+        super().optimizer_step(*args, **kwargs)
+        if not self.guard.skipping:
+            self.after_step()
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Set the rates of this step."""
+        set_rates(optimizer, self.plan, self.step)
+
+    def on_train_batch_end(self, outputs: Any, batch: ImageBatch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
+        """Drop the gradients now: Lightning would keep them through the next forward pass."""
+        self.zero_grad(set_to_none=True)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm of all gradients, and keep the norm for the log."""
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(
+            self.parameters(), gradient_clip_val or math.inf
+        )
+        self.guard.check_gradient(self, self.step, self.gradient_norm)
+
+    @property
+    def learning_rate(self) -> float:
+        """The largest of the run."""
+        return self.plan.learning_rate
+
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return learning_rate_at(self.plan, step)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the plan's optimiser; its rates are set before each step."""
+        # a fused step unscales by itself, after clipping: too late for float16
+        return build_optimizer(self, self.plan, fused=not self.scaled)
+
+
+def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> None:
+    for child in module.children():
+        if isinstance(child, ImageEncoder):
+            continue
+        if any(isinstance(part, ImageEncoder) for part in child.modules()):
+            _cut_heads(child, c, what)
+        else:
+            cut_initialize(child, c, what=what)
+
+
+def _wide(views: Views) -> Views:
+    """At least float32, as the losses compute, and as the queue is."""
+    return views.map(at_least_float)
+
+
+def at_least_float(x: Tensor) -> Tensor:
+    """Return ``x`` in float32, or as it is if it is wider."""
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
+@contextlib.contextmanager
+def _full_precision(device: str) -> Iterator[None]:
+    """Similarities and the loss are computed in float32 even when the encoder is not."""
+    with torch.autocast(device, enabled=False):
+        yield

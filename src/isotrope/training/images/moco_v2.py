@@ -1,0 +1,135 @@
+"""MoCo v2: the positive is a moving average's view, the negatives a queue of earlier ones."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.distributed import Whole
+from isotrope.core.errors import InputError
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.momentum import Momentum
+from isotrope.encoders.projectors import projector
+from isotrope.encoders.queue import Queue
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+
+__all__ = ["MoCoV2", "MoCoV2Options"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoV2Options(Options):
+    """Queue, moving average and head of MoCo v2."""
+
+    queue: Annotated[int, Hyper("q", "rows of the queue", at_least=2)] = 4096
+    decay: Annotated[float, Hyper("", "of the key encoder", at_least=0, at_most=1)] = 0.99
+    symmetric: Annotated[bool, Hyper("", "each crop once as query")] = True
+    hidden: Annotated[int, Hyper("", "width of the head's hidden layer", at_least=1)] = 512
+    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 128
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
+
+
+class MoCoV2(ImageMethod):
+    r"""Queries meet the keys of a slowly moving encoder; a queue of older keys is what pushes.
+
+    Terms: (q, sg[k'], Q), and where it is symmetric (q', sg[k], Q): q = g(f(x)) the query, k' the
+    key that the moving averages of f and g make of the other crop, Q the rows of the queue. No row
+    of the batch pushes another (``in_batch=False``). The keys of both crops enter the queue after
+    the step, those of all processes in the order of the batch.
+
+    Heads: linear, ReLU, linear: d - 512 - 128; ``batch_norm`` puts a normalisation after either
+    layer.
+
+    Momenta: theta' <- m theta' + (1 - m) theta, m = .99, after each step, parameters only.
+
+    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
+    128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up, InfoNCE with
+    temperature .07. Chen et al. have 65,536 keys, m = .999, temperature .2 and learning rate .03.
+
+    Ours: queue 4,096, m = .99 and the symmetric loss, which papers 003 and 004 do not print: those
+    of the benchmark and of MoCo's own CIFAR notebook, where the two terms are added, not averaged,
+    and the notebook's queue takes the keys of both. No shuffled batch normalisation: statistics
+    are those of the whole batch on any number of processes, so there is nothing to shuffle; the
+    benchmark normalises eighths of a batch. The crops are SimCLR's, as there; ``--augment mocov2``
+    has those of the paper.
+
+    Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
+    """
+
+    name = "mocov2"
+    paper = Paper(
+        "Improved Baselines with Momentum Contrastive Learning",
+        "Chen, Fan, Girshick and He, 2020",
+        "He et al., 2020, algorithm 1; paper 003, table 4; paper 004, table 2",
+    )
+    recipe = Recipe(
+        objective="infonce",
+        objective_settings={
+            name: {"temperature": 0.07} for name in ("infonce", "dcl", "dclw", "ntxent")
+        },
+        augment="simclr",
+        source="paper 004, section 3.2; small-image benchmark of lightly",
+    )
+    options_class = MoCoV2Options
+    options: MoCoV2Options
+
+    def __init__(self, *, objective: Objective, **values: Any) -> None:  # noqa: ANN401
+        """Refuse an objective that a queue is of no use to.
+
+        Raises:
+            InputError: it has no place for further negatives, or needs those of the batch.
+        """
+        _try_queue(objective)
+        super().__init__(objective=objective, **values)
+
+    def build(self) -> None:
+        """Make the head, the key encoder and the queue."""
+        d, norm = self.options.dimension, self.options.batch_norm
+        self.projector = projector(
+            self.encoder.dimension,
+            [self.options.hidden],
+            d,
+            batch_norm=norm,
+            last_norm="affine" if norm else "none",
+        )
+        self.target = Momentum(self._online(), self.options.decay)
+        self.queue = Queue(self.options.queue, d, self.seed)
+        self._keys: list[Tensor] = []
+
+    def _online(self) -> nn.Module:
+        return nn.Sequential(self.encoder, self.projector)
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return queries with the other crop's keys."""
+        pairs = [crops, crops[::-1]] if self.options.symmetric else [crops]
+        return [
+            Views(self.projector(self.features(x)), self.targets(self.target, other))
+            for x, other in pairs
+        ]
+
+    def completed(self, wholes: list[Whole]) -> list[Whole]:
+        """Return the terms with the queue, and keep the keys of all processes for it."""
+        # the first crop's keys belong to the last term
+        self._keys = [whole.views.positives.detach() for whole in reversed(wholes)]
+        rows = self.queue.rows.to(wholes[0].views.anchors.dtype)
+        return [w._replace(views=replace(w.views, negatives=rows, in_batch=False)) for w in wholes]
+
+    def after_step(self) -> None:
+        """Move the key encoder, and let the keys into the queue."""
+        self.target.update(self._online())
+        self.queue.push(torch.cat(self._keys))
+        self._keys = []
+
+
+def _try_queue(objective: Objective) -> None:
+    """Compute the loss once against a queue of noise: what it refuses shows before any work."""
+    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
+    try:
+        objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
+    except ValueError as error:
+        raise InputError(
+            f"objective {objective.name} cannot push against a queue alone, as mocov2 does "
+            f"({error}); choose infonce, or mocov3, which has no queue"
+        ) from error

@@ -1,0 +1,115 @@
+"""MoCo v3: no queue, a predictor, and the batch's keys as negatives."""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.image_nets import freeze_patches
+from isotrope.encoders.momentum import Momentum
+from isotrope.encoders.projectors import predictor, projector
+from isotrope.paradigm.objective import Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+from isotrope.training.optimisers import cosine
+
+__all__ = ["MoCoV3", "MoCoV3Options"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoV3Options(Options):
+    """Heads and moving average of MoCo v3."""
+
+    layers: Annotated[int, Hyper("", "linear layers of the projector", at_least=1, at_most=4)] = 3
+    hidden: Annotated[int, Hyper("", "width of the heads' hidden layers", at_least=1)] = 1024
+    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
+    decay: Annotated[
+        float, Hyper("", "of the key encoder, at the first step", at_least=0, at_most=1)
+    ] = 0.99
+    rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = True
+    frozen_patches: Annotated[
+        bool, Hyper("", "a vision transformer's patch projection stays as it was drawn")
+    ] = True
+
+
+class MoCoV3(ImageMethod):
+    r"""Predicted queries meet the batch's keys, which a slowly moving encoder makes.
+
+    Terms: two, (q(g(f(x))), sg[k']) and the same with x and x' exchanged: k' = g'(f'(x')) are the
+    keys of all processes, f' and g' moving averages of f and g, q the predictor. The other rows'
+    keys push. The mean of both is L / (4 tau) of Chen et al., who multiply their sum by 2 tau.
+
+    Heads: projector d - 1024 - 1024 - 256, predictor 256 - 1024 - 256, linear layers with batch
+    normalisation and ReLU between them and a normalisation without scale and shift at the end;
+    4096 wide in the paper, whose ResNet has a projector of two layers.
+
+    Momenta: theta' <- m theta' + (1 - m) theta after each step; m rises from .99 to 1 along a
+    cosine.
+
+    Recipe: Chen, Xie and He, section 4 and appendix A: AdamW, learning rate 1.5e-4 times batch /
+    256, weight decay .1 on everything, warm-up over 40 of 300 epochs, cosine, InfoNCE with
+    temperature .2, patch projection frozen. For ResNets they have LARS: ``--optimizer lars`` with
+    ``--learning-rate`` .3 times batch / 256 and ``--weight-decay 1.5e-6``, which leaves biases and
+    norms alone.
+
+    Ours: narrower heads, 200 epochs with the same share of warm-up, small batches (theirs have
+    4096 images): paper 003 trains it on ImageNet-100 without saying how.
+
+    Reference: Chen, Xie and He, 2021, algorithm 1.
+    """
+
+    name = "mocov3"
+    paper = Paper(
+        "An Empirical Study of Training Self-Supervised Vision Transformers",
+        "Chen, Xie and He, 2021",
+        "Chen, Xie and He, algorithm 1; paper 003, table 4",
+    )
+    recipe = Recipe(
+        objective="infonce",
+        objective_settings={name: {"temperature": 0.2} for name in ("infonce", "dcl", "ntxent")},
+        augment="mocov3",
+        optimizer="adamw",
+        learning_rate=7.5e-5,
+        weight_decay=0.1,
+        warmup_epochs=27,
+        source="Chen, Xie and He, 2021, section 4 and appendix A",
+    )
+    options_class = MoCoV3Options
+    options: MoCoV3Options
+
+    def build(self) -> None:
+        """Make the heads and the key encoder."""
+        o = self.options
+        if o.frozen_patches:
+            with contextlib.suppress(InputError):  # a ResNet has none
+                freeze_patches(self.encoder)
+        last: Literal["plain", "none"] = "plain" if o.batch_norm else "none"
+        self.projector = projector(
+            self.encoder.dimension,
+            [o.hidden] * (o.layers - 1),
+            o.dimension,
+            batch_norm=o.batch_norm,
+            last_norm=last,
+        )
+        self.predictor = predictor(o.dimension, o.hidden, batch_norm=o.batch_norm, last_norm=last)
+        self.target = Momentum(self._online(), o.decay)
+
+    def _online(self) -> nn.Module:
+        return nn.Sequential(self.encoder, self.projector)
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return each crop's prediction with the other crop's keys."""
+        q, other = (self.predictor(self.projector(self.features(crop))) for crop in crops)
+        k, other_k = (self.targets(self.target, crop) for crop in crops)
+        return [Views(q, other_k), Views(other, k)]
+
+    def after_step(self) -> None:
+        """Move the key encoder."""
+        decay = self.options.decay
+        if self.options.rising:
+            decay = cosine(decay, 1.0, self.step / self.plan.steps)
+        self.target.update(self._online(), decay)

@@ -1,0 +1,77 @@
+"""The methods on images by name, and their options from settings."""
+
+import importlib
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.hyper import hypers, value_of
+
+if TYPE_CHECKING:
+    from isotrope.training.images.method import ImageMethod, Options
+
+__all__ = ["METHODS", "find_method", "options_of"]
+
+METHODS = {
+    "simclr": ("simclr", "SimCLR"),
+    "mocov2": ("moco_v2", "MoCoV2"),
+    "mocov3": ("moco_v3", "MoCoV3"),
+    "byol": ("byol", "BYOL"),
+    "simsiam": ("simsiam", "SimSiam"),
+    "barlowtwins": ("barlow_twins", "BarlowTwins"),
+    "vicreg": ("vicreg", "VICReg"),
+    "dino": ("dino", "DINO"),
+}
+"""Name on the command line: file in this folder, and class in it."""
+
+
+def find_method(name: str) -> "type[ImageMethod]":
+    """Return the class of the method ``name`` (in any case), which is imported only now.
+
+    Raises:
+        InputError: no such method; names the nearest.
+    """
+    if name.lower() not in METHODS:
+        raise InputError(
+            f"unknown method {name!r}{nearest(name.lower(), METHODS)}; known: {', '.join(METHODS)}"
+        )
+    file, cls = METHODS[name.lower()]
+    found: type[ImageMethod] = getattr(
+        importlib.import_module(f"isotrope.training.images.{file}"), cls
+    )
+    return found
+
+
+def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options":
+    """Return the options of a method; those not given are its recipe's.
+
+    Args:
+        name: of the method.
+        settings: values, or the text of flags, by option.
+
+    Raises:
+        InputError: no such method or option, or a value out of its bounds.
+    """
+    cls = find_method(name).options_class
+    fields = hypers(cls)
+    whole = {k for k, kind in typing.get_type_hints(cls).items() if kind is int}
+    given: dict[str, Any] = {}
+    for key, value in (settings or {}).items():
+        if key not in fields:
+            raise InputError(
+                f"method {name} has no option {key!r}{nearest(key, fields)}; "
+                f"it has: {', '.join(fields)}"
+            )
+        try:
+            given[key] = value_of(fields[key], value)
+        except ValueError as error:
+            raise InputError(f"method {name}: {key} must be {error}") from None
+        if key in whole:
+            if not given[key].is_integer():
+                raise InputError(f"method {name}: {key} must be a whole number; found {value!r}")
+            given[key] = int(given[key])
+    try:
+        return cls(**given)
+    except ValueError as error:
+        raise InputError(f"method {name}: {error}") from None

@@ -1,0 +1,130 @@
+"""Everything a training on images can be told; ``settings`` has what it shares with text.
+
+Options of the method are ``--method.queue 4096``, as hyperparameters of the objective are
+``--objective.temperature 0.1``. What is left out is the method's own: optimiser, learning rate,
+weight decay, warm-up, augmentation and objective differ from method to method (docs/methods).
+Batch size and epochs are those of paper 004 for small images.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from isotrope.core.hyper import hypers
+from isotrope.training.settings import RunSettings
+
+__all__ = ["ImageSettings"]
+
+
+class ImageSettings(RunSettings):
+    """Settings of a training on images; every field has its help, default and bounds here."""
+
+    kind = "images"
+    dotted = ("method", "objective")
+    free = RunSettings.free | {"workers"}
+
+    data: str = Field(
+        description="folder of images (class folders or flat; train/ and test/ inside it are kept "
+        "apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face dataset "
+        "folder, or 'digits' (those of scikit-learn)",
+    )
+    method: str = Field(
+        "simclr",
+        description="simclr, mocov2, mocov3, byol, simsiam, barlowtwins, vicreg or dino",
+    )
+    method_settings: dict[str, float | str] = Field(
+        default_factory=dict, description="options of the method (--method.queue 4096)"
+    )
+    objective: str | None = Field(
+        None, description="name, see `isotrope objectives`; default: the method's own"
+    )
+    encoder: str = Field(
+        "resnet18",
+        description="resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base from "
+        "scratch; or a run folder, a model folder or a hub id",
+    )
+    width: int | None = Field(
+        None, ge=1, description="channels of a ResNet's first stage, from scratch [64]"
+    )
+    stem: Literal["auto", "cifar", "imagenet"] = Field(
+        "auto",
+        description="of a ResNet from scratch; cifar keeps the resolution, imagenet divides it by "
+        "four; auto: cifar for images up to 32 x 32",
+    )
+    image_size: int | None = Field(
+        None,
+        ge=4,
+        description="side of the crops; default: that of the images where they are all alike and "
+        "at most 96, else 32, 64, 96, 112 or 224, by the size of most",
+    )
+    augment: str | None = Field(
+        None, description="recipe of the views' augmentation; default: the method's own"
+    )
+    pixels: Literal["imagenet", "none"] = Field(
+        "imagenet",
+        description="normalise by ImageNet's mean and deviation, or leave values in [0, 1]",
+    )
+    classes: str | None = Field(
+        None, description="file with one class a line: take these of a folder of classes only"
+    )
+    limit: int | None = Field(None, ge=2, description="train on this many images only")
+    holdout: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="share of labelled training images kept for testing if there is no test part",
+    )
+    knn_every: int = Field(
+        1,
+        ge=0,
+        description="epochs between kNN accuracies on the test part (labels are needed; 0: at the "
+        "start and the end)",
+    )
+    knn_images: int | None = Field(
+        None,
+        ge=2,
+        description="at most so many training images, and as many test images, for kNN on the way, "
+        "evenly over the classes; default: all",
+    )
+    linear: bool = Field(True, description="a linear probe at the end (labels are needed)")
+    batch_size: int = Field(128, ge=2, description="images a step, of all devices")
+    epochs: float = Field(200.0, gt=0, description="passes over the data, unless --max-steps")
+    optimizer: Literal["sgd", "lars", "adamw"] | None = Field(
+        None,
+        description="default: the method's own; another one needs --learning-rate (lars leaves "
+        "biases and norms alone)",
+    )
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        description="peak, not scaled by the batch size; warms up linearly, decays by a cosine; "
+        "default: the method's own",
+    )
+    weight_decay: float | None = Field(
+        None, ge=0, description="throughout; default: the method's own"
+    )
+    warmup_epochs: float | None = Field(None, ge=0, description="default: the method's own")
+    clip: float | None = Field(None, gt=0, description="largest norm of the gradient")
+    workers: int | None = Field(
+        None,
+        ge=0,
+        description="processes that decode images; default: one a core for files, none for arrays",
+    )
+
+    @classmethod
+    def dotted_names(cls) -> list[str]:
+        """Return the settings with a dot that there are, of all methods and objectives."""
+        from isotrope.training.images.registry import METHODS, find_method
+
+        options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
+        return [*(f"method.{name}" for name in sorted(options)), *super().dotted_names()]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files and folders that are trained on; the digits come with scikit-learn."""
+        return [] if self.data == "digits" else [self.data]
+
+    @property
+    def rows(self) -> int:
+        """How many examples make a batch, of all devices."""
+        return self.batch_size

@@ -1,0 +1,80 @@
+"""SimCLR: two crops through one encoder and a small head, any objective on top."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.projectors import projector
+from isotrope.paradigm.objective import Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+
+__all__ = ["SimCLR", "SimCLROptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimCLROptions(Options):
+    """The head of SimCLR."""
+
+    hidden: Annotated[int, Hyper("", "width of the head's hidden layer", at_least=1)] = 512
+    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 128
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
+
+
+class SimCLR(ImageMethod):
+    r"""Two views of each image attract, those of other images repel: nothing but an objective.
+
+    Terms: one, (z, z'), z = g(f(x)), z' = g(f(x')): x and x' are random crops of one image, f the
+    encoder and g the head. Both have gradients. Paper 004 trains DCL, DCLW and MIO with this
+    method, paper 003 its InfoNCE.
+
+    Heads: linear, ReLU, linear: d - 512 - 128. ``batch_norm`` puts a normalisation after either
+    linear layer, as Chen et al. do; paper 003's code and the small-image benchmark have none.
+
+    Momenta: none.
+
+    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
+    128 (.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on everything, 200 epochs, cosine
+    without warm-up, NT-Xent. Temperatures: .1 for NT-Xent, InfoNCE, DCL and DCLW, .2 for MIO. Paper
+    003's code has temperature .5, learning rate .6 and weight decay 1e-6 at a batch of 256.
+
+    Ours: SGD's momentum .9, the benchmark's, which paper 004 does not print; a learning rate for
+    each step where the benchmark has one for each epoch.
+
+    Reference: Chen et al., 2020, algorithm 1.
+    """
+
+    name = "simclr"
+    paper = Paper(
+        "A Simple Framework for Contrastive Learning of Visual Representations",
+        "Chen et al., 2020",
+        "Chen et al., algorithm 1; paper 004, section 3.2",
+    )
+    recipe = Recipe(
+        objective="ntxent",
+        objective_settings={
+            name: {"temperature": 0.1} for name in ("ntxent", "infonce", "dcl", "dclw")
+        }
+        | {name: {"temperature": 0.2} for name in ("miov1", "miov2", "miov3")},
+        augment="simclr",
+        source="paper 004, section 3.2; small-image benchmark of lightly",
+    )
+    options_class = SimCLROptions
+    options: SimCLROptions
+
+    def build(self) -> None:
+        """Make the head."""
+        self.projector = projector(
+            self.encoder.dimension,
+            [self.options.hidden],
+            self.options.dimension,
+            batch_norm=self.options.batch_norm,
+            last_norm="affine" if self.options.batch_norm else "none",
+        )
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return (z, z')."""
+        z, other = (self.projector(self.features(crop)) for crop in crops)
+        return [Views(z, other)]

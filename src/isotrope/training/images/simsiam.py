@@ -1,0 +1,101 @@
+"""SimSiam: predict one's own projection of the other crop, whose gradient is stopped."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.projectors import predictor, projector
+from isotrope.paradigm.objective import Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+from isotrope.training.optimisers import build_optimizer
+
+__all__ = ["SimSiam", "SimSiamOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSiamOptions(Options):
+    """Heads of SimSiam, and its predictor's learning rate."""
+
+    layers: Annotated[int, Hyper("", "linear layers of the projector", at_least=1, at_most=4)] = 2
+    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 2048
+    bottleneck: Annotated[int, Hyper("", "width of the predictor's hidden layer", at_least=1)] = 512
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
+    constant: Annotated[bool, Hyper("", "the predictor's learning rate does not decay")] = False
+    predictor_rate: Annotated[
+        float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
+    ] = 1.0
+
+
+class SimSiam(ImageMethod):
+    r"""BYOL without the moving average: a predictor and a stopped gradient keep it from collapse.
+
+    Terms: two, (q(z), sg[z']) and (q(z'), sg[z]), z = g(f(x)): sg stops the gradient, q is the
+    predictor. Negative cosines.
+
+    Heads: projector d - 2048 - 2048, batch normalisation after each layer, the last one too but
+    without scale and shift; predictor 2048 - 512 - 2048, normalised inside only. Chen and He have
+    three layers (``layers``) on ImageNet and two on CIFAR-10.
+
+    Momenta: none.
+
+    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 whatever the
+    batch, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Chen and He have
+    .03 at 256 on CIFAR-10 (appendix D), paper 003 .2 at 1024 in 8 accumulated parts.
+
+    Ours: the predictor's learning rate decays too, as in the benchmark; ``constant`` holds it, as
+    Chen and He do on ImageNet (section 4.2). ``predictor_rate`` lets it learn faster than the
+    encoder, which short runs need (Tian et al., 2021, who call it alpha_p). The crops are SimCLR's,
+    as there; ``--augment simsiam`` has those of the paper.
+
+    Reference: Chen and He, 2021, algorithm 1.
+    """
+
+    name = "simsiam"
+    paper = Paper(
+        "Exploring Simple Siamese Representation Learning",
+        "Chen and He, 2021",
+        "Chen and He, algorithm 1; paper 003, table 3; paper 004, table 2",
+    )
+    recipe = Recipe(
+        objective="negativecosine",
+        augment="simclr",
+        scaled=False,
+        source="paper 004, section 3.2; small-image benchmark of lightly",
+    )
+    options_class = SimSiamOptions
+    options: SimSiamOptions
+
+    def build(self) -> None:
+        """Make the heads."""
+        d, norm = self.options.dimension, self.options.batch_norm
+        self.projector = projector(
+            self.encoder.dimension,
+            [d] * (self.options.layers - 1),
+            d,
+            batch_norm=norm,
+            last_norm="plain" if norm else "none",
+        )
+        self.predictor = predictor(d, self.options.bottleneck, batch_norm=norm)
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return each crop's prediction with the other crop's projection, which is constant."""
+        z, other = (self.projector(self.features(crop)) for crop in crops)
+        return [
+            Views(self.predictor(z), other.detach()),
+            Views(self.predictor(other), z.detach()),
+        ]
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
+        return build_optimizer(
+            self,
+            self.plan,
+            predictor=self.predictor,
+            times=self.options.predictor_rate,
+            constant=self.options.constant,
+            fused=not self.scaled,
+        )

@@ -1,0 +1,90 @@
+"""VICReg: two crops, a wide head, and variance, invariance and covariance of what it returns."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper
+from isotrope.core.views import Views
+from isotrope.encoders.projectors import projector
+from isotrope.paradigm.objective import Paper
+from isotrope.training.images.method import ImageMethod, Options, Recipe
+
+__all__ = ["VICReg", "VICRegOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VICRegOptions(Options):
+    """The head of VICReg."""
+
+    layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 3
+    dimension: Annotated[
+        int, Hyper("D", "width of the layers and dimension that the objective sees", at_least=2)
+    ] = 2048
+    batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
+
+
+class VICReg(ImageMethod):
+    r"""No negatives, no moving average: each dimension keeps its variance, pairs of them none.
+
+    Terms: one, (z, z'), z = g(f(x)), both with gradients and not normalised (``space="raw"``).
+
+    Heads: linear, batch normalisation, ReLU, twice, and linear: d - 2048 - 2048 - 2048; Bardes et
+    al. have 8192. The last layer has no bias, as in their code.
+
+    Momenta: none.
+
+    Recipe: coefficients 25, 25, 1 as in the code of Bardes et al., where the invariance is a mean
+    over the D dimensions and the variance one over the two views: in this objective's terms
+    sim_coeff = 25 / D and var_coeff = 12.5. Optimiser and lengths are those of paper 004's CIFAR
+    setting, which has no VICReg, with half its learning rate: SGD .03 at a batch of 128, weight
+    decay 5e-4 on everything, 200 epochs, warm-up of 10. Bardes et al. have LARS, .2 at 256, weight
+    decay 1e-6 but on biases and norms.
+
+    Ours: that learning rate and the warm-up: the loss is not bounded by its normalisation.
+
+    Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
+    """
+
+    name = "vicreg"
+    paper = Paper(
+        "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
+        "Bardes et al., 2022",
+        "Bardes et al., algorithm 1, eq. 1-6",
+    )
+    recipe = Recipe(
+        objective="vicreg",
+        objective_settings={"vicreg": {"space": "raw", "var_coeff": 12.5, "cov_coeff": 1.0}},
+        augment="vicreg",
+        learning_rate=0.03,
+        warmup_epochs=10,
+        source="Bardes et al., 2022; small-image benchmark of lightly",
+    )
+    options_class = VICRegOptions
+    options: VICRegOptions
+
+    @classmethod
+    def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
+        """Return the recipe's; the weight of the invariance follows the head's dimension."""
+        found = super().settings_of(objective, options)
+        if objective == "vicreg":
+            assert isinstance(options, VICRegOptions)
+            found["sim_coeff"] = 25.0 / options.dimension
+        return found
+
+    def build(self) -> None:
+        """Make the head."""
+        d = self.options.dimension
+        self.projector = projector(
+            self.encoder.dimension,
+            [d] * (self.options.layers - 1),
+            d,
+            batch_norm=self.options.batch_norm,
+            bias=False,
+        )
+
+    def views(self, crops: list[Tensor]) -> list[Views]:
+        """Return (z, z')."""
+        z, other = (self.projector(self.features(crop)) for crop in crops)
+        return [Views(z, other)]

@@ -1,0 +1,405 @@
+"""Several processes on this machine: start them, watch them, end them together.
+
+``launch`` runs the ranks of one training, with the environment that torchrun would give them, so
+that under torchrun (which several machines need) the same code runs without this file. ``each``
+runs many tasks, several at a time, each process with its share of the cores and one GPU.
+
+Ctrl-C and SIGTERM come to the first process, which passes them on: a training leaves a checkpoint
+then. A process whose first process is gone ends by itself, in the same way.
+"""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+from isotrope.core.errors import InputError, LostProcess
+
+__all__ = [
+    "REQUEUE",
+    "STOPS",
+    "Terminated",
+    "cores",
+    "each",
+    "gpus",
+    "handling",
+    "interrupt",
+    "launch",
+    "launched",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+Task = Callable[[T], R]
+Done = Generator[tuple[T, R | InputError], None, None]
+Answer = tuple[str, Any]
+"""What came of a task: done, failed, stopped, gone, bug or lost; and a value."""
+
+REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
+STOPS = (signal.SIGINT, signal.SIGTERM)
+_CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
+_HANGS = 20.0  # seconds for the other ranks to end by themselves when one has failed
+_GRACE = 30.0  # seconds for a process that is not needed any more to leave a checkpoint
+_LAUNCHER = "ISOTROPE_LAUNCHER"
+_GOES_ON = "what was finished is kept, and the same command goes on"
+_STOPPED = f"asked to stop; {_GOES_ON} where it stopped"
+
+
+class Terminated(BaseException):
+    """SIGTERM, where nothing handles it in its own way."""
+
+
+def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
+    """Raise what a request to stop stands for."""
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+@contextmanager
+def handling(
+    react: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals] = STOPS
+) -> Iterator[None]:
+    """Call ``react`` at Ctrl-C and SIGTERM until the end; then whoever did before does again.
+
+    Outside the main thread nothing changes: signals do not reach it.
+    """
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in numbers:
+            with suppress(ValueError):  # not the main thread
+                before[number] = signal.signal(number, react)
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def launched() -> bool:
+    """Return whether this process was started by :func:`launch`, which is still there."""
+    return os.environ.get(_LAUNCHER) == str(os.getppid())
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def gpus() -> list[str]:
+    """Return the GPUs that may be used, by the names that CUDA_VISIBLE_DEVICES takes."""
+    import torch
+
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return named.split(",")[:count] if named else [str(place) for place in range(count)]
+
+
+def _environment(processes: int) -> dict[str, str]:
+    """Return the environment of one of so many processes: its share of the cores."""
+    return {
+        "OMP_NUM_THREADS": str(max(1, cores() // processes)),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TOKENIZERS_PARALLELISM": "false",
+        **os.environ,  # what the user has set goes first
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+    }
+
+
+class _Worker:
+    """A process that does one task after the other, and whether it is doing one.
+
+    Args:
+        environment: of the process.
+        shown: what of it is seen: everything, its errors, or nothing.
+    """
+
+    def __init__(self, environment: Mapping[str, str], shown: str = "everything") -> None:
+        self.pipe, theirs = Pipe()
+        hidden = subprocess.DEVNULL
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it has handlers
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "isotrope.training.worker", str(theirs.fileno())],
+                env=environment,
+                stdin=subprocess.PIPE,  # its end tells the process that we are gone
+                stdout=None if shown == "everything" else hidden,
+                stderr=hidden if shown == "nothing" else None,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C comes through us, once
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+        self.busy = False
+
+    def begin(self, task: Task[T, R], item: T) -> None:
+        """Let it do a task: a function that can be pickled, of something that can be, too."""
+        self.busy = True
+        with suppress(BrokenPipeError):  # it is gone; that shows where its answer is awaited
+            self.pipe.send_bytes(pickle.dumps((sys.argv, task, item)))
+
+    def answer(self) -> Answer:
+        """Wait for what came of the task."""
+        self.busy = False
+        try:
+            kind, value = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - our own process
+        except (EOFError, OSError):
+            return "lost", self.process.wait()
+        return kind, value
+
+    def ask(self, number: int) -> None:
+        """Ask it to stop; it finishes if it is doing nothing."""
+        if self.busy:
+            self.process.send_signal(number)
+
+    def close(self, patience: float) -> None:
+        """End it: by itself where that takes less than so many seconds."""
+        self.pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        self.process.kill()  # nothing, if it has ended
+        self.process.communicate()
+
+
+@contextmanager
+def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
+    """Yield a list for processes that end together, and one of the requests to stop that came.
+
+    Raises:
+        KeyboardInterrupt: a second Ctrl-C: at once, without waiting for checkpoints.
+    """
+    workers: list[_Worker] = []
+    requests: list[int] = []
+
+    def react(number: int, frame: FrameType | None) -> None:
+        requests.append(number)
+        if requests.count(signal.SIGINT) > 1:
+            raise KeyboardInterrupt
+        for worker in workers:
+            worker.ask(number)
+
+    with handling(react):
+        try:
+            yield workers, requests
+        finally:
+            for worker in workers:
+                worker.ask(signal.SIGTERM)
+            for worker in workers:
+                worker.close(0.0 if requests.count(signal.SIGINT) > 1 else _GRACE)
+
+
+def _begin(worker: _Worker, task: Task[T, R], item: T, requests: list[int]) -> None:
+    worker.begin(task, item)
+    if requests:  # after the process was started, and before it could be asked
+        worker.ask(requests[0])
+
+
+# the ranks of one training
+
+
+def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R | None]:
+    """Do a task in several processes, the ranks of one training.
+
+    Ctrl-C and SIGTERM go to all of them, and a process that fails ends the others.
+
+    Args:
+        devices: how many.
+        task: what each of them does: a function that can be pickled, of ``item``; it returns its
+            exit code and its result.
+        item: can be pickled.
+
+    Returns:
+        Exit code: 0 where all finished, 130 or 75 where they were asked to stop; and the result
+        of the first process, if it came that far.
+
+    Raises:
+        InputError: what the processes found wrong.
+        LostProcess: one of them was killed.
+        RuntimeError: one of them failed; the message ends in its traceback.
+        KeyboardInterrupt: Ctrl-C twice.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with _together() as (workers, requests):
+        for rank in range(devices):
+            environment = {
+                **_environment(devices),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(devices),
+                "LOCAL_WORLD_SIZE": str(devices),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                _LAUNCHER: str(os.getpid()),
+            }
+            workers.append(_Worker(environment, "nothing" if rank else "errors"))
+            _begin(workers[-1], task, item, requests)
+        answers = _answers(workers)
+    kind, value = answers.get(0, ("lost", None))
+    return _verdict(answers, devices), value[1] if kind == "done" else None
+
+
+def _answers(workers: list[_Worker]) -> dict[int, Answer]:
+    """Return what came of the task of each, in the order in which they ended.
+
+    Those that go on although another has failed are killed, and have none.
+    """
+    answers: dict[int, Answer] = {}
+    until: float | None = None
+    while busy := [worker for worker in workers if worker.busy]:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        ready = wait([worker.pipe for worker in busy], left)
+        for worker in busy if not ready else ():
+            worker.busy = False
+            worker.process.kill()
+        for worker in [worker for worker in busy if worker.pipe in ready]:
+            kind, _ = answers[workers.index(worker)] = worker.answer()
+            worker.pipe.close()  # it ends, which the others notice
+            if kind not in ("done", "stopped") and until is None:
+                until = time.monotonic() + _HANGS
+    return answers
+
+
+def _verdict(answers: Mapping[int, Answer], devices: int) -> int:
+    """Return the exit code of all ranks, or raise what ended them; consequences come last."""
+    first: dict[str, tuple[int, Any]] = {}
+    for rank, (kind, value) in answers.items():
+        first.setdefault(kind, (rank, value))
+    if "failed" in first:
+        raise first["failed"][1]
+    codes = {value[0] for kind, value in answers.values() if kind == "done"}
+    codes |= {_CODES[value] for kind, value in answers.values() if kind == "stopped"}
+    for code in _CODES.values():
+        if code in codes:
+            return code
+    if "lost" in first:
+        rank, code = first["lost"]
+        how = _killed(code) or f"ended with exit code {code}"
+        raise LostProcess(f"process {rank} of {devices} {how}")
+    if "bug" in first:
+        raise RuntimeError(f"one of {devices} processes failed:\n{first['bug'][1]}")
+    if "gone" in first:
+        raise LostProcess(first["gone"][1])
+    return 0
+
+
+def _killed(code: int, remedy: str = "") -> str | None:
+    """Say that a process was killed, if its exit code says so."""
+    if code >= 0:
+        return None
+    name = signal.Signals(-code).name
+    memory = f", often for want of memory{remedy}" if name == "SIGKILL" else ""
+    return f"was killed ({name}{memory})"
+
+
+# many tasks, several at a time
+
+
+def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
+    """Yield every item with what the task made of it, in the order in which they finish.
+
+    An item is taken only when a process is free, and after everything that is finished has been
+    yielded: ``items`` may be a generator that waits for results, or that stops early. An
+    InputError of a task is yielded. After any other error, and after a request to stop, no task
+    is started any more; those that are running go on, or are asked to stop, and what they finish
+    is yielded before the error is raised.
+
+    Args:
+        task: a function that can be pickled, of a module that can be imported.
+        items: can be pickled.
+        jobs: 1 runs in this process; more are processes of their own.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        LostProcess: SIGTERM, or a process was killed.
+        RuntimeError: a task in another process failed; the message ends in its traceback.
+    """
+    yield from _here(task, items) if jobs == 1 else _beside(task, items, jobs)
+
+
+def _end(requests: list[int]) -> None:
+    """Raise what the first request to stop stands for."""
+    if requests:
+        raise KeyboardInterrupt if requests[0] == signal.SIGINT else LostProcess(_STOPPED)
+
+
+def _here(task: Task[T, R], items: Iterable[T]) -> Done[T, R]:
+    busy, requests = False, list[int]()
+
+    def react(number: int, frame: FrameType | None) -> None:
+        requests.append(number)
+        if busy:
+            interrupt(number)
+
+    with handling(react):
+        for item in items:
+            _end(requests)
+            result: R | InputError
+            try:
+                busy = True
+                result = task(item)
+            except InputError as error:
+                result = error
+            except Terminated:
+                raise LostProcess(_STOPPED) from None
+            finally:
+                busy = False
+            yield item, result
+        _end(requests)
+
+
+def _beside(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
+    waiting, running = iter(items), dict[_Worker, T]()
+    failure: Exception | None = None
+    with _together() as (workers, requests):
+        while True:
+            while failure is None and not requests and len(running) < jobs:
+                try:
+                    item = next(waiting)
+                except StopIteration:
+                    break
+                worker = next((w for w in workers if w not in running), None)
+                if worker is None:
+                    worker = _Worker(_share(len(workers), jobs))
+                    workers.append(worker)
+                running[worker] = item
+                _begin(worker, task, item, requests)
+            if not running:
+                break
+            ready = wait([worker.pipe for worker in running])
+            for worker in [w for w in running if w.pipe in ready]:
+                item = running.pop(worker)
+                kind, value = worker.answer()
+                if kind in ("done", "failed"):
+                    yield item, value
+                    continue
+                workers.remove(worker)
+                worker.close(_GRACE)
+                failure = failure or _failure(kind, value)
+        _end(requests)
+        if failure is not None:
+            raise failure
+
+
+def _share(place: int, jobs: int) -> dict[str, str]:
+    """Return the environment of a process: its cores, and its GPU."""
+    devices = gpus()
+    own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
+    return {**_environment(jobs), **own}
+
+
+def _failure(kind: str, value: Any) -> Exception:  # noqa: ANN401 - an exit code or a traceback
+    if kind == "bug":
+        return RuntimeError(f"a process failed:\n{value}")
+    how = _killed(value, ": try fewer --jobs") if kind == "lost" else None
+    return LostProcess(f"a process {how or 'has ended without being asked to'}; {_GOES_ON}")

@@ -1,0 +1,370 @@
+"""What is not finite: found within the step, told, saved; the run ends, or the step is left out.
+
+The loss, the embeddings and the gradient of every step are looked at before anything is changed by
+them, and in all processes alike. ``--on-nan stop`` ends the run: the last checkpoint stays as it
+is, and the batch is written down with the weights that met it (``isotrope.training.replay``).
+``skip`` leaves the step out: parameters, states of the optimiser, moving averages, queues and
+running statistics are what they were before it, the next step takes the next batch, and a run that
+was stopped goes on exactly. Overflows of float16 gradients are neither: the scaler sees to them.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import lightning as L
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from isotrope.core.distributed import agreed, collected, rank
+from isotrope.core.errors import Diverged, InputError
+from isotrope.core.files import replacing
+from isotrope.core.views import Views
+from isotrope.data.images.batches import ImageBatch
+from isotrope.data.text.batches import Batch
+from isotrope.paradigm.anatomy import first_rows
+from isotrope.paradigm.objective import Objective
+from isotrope.training.progress import warn
+from isotrope.training.settings import RunSettings
+
+__all__ = ["MOST", "Guard", "described", "refuse_broken", "unfinite"]
+
+MOST = 10
+"""So many steps in a row are not left out: training is over by then."""
+
+What = Literal["the loss is", "an embedding is", "the gradient is"]
+_WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
+
+
+class Trained(Protocol):
+    """What is asked of a training module, besides what Lightning knows of it.
+
+    Attributes:
+        objective: that it is trained with.
+        learning_rate: the largest of the run.
+        scaled: whether it is trained in float16, whose gradients are scaled.
+        measured: numbers of the last step, if it was a logged one, else empty.
+        gradient_norm: of the last step.
+    """
+
+    objective: Objective
+    scaled: bool
+    measured: dict[str, float | None]
+    gradient_norm: Tensor | None
+
+    @property
+    def learning_rate(self) -> float:
+        """The largest of the run."""
+        ...
+
+
+class Guard(L.Callback):
+    """Keeps what is not finite out of a model.
+
+    A callback, for its counts go into checkpoints; before those that log, score and save.
+
+    Args:
+        settings: of the run; None (a module that is trained by other means) stops, and saves
+            nothing.
+
+    Attributes:
+        skipped: steps of the run that were left out.
+        skipping: whether the present one is.
+    """
+
+    def __init__(self, settings: RunSettings | None = None) -> None:
+        self.settings = settings
+        self.skipped = self.in_a_row = 0
+        self._what: What | None = None
+        self._batch: Batch | ImageBatch | None = None
+        self._views: list[Views] = []
+        self._loss: Tensor | None = None
+        self._buffers: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def skipping(self) -> bool:
+        """Whether the present step is left out."""
+        return self._what is not None
+
+    @property
+    def skips(self) -> bool:
+        """Whether steps may be left out."""
+        return self.settings is not None and self.settings.on_nan == "skip"
+
+    @property
+    def counted(self) -> dict[str, float | None]:
+        """How many steps were left out, by its name in the log; nothing where none ever is."""
+        return {"skipped": self.skipped} if self.skips else {}
+
+    # in the step
+
+    def forward_is_finite(
+        self, module: L.LightningModule, step: int, loss: Tensor, views: Sequence[Views]
+    ) -> bool:
+        """Return whether a step may go on to its backward pass.
+
+        Args:
+            module: what is trained.
+            step: its number.
+            loss: of the whole batch.
+            views: the terms of the loss, as raw embeddings of all processes.
+
+        Raises:
+            Diverged: it may not, and the run ends.
+        """
+        self._views, self._loss = [view.detached() for view in views], loss.detach()
+        what = 0
+        if not math.isfinite(float(self._loss)):
+            what = 2
+        elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
+            what = 1
+        if found := agreed(what):
+            self._found(module, step, _WHATS[found - 1])
+        return not found
+
+    def no_loss(self, module: nn.Module) -> Tensor:
+        """Return a loss whose gradient is zero, for every parameter that other processes await."""
+        parts = [p.sum() for p in module.parameters() if p.requires_grad]
+        return 0 * torch.stack([part.float() for part in parts]).sum()
+
+    def check_gradient(self, module: L.LightningModule, step: int, norm: Tensor) -> None:
+        """Look at a gradient before the update, and drop that of a step which is left out.
+
+        Args:
+            module: what is trained.
+            step: its number.
+            norm: of its gradient.
+
+        Raises:
+            Diverged: it is not finite, and the run ends.
+        """
+        wrong = not (self.skipping or math.isfinite(float(norm)) or _overflow(module))
+        if agreed(int(wrong)):
+            self._found(module, step, "the gradient is")
+        if self.skipping:
+            # optimisers pass over parameters without a gradient, and over their states
+            for parameter in module.parameters():
+                parameter.grad = None
+
+    def _found(self, module: L.LightningModule, step: int, what: What) -> None:
+        self._what = what
+        if not self.skips or self.in_a_row + 1 >= MOST:
+            self._stop(module, step, what)
+
+    # around the step
+
+    def on_train_batch_start(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        batch: Any,  # noqa: ANN401 - Lightning's signature
+        batch_idx: int,
+    ) -> None:
+        """Remember the batch, and what its forward pass moves."""
+        self._batch, self._what = batch, None
+        if self.skips:
+            self._buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Count a step that was left out, and undo what its forward pass moved."""
+        module: Trained = pl_module  # type: ignore[assignment]
+        if self.skipping:
+            for buffer, before in self._buffers:
+                buffer.copy_(before)
+            self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
+            warn(f"step {trainer.global_step - 1}: {self._what} not finite; left out")
+            module.measured, module.gradient_norm = self.counted, None
+        else:
+            self.in_a_row = 0
+            if module.measured:
+                module.measured |= self.counted
+        self._batch, self._views, self._loss, self._buffers = None, [], None, []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts, which go into checkpoints."""
+        return {"skipped": self.skipped, "in_a_row": self.in_a_row}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the counts of a checkpoint."""
+        self.skipped, self.in_a_row = state_dict["skipped"], state_dict["in_a_row"]
+
+    # at the end
+
+    def _stop(self, module: L.LightningModule, step: int, what: What) -> None:
+        """End the run.
+
+        Raises:
+            Diverged: always; whatever process, it says the same.
+        """
+        before = f", as something was in the {MOST - 1} steps before" if self.skips else ""
+        saved = ""
+        if self.settings is not None and self._batch is not None:
+            saved = self._saved(self.settings, self._batch, module, step, what)
+        for line in described(module, self._views, self._loss):
+            warn(line)
+        advice = ", ".join(_advice(module, self.settings))
+        raise Diverged(
+            f"training diverged: {what} not finite at step {step}{before}; use {advice}, or look "
+            f"at that batch of the data{saved}"
+        )
+
+    def _saved(
+        self,
+        settings: RunSettings,
+        batch: Batch | ImageBatch,
+        module: L.LightningModule,
+        step: int,
+        what: What,
+    ) -> str:
+        """Write the batch of all processes down; return where it is."""
+        parts = collected(_arrays(batch))
+        file = Path(settings.output) / f"nan-step-{step}.safetensors"
+        about = {
+            "kind": settings.kind,
+            "what": what.rpartition(" ")[0],
+            "step": str(step),
+            "processes": str(len(parts)),
+            "config": settings.to_yaml(),
+        }
+        # where parameters are shared, the file has them twice
+        tensors = {f"weights.{k}": v.cpu().clone() for k, v in module.state_dict().items()}
+        for process, arrays in enumerate(parts):
+            tensors |= {f"batch.{process}.{k}": torch.tensor(v) for k, v in arrays.items()}
+        lost = False
+        if rank() == 0:
+            try:
+                with replacing(file) as temporary:
+                    save_file(tensors, temporary, about)
+            except (InputError, SafetensorError) as error:
+                warn(f"warning: the batch is lost: {error}")
+                lost = True
+        if agreed(int(lost)):
+            return ""
+        return f", which is in {file} (python -m isotrope.training.replay {file})"
+
+
+def refuse_broken(module: nn.Module, step: int) -> None:
+    """Do nothing for a model that may be saved.
+
+    Raises:
+        Diverged: the last update has made a parameter infinite, or NaN.
+    """
+    if broken := unfinite(module.named_parameters()):
+        raise Diverged(
+            f"training diverged: after {step} steps the weights are not finite ({broken[0]}), and "
+            "are not saved; use a lower --learning-rate"
+        )
+
+
+def unfinite(named: Iterable[tuple[str, Tensor | None]]) -> list[str]:
+    """Return the names of the tensors that are not finite."""
+    return [name for name, x in named if x is not None and not _is_finite(x)]
+
+
+def described(
+    module: L.LightningModule, views: Sequence[Views], loss: Tensor | None
+) -> Iterator[str]:
+    """Yield, line by line, what is finite in a step and how large it is.
+
+    Args:
+        module: what is trained.
+        views: the terms of its loss.
+        loss: of them.
+    """
+    if loss is not None:
+        yield f"  loss: {float(loss):.6g}"
+    for view in views:
+        for name, rows in zip(("anchors", "positives", "negatives"), _matrices(view), strict=False):
+            norms = torch.linalg.vector_norm(rows.float(), dim=1)
+            yield f"  norms of {len(rows):,} {name}: {_span(norms)}"
+        yield from _components(module.objective, view)  # type: ignore[arg-type]
+    for name, named in (
+        ("weights", dict(module.named_parameters())),
+        ("gradients", {k: p.grad for k, p in module.named_parameters() if p.grad is not None}),
+    ):
+        if named:
+            broken = unfinite(named.items())
+            first = f", the first of them {broken[0]}" if broken else ""
+            yield f"  {name}: {len(named) - len(broken):,} of {len(named):,} finite{first}"
+
+
+@torch.no_grad()
+def _components(objective: Objective, views: Views) -> Iterator[str]:
+    if not objective.has_terms:
+        return
+    terms = objective.components(objective.compare(first_rows(views)))
+    ratio = terms.pull if terms.ratio is None else terms.ratio
+    yield f"  gradient dissipation: {_span(terms.dissipation)}"
+    yield f"  weight: {_span(terms.weight)}"
+    yield f"  {'pull' if terms.ratio is None else 'ratio'}: {_span(ratio)}"
+
+
+def _span(x: Tensor) -> str:
+    """How many numbers are finite, and from where to where they go."""
+    finite = x[x.isfinite()]
+    span = f", {float(finite.min()):.4g} to {float(finite.max()):.4g}" if len(finite) else ""
+    return f"{len(finite):,} of {x.numel():,} finite{span}"
+
+
+def _advice(module: L.LightningModule, settings: RunSettings | None) -> Iterator[str]:
+    """Yield what may help, in the words of the command line."""
+    trained: Trained = module  # type: ignore[assignment]
+    yield f"a lower --learning-rate (it is {trained.learning_rate:g})"
+    temperature = trained.objective.hyperparameters().get("temperature")
+    if temperature is not None:
+        yield f"a higher --objective.temperature (it is {float(temperature):g})"
+    if settings is None:
+        return
+    if settings.precision != "32":
+        yield "--precision 32"
+    if getattr(settings, "clip", None) is None:
+        yield "--clip 1"
+    if settings.on_nan != "skip":
+        yield "--resume --on-nan skip"
+
+
+def _is_finite(x: Tensor) -> bool:
+    """Without a tensor of as many booleans; both ends are NaN where anything is."""
+    return x.numel() == 0 or all(math.isfinite(float(end)) for end in torch.aminmax(x.detach()))
+
+
+def _matrices(views: Views) -> list[Tensor]:
+    given = [views.anchors, views.positives]
+    return given if views.negatives is None else [*given, views.negatives]
+
+
+def _overflow(module: L.LightningModule) -> bool:
+    """Return whether a gradient of float16 is too large because the loss was scaled up.
+
+    The scaler halves its scale then, and leaves the step out. Below 1 that is no reason any more.
+    """
+    trained: Trained = module  # type: ignore[assignment]
+    if not trained.scaled or module._trainer is None:
+        return trained.scaled
+    scaler = getattr(module.trainer.precision_plugin, "scaler", None)
+    return scaler is not None and float(scaler.get_scale()) > 1
+
+
+def _arrays(batch: Batch | ImageBatch) -> dict[str, NDArray[Any]]:
+    """Return a batch as arrays by name."""
+    if isinstance(batch, ImageBatch):
+        return {"images": batch.images.cpu().numpy()}
+    chunks = {
+        f"chunks.{number}.{name}": getattr(chunk, name)
+        for number, chunk in enumerate(batch.chunks)
+        for name in chunk._fields
+    }
+    sizes = np.array(batch.sizes)
+    return {"inverse": batch.inverse, "sizes": sizes, "groups": batch.groups, **chunks}

@@ -1,0 +1,151 @@
+"""Optimisers of image methods: parameter groups, LARS, and what the rates are at a step.
+
+The rates are functions of the step and of nothing else: they are set before every update, so no
+scheduler has a state, and a resumed run goes on exactly.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.training.recipe import Plan
+
+__all__ = ["LARS", "build_optimizer", "cosine", "learning_rate_at", "set_rates", "weight_decay_at"]
+
+
+def cosine(start: float, end: float, progress: float) -> float:
+    """Return the value on the half cosine from ``start`` (progress 0) to ``end`` (progress 1).
+
+    >>> [round(cosine(1.0, 0.0, p), 6) for p in (0, 0.5, 1)]
+    [1.0, 0.5, 0.0]
+    """
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def learning_rate_at(plan: Plan, step: int) -> float:
+    """Return the learning rate of the update ``step``, counted from 0.
+
+    Linear over the warm-up, whose last step has the peak, then a cosine.
+    """
+    if step < plan.warmup_steps:
+        return plan.learning_rate * (step + 1) / plan.warmup_steps
+    rest = max(1, plan.steps - plan.warmup_steps)
+    progress = min(1.0, (step - plan.warmup_steps) / rest)
+    return cosine(plan.learning_rate, plan.last_learning_rate, progress)
+
+
+def weight_decay_at(plan: Plan, step: int) -> float:
+    """Return the weight decay of the update ``step``."""
+    if plan.last_weight_decay is None:
+        return plan.weight_decay
+    return cosine(plan.weight_decay, plan.last_weight_decay, min(1.0, step / plan.steps))
+
+
+def build_optimizer(
+    module: nn.Module,
+    plan: Plan,
+    *,
+    predictor: nn.Module | None = None,
+    times: float = 1.0,
+    constant: bool = False,
+    fused: bool = False,
+) -> torch.optim.Optimizer:
+    """Return the optimiser of all parameters of ``module`` that want a gradient.
+
+    Args:
+        module: the method.
+        plan: of the run.
+        predictor: part of it with a learning rate of its own.
+        times: its learning rate over that of the rest.
+        constant: it stays at the peak.
+        fused: one kernel for all of AdamW.
+    """
+    apart = set() if predictor is None else set(predictor.parameters())
+    by_kind: dict[tuple[bool, bool], list[Tensor]] = {}
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            # biases, and the scales and shifts of norms, are vectors
+            kind = (plan.decay_all or parameter.ndim > 1, parameter in apart)
+            by_kind.setdefault(kind, []).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {
+            "params": parameters,
+            "decays": decays,
+            "times": times if its else 1.0,
+            "constant": constant and its,
+        }
+        for (decays, its), parameters in by_kind.items()
+    ]
+    optimizer: torch.optim.Optimizer
+    if plan.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(groups, lr=plan.learning_rate, fused=fused)
+    elif plan.optimizer == "lars":
+        optimizer = LARS(groups, lr=plan.learning_rate, momentum=plan.momentum)
+    else:
+        optimizer = torch.optim.SGD(groups, lr=plan.learning_rate, momentum=plan.momentum)
+    set_rates(optimizer, plan, 0)
+    return optimizer
+
+
+def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
+    """Give every group of :func:`build_optimizer` its rates of the update ``step``."""
+    for group in optimizer.param_groups:
+        rate = plan.learning_rate if group["constant"] else learning_rate_at(plan, step)
+        group["lr"] = group["times"] * rate
+        group["weight_decay"] = weight_decay_at(plan, step) if group["decays"] else 0.0
+
+
+class LARS(torch.optim.Optimizer):
+    """SGD with momentum whose step on each matrix is in proportion to the matrix's own norm.
+
+    g <- g + wd p; g <- eta (|p| / |g|) g, unless one of the norms is 0; v <- mu v + g;
+    p <- p - lr v. A group with ``decays=False`` (biases and norms) has plain momentum.
+
+    Source: You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks",
+    section 5, with the learning rate outside of the momentum, as SimCLR, BYOL and MoCo v3 have it.
+
+    Args:
+        groups: parameters, or groups of them.
+        lr: learning rate.
+        momentum: mu.
+        weight_decay: wd.
+        trust: eta.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[Any],
+        *,
+        lr: float,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust: float = 0.001,
+    ) -> None:
+        values = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust}
+        super().__init__(groups, {**values, "decays": True, "times": 1.0, "constant": False})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # noqa: ANN401 - torch's
+        """Update every parameter that has a gradient; returns what ``closure`` does."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p, p.grad, group)
+        return loss
+
+    def _update(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+        if group["decays"]:
+            g = g.add(p, alpha=group["weight_decay"])
+            length, slope = torch.linalg.vector_norm(p), torch.linalg.vector_norm(g)
+            ratio = group["trust"] * length / slope
+            g = g * torch.where((length > 0) & (slope > 0), ratio, torch.ones_like(ratio))
+        v = self.state[p].setdefault("velocity", torch.zeros_like(p))
+        v.mul_(group["momentum"]).add_(g)
+        p.sub_(group["lr"] * v)

@@ -1,0 +1,104 @@
+"""What a training says on stderr while it runs: a bar on a terminal, elsewhere plain lines."""
+
+import sys
+import time
+from typing import Any
+
+import lightning as L
+from tqdm import tqdm
+
+from isotrope.core.distributed import rank
+
+__all__ = ["Progress", "warn"]
+
+
+def warn(line: str) -> None:
+    """Print a line on stderr, above the bar if there is one; of several processes the first does.
+
+    Nothing mutes it.
+    """
+    if rank() == 0:
+        tqdm.write(line, file=sys.stderr)
+
+
+class Progress(L.Callback):
+    """How far a run is: a bar on a terminal, else a line for each logged step and each dev score.
+
+    Args:
+        steps: of the whole run.
+        bar: show a bar, where stderr is a terminal.
+        lines: show lines where there is no bar, even if none was wanted.
+
+    Attributes:
+        shown: whether there is a bar.
+    """
+
+    def __init__(self, *, steps: int, bar: bool, lines: bool) -> None:
+        self.steps = steps
+        self.shown = bar and sys.stderr.isatty() and rank() == 0
+        self._lines = (bar or lines) and not self.shown
+        self._done, self._first, self._began = 0, 0, time.monotonic()
+        self._loss = self._dev = ""
+        self._bar: Any = None
+
+    def say(self, message: str) -> None:
+        """Print a line of information, unless neither bar nor lines are wanted."""
+        if self.shown or self._lines:
+            warn(message)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Begin at the step where the run (re)starts."""
+        self._done = self._first = trainer.global_step
+        self._began = time.monotonic()
+        self._bar = tqdm(
+            total=self.steps,
+            initial=trainer.global_step,
+            desc="train",
+            unit="step",
+            file=sys.stderr,
+            disable=not self.shown,
+            dynamic_ncols=True,
+        )
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,  # noqa: ANN401 - Lightning's signature
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Advance by one step."""
+        self._done = trainer.global_step
+        self._bar.update(1)
+
+    def logged(self, step: int, loss: float) -> None:
+        """Show a row of metrics.csv."""
+        self._loss = f"loss {loss:.4g}"
+        if self._lines:
+            self._line(step)
+        else:
+            self._bar.set_postfix_str(self._state(), refresh=False)
+
+    def scored(self, step: int, score: str, change: str, best: str) -> None:
+        """Show a score on the dev set: name and value, since the start, and the best one's step."""
+        self._dev = f"{score}, {best}"
+        if self._lines:
+            self._line(step)
+        elif self.shown:
+            warn(f"step {step}: {score} ({change})")
+
+    def close(self) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def _state(self) -> str:
+        return ", ".join(filter(None, (self._loss, self._dev)))
+
+    def _line(self, step: int) -> None:
+        left, done = self.steps - self._done, self._done - self._first
+        each = (time.monotonic() - self._began) / max(done, 1)
+        still = f"{tqdm.format_interval(left * each)} left" if left and done else ""
+        state = ", ".join(filter(None, (self._state(), still)))
+        warn(f"step {step:,} of {self.steps:,}: {state}")

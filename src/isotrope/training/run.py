@@ -1,0 +1,448 @@
+"""One run, of text or of images: its folder, its processes, its steps, its checkpoints, its end.
+
+What is trained comes as a function (``Work``) that checks, prepares and trains; this file gives it
+a folder that is its own, the processes it was asked for, and Lightning's loop with our callbacks.
+"""
+
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import lightning as L
+import torch
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.pytorch.strategies import DDPStrategy
+from torch.utils.data import DataLoader
+
+from isotrope.core.checksum import Damaged, verify
+from isotrope.core.distributed import agreed, joined, lost, rank, started, world_size
+from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
+from isotrope.core.files import remove, tidy
+from isotrope.core.lock import LOCK, Role, alone, holds_nothing
+from isotrope.core.result import Result
+from isotrope.core.views import Views
+from isotrope.encoders.sentence import find_device
+from isotrope.kernels.choose import choose
+from isotrope.paradigm.objective import Objective
+from isotrope.training.callbacks import SPARE, AtOnce, Metrics, Stop, Straight, worker_gone
+from isotrope.training.images.method import ImageMethod
+from isotrope.training.launch import (
+    REQUEUE,
+    Terminated,
+    handling,
+    interrupt,
+    launch,
+    launched,
+)
+from isotrope.training.loggers import check_wandb
+from isotrope.training.nan_guard import Guard
+from isotrope.training.progress import Progress
+from isotrope.training.settings import RunSettings, read_yaml
+from isotrope.training.simcse import SimCSE
+
+__all__ = [
+    "Outcome",
+    "backend_of",
+    "begin",
+    "check_output",
+    "checkpoint",
+    "make_steps",
+    "nothing",
+    "put_away",
+    "read_checkpoint",
+    "run",
+    "stopped",
+    "try_objective",
+]
+
+Settings = TypeVar("Settings", bound=RunSettings)
+Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to.
+
+    Attributes:
+        result: numbers and provenance; of an interrupted run, the state so far.
+        output: the run folder.
+        exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
+        encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
+            may be an earlier, better step. None if the run had been finished before, or was other
+            processes'.
+        first: whether this is the first of several processes, which knows the numbers and tells.
+    """
+
+    result: Result
+    output: Path
+    exit_code: int = 0
+    encoder: Any = None
+    first: bool = True
+
+
+def nothing(output: Path) -> Result:
+    """Return the result of a run of which this process knows no numbers."""
+    return Result(kind="train", name=output.name, metrics={"steps": 0})
+
+
+def stopped(outcome: Outcome) -> str:
+    """Return what the command line prints of a run that was asked to stop."""
+    if not (outcome.output / "checkpoints" / "last.ckpt").is_file():
+        return "stopped before the first checkpoint: run the same command with --resume to start"
+    steps = outcome.result.metrics["steps"]
+    return (
+        f"stopped{f' at step {steps}' if steps else ''}; a checkpoint is in "
+        f"{outcome.output}/checkpoints: run the same command with --resume to go on"
+    )
+
+
+def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
+    """Train as the settings say, and write the run folder.
+
+    With ``devices`` above 1 the processes are started here; those that torchrun has started are
+    joined.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        LostProcess: one of several processes has gone.
+    """
+    output = Path(settings.output)
+    check_wandb(settings.wandb)
+    device = _check_devices(settings)
+    try:
+        if settings.devices > 1 and started()[0] == 1:
+            return _launch(settings, work, output, resume=resume, lines=lines)
+        with joined(device):
+            return _here(settings, work, output, resume=resume, lines=lines)
+    except Exception as error:
+        if not isinstance(error, LostProcess) and not lost(error):
+            raise
+        what = error if isinstance(error, LostProcess) else "another process of this run has gone"
+        saved = (output / "checkpoints" / "last.ckpt").is_file()
+        then = "go on from the last checkpoint" if saved else "start again: there is no checkpoint"
+        raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
+
+
+def _launch(
+    settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
+) -> Outcome:
+    """Train in processes of our own."""
+    with _taken(output, settings, resume=resume, role="starter") as finished:
+        if finished is not None:
+            return finished
+        code, result = launch(settings.devices, _rank, (settings, work, resume, lines))
+        return Outcome(result or nothing(output), output, exit_code=code)
+
+
+def _rank(order: tuple[Settings, Work[Settings], bool, bool]) -> tuple[int, Result]:
+    """Train as one of several processes."""
+    settings, work, resume, lines = order
+    outcome = run(settings, work, resume=resume, lines=lines)
+    return outcome.exit_code, outcome.result
+
+
+def _here(
+    settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
+) -> Outcome:
+    """Train in this process, which may be one of several; the first checks and writes."""
+    role: Role = "started" if launched() else "only"
+    first = rank() == 0
+    taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
+    # SIGTERM before the first step, or after the last; during the steps the Stop callback has it
+    with handling(interrupt, [signal.SIGTERM]):
+        try:
+            with taken as finished:
+                if agreed(finished is not None):
+                    return finished or Outcome(nothing(output), output, first=False)
+                return work(settings, lines)
+        except Terminated:
+            # the same command goes on
+            return Outcome(nothing(output), output, exit_code=REQUEUE)
+
+
+@contextmanager
+def _taken(
+    output: Path, settings: RunSettings, *, resume: bool, role: Role
+) -> Iterator[Outcome | None]:
+    """Keep other processes out of the run folder; yield the outcome of a finished run, or None."""
+    # who finds no lock looks first: what is wrong shows before anything is touched
+    if not (output / LOCK).exists():
+        finished = check_output(output, settings, resume=resume)
+        if finished is not None:
+            yield finished
+            return
+    with alone(output, f"training in {output}", role=role):
+        finished = check_output(output, settings, resume=resume)
+        if finished is not None:
+            put_away(output)
+        yield finished
+
+
+def _check_devices(settings: RunSettings) -> str:
+    """Return the kind of device to train on; there must be one for each process.
+
+    Raises:
+        InputError: too few GPUs, too small a batch, or another number than torchrun started.
+    """
+    kind = find_device(settings.device).type
+    total, here = started()
+    if total == 1:
+        total = here = settings.devices
+    elif settings.devices not in (1, here):
+        raise InputError(
+            f"torchrun has started {here} processes on this machine, and --devices says "
+            f"{settings.devices}; leave --devices out"
+        )
+    if total > 1 and kind == "mps":
+        raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
+    if kind == "cuda" and here > (found := torch.cuda.device_count()):
+        raise InputError(
+            f"--devices {here}: this machine has {found} GPU{'s' * (found > 1)}; "
+            f"use --devices {found}, or --device cpu"
+        )
+    if settings.rows < total:
+        raise InputError(
+            f"--batch-size {settings.rows} leaves some of {total} processes without a row; "
+            f"use a batch size of at least {total}"
+        )
+    return kind
+
+
+def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
+    """Return the outcome of a run that is already finished, or None to go on.
+
+    Args:
+        output: run folder.
+        settings: asked for now; what a run in the folder began with must be the same.
+        resume: whether there may be a run.
+
+    Raises:
+        InputError: the folder is in use, is a file, or belongs to another run.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError(f"output {output} is a file; give a folder")
+    for folder in map(Path, settings.inputs):
+        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"output {output} lies in {folder}, which is read as data: the run would train on "
+                "its own files; choose an output folder elsewhere"
+            )
+    if holds_nothing(output):
+        return None
+    if not resume:
+        raise InputError(
+            f"output folder {output} is not empty; choose another, or add --resume to continue "
+            "the run in it"
+        )
+    config = output / "config.yaml"
+    if not config.is_file():
+        raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
+    before = type(settings).read(read_yaml(config), source=str(config))
+    for name in type(settings).model_fields:
+        old, new = getattr(before, name), getattr(settings, name)
+        if name not in settings.free and old != new:
+            shown = name.replace("_", "-")
+            raise CannotResume(
+                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
+                "command, or choose another output folder"
+            )
+    if (output / "result.json").is_file():
+        return Outcome(Result.load(output / "result.json"), output)
+    return None
+
+
+def begin(settings: RunSettings) -> None:
+    """Make the run folder: by its config.yaml ``--resume`` knows it from here on.
+
+    What a run that was killed while it wrote has left half written is removed.
+    """
+    output = Path(settings.output)
+    settings.save(output / "config.yaml")
+    _tidy(output)
+
+
+def put_away(output: Path) -> None:
+    """Remove what a finished run does not need."""
+    _tidy(output)
+    remove(output / "tokens")
+
+
+def _tidy(output: Path) -> None:
+    tidy(output)
+    tidy(output / "checkpoints")
+    remove(output / "checkpoints" / SPARE)
+
+
+def try_objective(objective: Objective, *, negatives: bool) -> None:
+    """Compute the loss once, on noise: what it refuses shows before any work is done.
+
+    Raises:
+        InputError: the objective cannot be trained with as it is.
+    """
+    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
+    try:
+        objective(noise[0], noise[1], noise[2] if negatives else None)
+    except (ValueError, NoTerms) as error:
+        raise InputError(f"objective {objective.name}: {error}") from error
+
+
+def backend_of(settings: RunSettings) -> tuple[str, str]:
+    """Return what computes the loss of a whole batch, and why."""
+    # their number counts, and where they are
+    rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.rows, 1)
+    return choose(Views(rows, rows), settings.backend)
+
+
+_PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}
+
+
+def read_checkpoint(file: Path) -> dict[str, Any]:
+    """Return what a checkpoint holds, on the CPU.
+
+    Raises:
+        Damaged: it is not as it was written, or cannot be read.
+    """
+    try:
+        verify(file)
+        found = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict):
+            raise Damaged("it is no checkpoint")
+        return found
+    except (Damaged, MemoryError):
+        raise
+    # whatever else a damaged archive makes torch raise
+    except Exception as error:
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        raise Damaged(str(why)) from error
+
+
+def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
+    """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
+
+    Raises:
+        CannotResume: there are checkpoints, but none can be read.
+    """
+    damaged = []
+    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
+        if not path.is_file():
+            continue
+        try:
+            found = read_checkpoint(path)
+            if missing := _PARTS - set(found):
+                raise Damaged(f"no {sorted(missing)[0]} in it")
+        except Damaged as error:
+            damaged.append(f"{path} ({error})")
+            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
+            continue
+        return path, int(found["global_step"])
+    if damaged:
+        raise CannotResume(
+            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
+        )
+    return None, 0
+
+
+def make_steps(
+    settings: RunSettings,
+    module: SimCSE | ImageMethod,
+    loader: DataLoader[Any],
+    *,
+    steps: int,
+    resumed: Path | None,
+    callbacks: Sequence[L.Callback],
+    clip: float | None,
+) -> int:
+    """Train to the last step or to a request to stop; return the exit code.
+
+    Args:
+        settings: of the run.
+        module: whose ``global_step`` says afterwards how far it came.
+        loader: gives the batch of each step that is left.
+        steps: of the whole run.
+        resumed: checkpoint to go on from.
+        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
+            ``Metrics``, too.
+        clip: largest norm of the gradient, or None.
+    """
+    together = world_size() > 1
+    here = started()[1] if together else 1
+    module.guard = Guard(settings)
+    (stop,) = (c for c in callbacks if isinstance(c, Stop))
+    timer, *others = callbacks
+    with _quiet(), _closing(callbacks):
+        trainer = L.Trainer(
+            accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
+            devices=here,
+            num_nodes=world_size() // here,
+            # buffers are the same everywhere: no step needs them sent around
+            strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
+            plugins=[Straight(), *([TorchElasticEnvironment()] if together else [])],
+            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
+            max_steps=steps,
+            max_epochs=-1,
+            gradient_clip_val=clip,
+            # what is not finite is neither logged nor scored nor saved
+            callbacks=[timer, module.guard, *others],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+        try:
+            trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
+        except AtOnce:
+            raise KeyboardInterrupt from None
+        except (CannotResume, Diverged):
+            raise
+        except InputError as error:
+            # a worker of the loader sends its traceback along
+            raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
+        except RuntimeError as error:
+            if not worker_gone(error):
+                raise
+            raise LostProcess(
+                f"a process that reads data has gone ({str(error).strip().rstrip('.')}; often for "
+                "want of memory: fewer --workers need less)"
+            ) from error
+        finally:
+            stop.restore()
+    if stop.signal is not None and trainer.global_step < steps:
+        return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
+    return 0
+
+
+@contextmanager
+def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
+    """Close bar and log at the end; where there was an error, that is the one to tell."""
+    ours = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
+    try:
+        yield
+    except BaseException:
+        for callback in ours:
+            with suppress(InputError):
+                callback.close()
+        raise
+    for callback in ours:
+        callback.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning's advertising and its advice about our own loader off the screen."""
+    import logging
+
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="lightning.*")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,469 @@
+"""Everything a training can be told, declared once: flags, YAML keys and Python arguments.
+
+A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
+(``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
+``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). ``RunSettings`` is
+what text and images share; ``image_settings`` has those of images. Defaults of text are SimCSE's
+(Gao et al., 2021) where it has one.
+"""
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from isotrope.core.documents import brief, read_yaml
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.core.usual import meant
+
+__all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
+
+
+class RunSettings(BaseModel):
+    """What every training run can be told, of text or of images.
+
+    Attributes:
+        kind: of the run: which module trains it (``isotrope.training.run``).
+        dotted: prefixes of settings that belong to something chosen by name; ``objective.x`` is
+            kept in the field ``objective_settings``.
+        free: what may differ between a run and its continuation: nothing of it changes what a step
+            learns from which batch (another number of devices draws other dropout masks).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    kind: ClassVar[str]
+    dotted: ClassVar[tuple[str, ...]] = ("objective",)
+    free: ClassVar[frozenset[str]] = frozenset(
+        {
+            "output",
+            "checkpoint_every",
+            "keep_every",
+            "on_nan",
+            "progress",
+            "device",
+            "devices",
+            "wandb",
+        }
+    )
+
+    output: str = Field(description="run folder; must be new or empty unless --resume")
+    objective_settings: dict[str, float | str] = Field(
+        default_factory=dict,
+        description="hyperparameters (--objective.temperature 0.05) and exchanged components "
+        "(--objective.dissipation margin:0.3)",
+    )
+    plugin: list[str] = Field(
+        default_factory=list, description="Python file with an objective of your own"
+    )
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="inputs that go through the encoder at a time: its memory grows with this "
+        "number, and the gradient is still that of the whole batch; takes one more forward pass",
+    )
+    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = Field(
+        "auto",
+        description="what computes the loss: eager holds all similarities of a batch, rowblock a "
+        "block of rows at a time, bfloat16 the same with rounded products, triton none in a GPU's "
+        "memory; auto chooses by size",
+    )
+    cut: float = Field(
+        1.0,
+        gt=0,
+        description="cut-initialization: divide the initial weights by this number (paper 003: 3 "
+        "for contrastive methods, 9 for others); pretrained weights stay as they are",
+    )
+    cut_what: Literal["weights", "all"] = Field(
+        "weights", description="weights, as in the paper, or all parameters, as in its code"
+    )
+    max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
+    precision: Literal["32", "bf16", "16"] = Field("32", description="of the encoder's arithmetic")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to train")
+    devices: int = Field(
+        1,
+        ge=1,
+        description="processes that share every batch, each on a GPU of its own or on its share of "
+        "the CPU; the gradient is that of one (torchrun for several machines)",
+    )
+    seed: int = Field(42, ge=0, lt=2**32, description="decides all that is random")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    keep_every: int | None = Field(
+        None,
+        ge=1,
+        description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
+        "last too), for `isotrope spectrum`; default: none but the newest two",
+    )
+    on_nan: Literal["stop", "skip"] = Field(
+        "stop",
+        description="a loss, embedding or gradient that is not finite ends the run, with the batch "
+        "saved, or its step is left out (ten in a row end the run, too)",
+    )
+    log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
+    wandb: str | None = Field(
+        None,
+        min_length=1,
+        description="log to this project of Weights & Biases too (pip install wandb; "
+        "WANDB_MODE=offline needs no network)",
+    )
+    progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
+
+    # the names of subclasses' fields too
+    @field_validator(
+        "files", "columns", "plugin", "lora_targets", mode="before", check_fields=False
+    )
+    @classmethod
+    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+        """One path stands for a list of one."""
+        if isinstance(value, (str, Path)):
+            return [str(value)]
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [str(v) if isinstance(v, Path) else v for v in value]
+
+    @field_validator(
+        "output", "dev", "encoder", "data", "classes", mode="before", check_fields=False
+    )
+    @classmethod
+    def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+        return str(value) if isinstance(value, Path) else value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - before validation
+        """``true`` is no number, although Python counts with it."""
+        if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
+            raise ValueError("input should be another value than true or false")
+        return value
+
+    @field_validator(
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "wandb"),
+        mode="after",
+        check_fields=False,
+    )
+    @classmethod
+    def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
+        """Names go into config.yaml, result.json and the system's calls."""
+        for name in value if isinstance(value, list) else ["-" if value is None else value]:
+            if not name or {"\0", "\n", "\r"} & set(name) or not _in_utf8(name):
+                raise ValueError("a name must be one line of UTF-8 text")
+        return value
+
+    @field_validator(
+        "columns", "query_prompt", "passage_prompt", "lora_targets", check_fields=False
+    )
+    @classmethod
+    def _written(cls, value: Any) -> Any:  # noqa: ANN401 - a text or texts
+        """Texts go into config.yaml and result.json."""
+        for text in value if isinstance(value, list) else [value]:
+            if "\0" in text or not _in_utf8(text):
+                raise ValueError("a text must be UTF-8 without NUL")
+        return value
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _bits(cls, value: Any) -> Any:  # noqa: ANN401 - YAML reads 32 as a number
+        return str(value) if isinstance(value, int) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_dotted(cls, values: Any) -> Any:  # noqa: ANN401 - before validation
+        """Collect the keys ``objective.*``, and others of that kind, in a field each."""
+        if not isinstance(values, Mapping):
+            return values
+        plain = {k: v for k, v in values.items() if not dotted_key(cls, str(k))}
+        for prefix in cls.dotted:
+            inner = {
+                str(k)[len(prefix) + 1 :]: v
+                for k, v in values.items()
+                if str(k).startswith(prefix + ".")
+            }
+            given = plain.get(f"{prefix}_settings", {})
+            if isinstance(given, Mapping):
+                plain[f"{prefix}_settings"] = {k: _number(v) for k, v in {**given, **inner}.items()}
+        return plain
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files and folders that are trained on."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """How many examples make a batch, of all devices."""
+        raise NotImplementedError
+
+    @classmethod
+    def collected(cls) -> list[str]:
+        """Return the fields that hold what ``dotted`` settings say."""
+        return [f"{prefix}_settings" for prefix in cls.dotted]
+
+    @classmethod
+    def ordered(cls) -> dict[str, FieldInfo]:
+        """Return the fields as a user reads them: what is special first, what all share last."""
+        shared = RunSettings.model_fields
+        return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
+            k: v for k, v in cls.model_fields.items() if k in shared
+        }
+
+    @classmethod
+    def dotted_names(cls) -> list[str]:
+        """Return the settings with a dot that there are, of all objectives."""
+        from isotrope.paradigm import registry
+
+        return [f"objective.{name}" for name in registry.settings()]
+
+    @classmethod
+    def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
+        """Refuse what is no setting.
+
+        Args:
+            key: with hyphens or underscores.
+            source: where it comes from, for the message.
+            python: whether it is an argument of Python, and the message names others like it.
+
+        Raises:
+            InputError: an unknown name; names the nearest.
+        """
+        if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
+            where = f"{source}: " if source else ""
+            names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
+            name = meant(key, [*names, *cls.dotted_names()])
+            hint = "" if name is None else f" (did you mean {_spelled(name, python=python)}?)"
+            shown = key if python else flag(key)
+            raise InputError(f"{where}unknown setting {shown!r}{hint}")
+
+    @classmethod
+    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
+        """Return settings by the names of fields, however they are spelled.
+
+        Raises:
+            InputError: one that stands there twice, with a hyphen and with an underscore.
+        """
+        found: dict[str, Any] = {}
+        for key, value in values.items():
+            name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
+            if name in found:
+                where = f"{source}: " if source else ""
+                raise InputError(f"{where}--{flag(name)} stands there twice")
+            found[name] = value
+        return found
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, source: str = "", python: bool = False) -> Self:
+        """Return checked settings.
+
+        Args:
+            values: by field name, with hyphens or underscores.
+            source: where they come from, for the message.
+            python: whether messages name them as arguments of Python, not as flags.
+
+        Raises:
+            InputError: an unknown key, or a value of the wrong type or out of its bounds.
+        """
+        where = f"{source}: " if source else ""
+        plain = cls.by_field(values, source=source)
+        for key in plain:
+            cls.check_name(key, source=source, python=python)
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = flag(str(first["loc"][0])) if first["loc"] else "settings"
+            if name.endswith("-settings") and len(first["loc"]) > 1:
+                name = f"{name.removesuffix('-settings')}.{first['loc'][1]}"
+            if first["type"] == "missing":
+                shown = f"--{name}"
+                if python or name in ("files", "data"):  # the two have no flag
+                    shown = name if python else {"files": "FILE", "data": "DATA"}[name]
+                raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
+            said = first["msg"].removeprefix("Value error, ")
+            shown = _argument(name) if python else f"--{name}"
+            raise InputError(
+                f"{where}{shown}: {said[:1].lower()}{said[1:]}; found {brief(first['input'])}"
+            ) from None
+
+    def to_yaml(self) -> str:
+        """Return the settings as the YAML that ``--config`` reads."""
+        values = self.model_dump()
+        own = [name for name in self.ordered() if name not in self.collected()]
+        listed = {flag(name): values[name] for name in own if values[name] not in (None, [])}
+        for prefix, name in zip(self.dotted, self.collected(), strict=True):
+            listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
+        return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
+
+    def save(self, path: Path) -> None:
+        """Write :meth:`to_yaml` to ``path``."""
+        with replacing(path) as temporary:
+            temporary.write_text(self.to_yaml(), encoding="utf-8")
+
+
+class TrainSettings(RunSettings):
+    """Settings of a training on text; every field has its help, default and bounds here."""
+
+    kind = "text"
+
+    files: list[str] = Field(
+        min_length=1,
+        description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
+        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, or Hugging Face "
+        "dataset folders (save_to_disk)",
+    )
+    encoder: str = Field(
+        "all-MiniLM-L6-v2",
+        description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
+        "'scratch': a small one built here with a tokenizer trained on the text",
+    )
+    objective: str = Field("infonce", description="name, see `isotrope objectives`")
+    columns: list[str] = Field(
+        default_factory=list,
+        description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
+        "and hard negative: --columns question,answer",
+    )
+    views: Literal["auto", "dropout", "adjacent", "pairs"] = Field(
+        "auto",
+        description="where the positive comes from: the same text through another dropout mask, "
+        "the next text of the document, or the file's second column; auto: pairs if there is one, "
+        "else dropout",
+    )
+    query_prompt: str = Field("", description="put before every anchor of pairs")
+    passage_prompt: str = Field("", description="put before every positive and negative of pairs")
+    dev: str | None = Field(
+        None,
+        description="what to watch: an STS file, a retrieval folder or pairs file, or 'auto', a "
+        "label-free score on text held out of your own; the best step is kept, step 0 included",
+    )
+    eval_every: int = Field(125, ge=1, description="steps between dev evaluations")
+    holdout: float = Field(
+        0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
+    )
+    batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
+    epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
+    learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    max_length: int = Field(32, ge=3, description="tokens a text is cut to in training")
+    pooling: str | None = Field(
+        None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
+    )
+    head: Literal["mlp", "linear", "none"] = Field(
+        "mlp",
+        description="network on top in training only, never part of the saved model: a linear "
+        "layer and a tanh (Gao et al. 2021), the layer alone (Li et al. 2024), or none",
+    )
+    freeze: Literal["none", "embeddings"] = Field(
+        "none",
+        description="what stays as it is: the vectors of words and positions with the norm on "
+        "them, so that the layers alone are trained (Li et al. 2024), or nothing",
+    )
+    dropout: float | None = Field(
+        None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
+    )
+    matryoshka: list[int] = Field(
+        default_factory=list,
+        description="train the first coordinates, so many as each number says, to be embeddings "
+        "of their own: the loss is the mean over them and the whole; needs --head none",
+    )
+    lora: int | None = Field(
+        None,
+        ge=1,
+        description="train matrices of this rank beside the encoder's own weights, which stay as "
+        "they are (pip install 'isotrope[lora]'); the saved model has them merged",
+    )
+    lora_alpha: int | None = Field(
+        None, ge=1, description="the matrices count alpha / rank times; default: twice the rank"
+    )
+    lora_targets: list[str] = Field(
+        default_factory=list,
+        description="layers that get them: query,value or all-linear; default: peft's choice for "
+        "the architecture, all-linear where it has none",
+    )
+
+    @field_validator("matryoshka")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(d < 1 for d in value):
+            raise ValueError("numbers of coordinates are 1 or more")
+        return value
+
+    @field_validator("columns", "lora_targets", mode="after")
+    @classmethod
+    def _split(cls, value: list[str]) -> list[str]:
+        """``anchor,positive`` stands for two names."""
+        names = [name.strip() for given in value for name in given.split(",")]
+        if not all(names):
+            raise ValueError("an empty name among them")
+        return names
+
+    @property
+    def held_out(self) -> float:
+        """The share of held-out text: ``--dev auto`` needs some."""
+        return 0.1 if self.dev == "auto" and self.holdout == 0 else self.holdout
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files and folders that are trained on."""
+        return self.files
+
+    @property
+    def rows(self) -> int:
+        """How many examples make a batch, of all devices."""
+        return self.batch_size
+
+
+def dotted_key(cls: type[RunSettings], key: str) -> bool:
+    """Tell whether a key is one of those with a dot, as ``objective.temperature``."""
+    return any(key.startswith(prefix + ".") for prefix in cls.dotted)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
+    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
+
+    YAML's ``true`` becomes what a flag would say.
+    """
+    try:
+        return str(value).lower() if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+def _takes_bool(field: FieldInfo) -> bool:
+    """Whether a field is a switch, or holds settings that may be some."""
+    return field.annotation is bool or typing.get_origin(field.annotation) is dict
+
+
+def _in_utf8(text: str) -> bool:
+    """Whether a text can be written; half of a surrogate pair cannot."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text
+
+
+def _spelled(name: str, *, python: bool) -> str:
+    """Return a flag's name as it is suggested."""
+    return _argument(name) if python else repr(name)
+
+
+def _argument(name: str) -> str:
+    """Return how Python says a flag."""
+    prefix, dot, key = name.partition(".")
+    return f"{prefix}_settings={{{key!r}: ...}}" if dot else name.replace("-", "_")
+
+
+def flag(name: str) -> str:
+    """Return a field's name as flags and YAML keys spell it."""
+    return name.replace("_", "-")
+
+
+def _help(cls: type[BaseModel], name: str) -> str:
+    return cls.model_fields[name.replace("-", "_")].description or ""

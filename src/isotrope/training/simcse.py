@@ -1,0 +1,208 @@
+"""SimCSE: two views of a text batch through one encoder, any objective on top (Gao et al., 2021).
+
+All views of a batch go through the encoder together, in chunks of similar length, so that padding
+is low; which sentences are negatives of each other does not depend on the chunks. Where the graphs
+of all chunks do not fit into memory, there is only one at a time (``gradient_cache``). The head
+exists in training only. Randomness is a function of (seed, step, process): nothing random is saved,
+and resuming in the middle of an epoch repeats the very same masks.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from isotrope.core.distributed import gathered, rank
+from isotrope.core.views import Views
+from isotrope.data.text.batches import Batch
+from isotrope.diagnostics.observe import measure
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.shares import shared_loss
+from isotrope.training.gradient_cache import cached
+from isotrope.training.nan_guard import Guard
+
+__all__ = ["SimCSE", "Steps", "nested", "step_seed"]
+
+
+def step_seed(seed: int, step: int, process: int = 0) -> int:
+    """Return the random seed of one step in one process, a function of these three alone."""
+    mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
+    return (mixed + 1) % 2**63
+
+
+def nested(views: Views, prefixes: Sequence[int]) -> list[Views]:
+    """Return the views, and their first coordinates alone, so many as each prefix says.
+
+    Source: Kusupati et al. 2022, "Matryoshka representation learning", section 3.
+    """
+    return [views, *(_first(views, d) for d in prefixes)]
+
+
+def _first(views: Views, d: int) -> Views:
+    return views.map(lambda x: x[:, :d])
+
+
+class Steps(IterableDataset[Batch]):
+    """The batches of the steps ``start`` to ``stop`` of a run, in order."""
+
+    def __init__(self, at: Callable[[int], Batch], start: int, stop: int) -> None:
+        self.at, self.start, self.stop = at, start, stop
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield one collated batch a step."""
+        for step in range(self.start, self.stop):
+            yield self.at(step)
+
+
+class SimCSE(L.LightningModule):
+    """The encoder, its head, the objective and the optimiser of one run.
+
+    Args:
+        encoder: trained in place.
+        head: on top in training only, or None.
+        objective: any registered objective or composition.
+        steps: of the whole run; the learning rate reaches 0 there.
+        learning_rate: peak, at step 0.
+        weight_decay: of AdamW.
+        seed: of the run.
+        caching: have the graph of one chunk at a time, not of the whole batch.
+        log_every: steps between looks at the gradient's components.
+        scaled: float16 training, whose gradients are scaled and may overflow now and then.
+        backend: what computes the loss, see ``isotrope.kernels.choose``.
+        prefixes: the loss is the mean of the objective's on whole embeddings and on their first
+            coordinates, so many as each of these says.
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: SentenceEncoder,
+        head: nn.Module | None,
+        objective: Objective,
+        steps: int,
+        learning_rate: float,
+        weight_decay: float,
+        seed: int,
+        log_every: int,
+        caching: bool = False,
+        scaled: bool = False,
+        backend: str = "auto",
+        prefixes: Sequence[int] = (),
+    ) -> None:
+        super().__init__()
+        self.scaled = scaled
+        self.caching = caching
+        self.encoder = encoder
+        self.head = head if head is not None else nn.Identity()
+        self.objective = objective
+        self.backend = backend
+        self.prefixes = tuple(prefixes)
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.seed = seed
+        self.log_every = log_every
+        self.guard = Guard()
+        self.measured: dict[str, float | None] = {}
+        self.gradient_norm: Tensor | None = None
+
+    def transfer_batch_to_device(
+        self, batch: Batch, device: torch.device, dataloader_idx: int
+    ) -> Batch:
+        """Leave the batch where it is: its chunks move one by one in :meth:`embed`."""
+        return batch
+
+    def embed(self, batch: Batch) -> list[Tensor]:
+        """Return the embeddings of each view of the batch, n x d, as the objective sees them."""
+        # the longest first: the allocator then finds room for the shorter in what they leave
+        chunks = batch.chunks[::-1]
+        if self.caching:
+            parts = cached(self.encoder, [tuple(map(torch.from_numpy, chunk)) for chunk in chunks])
+        else:
+            parts = [self.encoder(*map(self._moved, chunk)) for chunk in chunks]
+        rows: Tensor = self.head(torch.cat(parts[::-1])[self._moved(batch.inverse)])
+        return list(torch.split(rows, batch.sizes))
+
+    def _moved(self, array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+    def views(self, batch: Batch) -> Views:
+        """Return the batch as the objective's input."""
+        anchors, positives, *hard = self.embed(batch)
+        return Views(
+            anchors=anchors,
+            positives=positives,
+            negatives=hard[0] if hard and len(hard[0]) else None,
+            groups=self._moved(batch.groups),
+        )
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the loss of one batch; every ``log_every`` steps also look inside it."""
+        step = self.global_step
+        torch.manual_seed(step_seed(self.seed, step, rank()))
+        whole = gathered(self.views(batch))
+        with _full_precision(whole.views.anchors.device.type):
+            losses = [
+                shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
+                for part in nested(whole.views, self.prefixes)
+            ]
+            loss = torch.stack(losses).mean()
+            if not self.guard.forward_is_finite(self, step, loss, [whole.views]):
+                return self.guard.no_loss(self)
+            if step % self.log_every == 0 or step == self.steps - 1:
+                self.measured = measure(self.objective, whole.views)
+                self.measured["loss"] = float(loss.detach())
+        return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
+        """Drop the gradients now: Lightning would keep them through the next forward pass."""
+        self.zero_grad(set_to_none=True)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm of all gradients, and keep the norm for the log."""
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(
+            self.parameters(), gradient_clip_val or math.inf
+        )
+        self.guard.check_gradient(self, self.global_step, self.gradient_norm)
+
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return self.learning_rate * max(0.0, 1 - step / self.steps)
+
+    def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
+        """AdamW (fused), learning rate falling linearly to 0, no warm-up."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(
+            parameters,
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            # a fused step unscales by itself, after clipping: too late for float16
+            fused=not self.scaled,
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: self.learning_rate_at(step) / self.learning_rate
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }
+
+
+@contextlib.contextmanager
+def _full_precision(device: str) -> Iterator[None]:
+    """Similarities and the loss are computed in float32 even when the encoder is not."""
+    with torch.autocast(device, enabled=False):
+        yield

@@ -1,0 +1,281 @@
+"""The spectrum of a run: the curvature of its objective where it stood, seed by seed.
+
+A seed decides which batches are taken (seed s, of N batches each, starts s N batches after the
+step) and the start vectors of Lanczos: how much the numbers differ between seeds says how much they
+are worth. Unfinished processes lie in RUN/spectrum and go on with the same command.
+"""
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from isotrope.core.errors import InputError
+from isotrope.core.fingerprint import fingerprint
+from isotrope.core.result import Result, provenance
+from isotrope.core.views import Views
+from isotrope.diagnostics.curvature import (
+    Hessian,
+    Lanczos,
+    Spectrum,
+    embedding_hessian,
+    parameter_hessian,
+)
+from isotrope.training.rebuild import Rebuilt, rebuild
+
+__all__ = ["Asked", "Found", "as_csv", "measure"]
+
+SPREAD = ("lambda_max", "lambda_min", "negative", "flat", "trace", "loss", "gradient_norm")
+"""Numbers whose spread over the seeds is reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked of a run; all of it stands in the result.
+
+    Attributes:
+        iterations: of Lanczos, one product each.
+        probes: start vectors, for density and trace.
+        batches: over which the objective is averaged.
+        seeds: one spectrum each.
+        batch_size: None for the run's.
+        batch_norm: ``batch`` statistics, as in training, or ``running`` ones.
+        weight_decay: add the run's to the diagonal.
+        keep_graph: of the gradient: faster, and more memory.
+        threshold: Ritz values between 0 and this are counted as nearly flat (paper 004: 1).
+        optimum: the loss at the optimum, for rates of convergence, or None.
+        by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
+            objective sees in one batch, each free.
+        device: to compute on.
+    """
+
+    iterations: int = 100
+    probes: int = 1
+    batches: int = 1
+    seeds: tuple[int, ...] = (0,)
+    batch_size: int | None = None
+    batch_norm: Literal["batch", "running"] = "batch"
+    weight_decay: bool = False
+    keep_graph: bool = True
+    threshold: float = 1.0
+    optimum: float | None = None
+    by: Literal["parameters", "embeddings"] = "parameters"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            InputError: fewer than one of anything, negative or repeated seeds, or a threshold that
+                is not above 0.
+        """
+        for name in ("iterations", "probes", "batches"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--{name} must be 1 or more; found {getattr(self, name)}")
+        known = all(0 <= seed < 2**63 for seed in self.seeds)
+        if not self.seeds or not known or len({*self.seeds}) < len(self.seeds):
+            raise InputError(
+                "--seeds must be different whole numbers from 0 to 2^63 - 1; found "
+                f"{list(self.seeds)}"
+            )
+        if self.by == "embeddings" and (self.batches > 1 or self.weight_decay):
+            what = "--batches" if self.batches > 1 else "--weight-decay"
+            raise InputError(
+                f"{what} is of a spectrum by parameters: embeddings belong to one batch, and have "
+                "no decay; leave it out, or take --seeds for more batches"
+            )
+        if not 0 < self.threshold < math.inf:
+            raise InputError(f"--threshold must be above 0 and finite; found {self.threshold:g}")
+        if self.optimum is not None and not math.isfinite(self.optimum):
+            raise InputError(f"--optimum must be a finite number; found {self.optimum:g}")
+
+    @property
+    def products(self) -> int:
+        """How many products one run takes at most."""
+        return len(self.seeds) * self.probes * self.iterations
+
+
+@dataclass(frozen=True)
+class Found:
+    """The spectra of one run at one step.
+
+    Attributes:
+        name: of run and step.
+        spectra: one for each seed.
+        result: all numbers, with what they are of.
+        folder: where its files belong.
+    """
+
+    name: str
+    spectra: tuple[Spectrum, ...]
+    result: Result
+    folder: Path
+
+
+def measure(
+    run: Path,
+    asked: Asked,
+    *,
+    file: Path | None = None,
+    progress: Callable[[int], object] | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Found:
+    """Return the spectra of a run; nothing but unfinished Lanczos processes is written.
+
+    Args:
+        run: its folder.
+        asked: how.
+        file: a checkpoint of it; None takes the newest, or else the saved encoder.
+        progress: told how many products are done since the last time.
+        tell: takes warnings.
+
+    Raises:
+        InputError: no run, data that are missing, or an optimum that is not below the loss.
+    """
+    n = asked.batches
+    found = rebuild(
+        run,
+        file=file,
+        batches=[seed * n + i for seed in asked.seeds for i in range(n)],
+        batch_size=asked.batch_size,
+        batch_norm=asked.batch_norm,
+        device=asked.device,
+        tell=tell,
+    )
+    folder = run / "spectrum"
+    weights = _weights(found.module)
+    spectra = []
+    for place, seed in enumerate(asked.seeds):
+        hessian = _hessian(found, asked, found.terms[place * n : (place + 1) * n])
+        belongs = fingerprint(weights, _plain(found.about), _sample(asked), seed)
+        spectra.append(_spectrum(hessian, asked, seed, folder, belongs, progress))
+        del hessian  # its graph goes before the next one comes
+    return Found(
+        f"{run.name}, step {found.step:,}",
+        tuple(spectra),
+        _result(run, found, asked, spectra),
+        folder,
+    )
+
+
+def _hessian(found: Rebuilt, asked: Asked, terms: Sequence[Callable[[], list[Views]]]) -> Hessian:
+    if asked.by == "embeddings":
+        if "matryoshka" in found.about:
+            raise InputError(
+                "--by embeddings needs one loss of each embedding, and a run with --matryoshka has "
+                "several; take --by parameters"
+            )
+        with torch.no_grad():
+            views = terms[0]()
+        return embedding_hessian(found.objective, views, keep_graph=asked.keep_graph)
+    return parameter_hessian(
+        found.objective,
+        terms,
+        found.module,
+        decay=found.decay if asked.weight_decay else 0.0,
+        keep_graph=asked.keep_graph,
+    )
+
+
+def _spectrum(
+    hessian: Hessian,
+    asked: Asked,
+    seed: int,
+    folder: Path,
+    belongs: str,
+    progress: Callable[[int], object] | None,
+) -> Spectrum:
+    processes = []
+    for probe in range(asked.probes):
+        process = Lanczos(
+            hessian,
+            seed=seed * 1_000_003 + probe,
+            gradient=hessian.gradient,
+            state=folder / f"lanczos-{belongs}-{probe}-of-{asked.iterations}.npz",
+            belongs=belongs,
+        )
+        process.run(asked.iterations, progress).finish()
+        processes.append(process)
+    return Spectrum.of(hessian, processes)
+
+
+def _sample(asked: Asked) -> list[Any]:
+    """What of the question changes the numbers of a process."""
+    return [asked.batches, asked.batch_size, asked.weight_decay, asked.keep_graph, asked.by]
+
+
+def _weights(module: nn.Module) -> str:
+    return fingerprint(
+        {
+            name: tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+            for name, tensor in module.state_dict().items()
+        }
+    )
+
+
+def _plain(about: dict[str, Any]) -> dict[str, Any]:
+    """Without what may be called otherwise and be the same."""
+    return {name: value for name, value in about.items() if name not in ("run", "weights")}
+
+
+def _result(run: Path, found: Rebuilt, asked: Asked, spectra: Sequence[Spectrum]) -> Result:
+    rows = [spectrum.numbers(asked.threshold) for spectrum in spectra]
+    metrics = {
+        name: None if rows[0][name] is None else statistics.fmean(row[name] for row in rows)
+        for name in rows[0]
+    }
+    first = spectra[0]
+    details: dict[str, Any] = {
+        "hessian": {**found.about, "asked": asdict(asked)},
+        "verdict": first.verdict(),
+        "learning_rate": {
+            "at_step": found.learning_rate,
+            "peak": found.peak,
+            "verdict": first.step(found.learning_rate),
+            "verdict_of_peak": first.step(found.peak),
+        },
+        "seeds": dict(zip(map(str, asked.seeds), rows, strict=True)),
+        "spread": {name: _spread([row[name] for row in rows]) for name in SPREAD},
+    }
+    if asked.optimum is not None:
+        directions = first.descent(asked.optimum)
+        details["descent"] = {
+            "optimum": asked.optimum,
+            "proxy": first.proxy(asked.optimum),
+            "positive": [asdict(d) for d in directions if d.rate is not None],
+            "escape": [asdict(d) for d in directions if d.rate is None],
+        }
+    return Result(
+        kind="spectrum",
+        name=run.name,
+        metrics={"step": found.step, **metrics},
+        details=details,
+        provenance=provenance(seed=asked.seeds[0], data=found.about["data"]),
+    )
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean, extremes and standard deviation over the seeds."""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    mean = statistics.fmean(values)
+    return {"mean": mean, "min": min(values), "max": max(values), "std": deviation}
+
+
+def as_csv(found: Found, seeds: Sequence[int]) -> str:
+    """Return one line for each Ritz value: seed, probe, value, error bound, weight, slope."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["seed", "probe", "ritz_value", "error", "weight", "slope"])
+    for seed, spectrum in zip(seeds, found.spectra, strict=True):
+        for probe, ritz in enumerate(spectrum.probes):
+            columns = (ritz.values, ritz.errors, ritz.weights, ritz.slopes)
+            for row in zip(*columns, strict=True):
+                lines.writerow([seed, probe, *(f"{float(number):.9g}" for number in row)])
+    return text.getvalue()

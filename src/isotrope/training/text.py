@@ -1,0 +1,601 @@
+"""From settings to a run folder: check everything, read the data once, train, keep the best.
+
+Nothing is written before the settings, the objective, the dev set and the encoder have been
+found good; what fails while the data is read leaves no folder behind.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from isotrope.core.distributed import rank, rows_of, wait, world_size
+from isotrope.core.errors import InputError
+from isotrope.core.files import replacing
+from isotrope.core.lock import clear, holds_nothing, still_there
+from isotrope.core.progress import bar
+from isotrope.core.result import Result, provenance
+from isotrope.data.text.batches import CHUNK_OVERHEAD, Batch, Batches, collate
+from isotrope.data.text.corpora import read
+from isotrope.data.text.tokens import TokenStore, build
+from isotrope.diagnostics.observe import MEASURED
+from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.heads import LinearHead, MLPHead
+from isotrope.encoders.lora import add_lora, lora_facts, merged
+from isotrope.encoders.sentence import SentenceEncoder, find_device
+from isotrope.encoders.shared_norm import share_statistics
+from isotrope.measures.judgement import Judgement
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+from isotrope.training.callbacks import Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
+from isotrope.training.card import lora_line, model_card
+from isotrope.training.dev_score import Watch, watch_file, watch_held_out
+from isotrope.training.gradient_cache import refuse_batch_statistics
+from isotrope.training.nan_guard import refuse_broken
+from isotrope.training.progress import Progress, warn
+from isotrope.training.run import (
+    Outcome,
+    backend_of,
+    begin,
+    checkpoint,
+    make_steps,
+    nothing,
+    put_away,
+    run,
+    stopped,
+    try_objective,
+)
+from isotrope.training.settings import TrainSettings, flag
+from isotrope.training.simcse import SimCSE, Steps
+
+__all__ = [
+    "Outcome",
+    "batch_at",
+    "check",
+    "encoder_of",
+    "fit",
+    "module_of",
+    "prefixes_of",
+    "steps_of",
+    "store_of",
+    "summary",
+    "train",
+]
+
+_HEADS: dict[str, Callable[[int], nn.Module | None]] = {
+    "mlp": MLPHead,
+    "linear": LinearHead,
+    "none": lambda dimension: None,
+}
+_SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
+_NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
+_LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
+
+
+def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
+    """Train a sentence encoder; the arguments are the fields of ``TrainSettings``.
+
+    Args:
+        files: path or paths of text or pairs.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        settings: any other setting, e.g. ``output="runs/x"``, ``objective="infonce"``,
+            ``objective_settings={"temperature": 0.05}``, ``max_steps=100``.
+
+    Returns:
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+    """
+    return train(TrainSettings.read({"files": files, **settings}, python=True), resume=resume)
+
+
+def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
+    """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
+
+    Args:
+        settings: of the run.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        lines: say how far it is without a bar, too; warnings are always printed.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        LostProcess: one of several processes has gone.
+    """
+    return run(settings, _train, resume=resume, lines=lines)
+
+
+def _train(settings: TrainSettings, lines: bool) -> Outcome:
+    if rank() > 0:
+        wait()  # until the first has read the data
+    prepared = _prepare(settings, Path(settings.output))
+    if rank() == 0:
+        wait()
+    return _run(settings, *prepared, lines=lines)
+
+
+def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, Watch | None]:
+    """Find what is wrong with settings, files, dev set and encoder; nothing is written.
+
+    Raises:
+        InputError: whatever it is.
+    """
+    for plugin in settings.plugin:
+        registry.load_plugin(Path(plugin))
+    objective = registry.build(settings.objective, settings.objective_settings)
+    try_objective(objective, negatives=objective.takes_negatives)
+    watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
+    next(_records(settings))  # the first record: what is wrong with the files shows early
+    return encoder_of(settings), objective, watch
+
+
+def _prepare(
+    settings: TrainSettings, output: Path
+) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, Watch | None]:
+    """Check everything and read the data; what fails leaves nothing behind."""
+    encoder, objective, watch = check(settings)
+    ours = rank() == 0 and holds_nothing(output)
+    try:
+        if rank() == 0:
+            begin(settings)
+        store = store_of(settings, encoder, output / "tokens")
+        if settings.dev == "auto":
+            watch = watch_held_out(store, prompts=(settings.query_prompt, settings.passage_prompt))
+        batches = Batches(store, settings.batch_size, settings.seed)
+        if objective.takes_negatives is False and store.columns == 3:
+            raise InputError(
+                f"objective {settings.objective} takes no hard negatives, but the file has a third "
+                "column: remove it, or choose infonce"
+            )
+        try_objective(objective, negatives=store.columns == 3)
+    except BaseException:
+        if ours:
+            clear(output)
+        raise
+    return encoder, objective, store, batches, watch
+
+
+def encoder_of(settings: TrainSettings) -> SentenceEncoder:
+    """Return the encoder that a run starts from.
+
+    Raises:
+        InputError: there is none, or it does not fit the settings.
+    """
+    device = settings.device
+    if settings.precision == "16" and find_device(device).type == "cpu":
+        raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
+    if settings.encoder == "scratch":
+        if settings.pooling not in (None, "mean"):
+            raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
+        texts = (text for record in _records(settings) for text in record.texts)
+        encoder = SentenceEncoder.scratch(
+            islice(texts, _SCRATCH_TEXTS),
+            seed=settings.seed,
+            max_length=max(128, settings.max_length),
+        ).to(find_device(device))
+        cut_initialize(encoder, settings.cut, what=settings.cut_what)
+    else:
+        encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
+    _add_lora(settings, encoder)
+    _freeze(settings, encoder)
+    prefixes_of(settings, encoder)
+    if settings.max_length > encoder.max_length:
+        raise InputError(
+            f"--max-length {settings.max_length} is more than {settings.encoder} takes "
+            f"({encoder.max_length} tokens)"
+        )
+    if settings.dropout is not None:
+        for module, name in _dropouts(encoder):
+            setattr(module, name, settings.dropout)
+    if settings.micro_batch is not None:
+        refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
+    return encoder
+
+
+def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
+    """Return the prefixes of embeddings that are trained too, the longest first.
+
+    Raises:
+        InputError: a prefix that is none, or a head, which would mix the coordinates.
+    """
+    if not settings.matryoshka:
+        return []
+    longest = max(settings.matryoshka)
+    if longest > encoder.dimension:
+        raise InputError(
+            f"--matryoshka {longest} is more than the {encoder.dimension} coordinates of "
+            f"{settings.encoder}"
+        )
+    found = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
+    if not found:
+        raise InputError(
+            f"--matryoshka {longest} is the whole embedding, which is trained anyway; give fewer "
+            "coordinates, e.g. 256 128 64"
+        )
+    if settings.head != "none":
+        raise InputError(
+            "--matryoshka needs --head none: a head mixes all coordinates, and the first ones of "
+            "what it gives are not the first ones of the saved model's embeddings"
+        )
+    return found
+
+
+def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
+    """Freeze the encoder and give it matrices to train, if that was asked for."""
+    if settings.lora is None:
+        for name in ("lora_alpha", "lora_targets"):
+            if getattr(settings, name):
+                raise InputError(f"--{flag(name)} needs --lora RANK, the rank of the matrices")
+        return
+    if settings.encoder == "scratch":
+        raise InputError(
+            "--lora keeps the encoder's own weights, and one from scratch has none worth keeping: "
+            "name a trained --encoder, or leave --lora out"
+        )
+    add_lora(
+        encoder,
+        settings.lora,
+        alpha=settings.lora_alpha,
+        targets=settings.lora_targets,
+        seed=settings.seed,
+    )
+
+
+def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
+    """Leave the embeddings out of the training, if that was asked for."""
+    if settings.freeze == "none":
+        return
+    if settings.encoder == "scratch":
+        raise InputError(
+            "--freeze embeddings keeps the encoder's own word vectors, and one from scratch has "
+            "none worth keeping: name a trained --encoder, or leave --freeze out"
+        )
+    if settings.lora is not None:
+        raise InputError(
+            "--lora keeps all of the encoder's own weights as they are, the embeddings among them: "
+            "leave --freeze out"
+        )
+    encoder.freeze_embeddings()
+
+
+def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield where the rates are: dropout modules, and numbers that attention keeps by itself."""
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout):
+            yield module, "p"
+            continue
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                yield module, name
+
+
+def _records(settings: TrainSettings) -> Iterator[Any]:
+    return read([Path(f) for f in settings.files], columns=settings.columns or None)
+
+
+def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
+    """Return the tokenised corpus, from an earlier part of this run if it is there and whole."""
+    if (folder / "manifest.json").is_file():
+        try:
+            return TokenStore.open(folder, verify=rank() == 0)
+        except InputError as error:
+            if rank() > 0:
+                raise
+            warn(f"warning: {error}: reading the text once more")
+    if rank() > 0:
+        raise InputError(
+            f"process {rank()} sees no {folder}, which the first process has written; give an "
+            "--output on a file system that all machines share"
+        )
+    with bar(None, "read", "records", show=settings.progress) as done:
+        return build(
+            folder,
+            _records(settings),
+            encoder.tokenize,
+            vocabulary=len(encoder.tokenizer),
+            max_length=settings.max_length,
+            prompts=_prompts(settings, encoder),
+            holdout=settings.held_out,
+            seed=settings.seed,
+            views=settings.views,
+            progress=done,
+        )
+
+
+def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
+    """Return what stands before anchors and positives: as asked, else the model's own prompt."""
+    if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
+        raise InputError(
+            f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
+            "--query-prompt and --passage-prompt out, or remove default_prompt_name from its "
+            "config_sentence_transformers.json"
+        )
+    return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
+
+
+def steps_of(settings: TrainSettings, batches: Batches) -> int:
+    """Return the steps of the whole run."""
+    return settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
+
+
+def module_of(
+    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, steps: int
+) -> SimCSE:
+    """Return what is trained, as it is before the first step."""
+    torch.manual_seed(settings.seed)
+    module = SimCSE(
+        encoder=encoder,
+        head=_HEADS[settings.head](encoder.dimension),
+        objective=objective,
+        steps=steps,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        seed=settings.seed,
+        caching=settings.micro_batch is not None,
+        log_every=settings.log_every,
+        scaled=settings.precision == "16",
+        backend=settings.backend,
+        prefixes=prefixes_of(settings, encoder),
+    )
+    cut_initialize(module.head, settings.cut, what=settings.cut_what)
+    return module
+
+
+def batch_at(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    store: TokenStore,
+    batches: Batches,
+    step: int,
+) -> Batch:
+    """Return the batch of a step, or the part of it that is this process's."""
+    indices = batches.at(step)
+    return collate(
+        store,
+        indices,
+        pad_id=encoder.tokenizer.pad_token_id or 0,
+        overhead=CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH,
+        most=settings.micro_batch,
+        part=rows_of(len(indices)),
+    )
+
+
+def _run(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    objective: Objective,
+    store: TokenStore,
+    batches: Batches,
+    watch: Watch | None,
+    *,
+    lines: bool,
+) -> Outcome:
+    output = Path(settings.output)
+    per_epoch, steps = batches.steps_per_epoch, steps_of(settings, batches)
+    module = module_of(settings, encoder, objective, steps)
+    if world_size() > 1:
+        share_statistics(module)
+    module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
+    progress = Progress(steps=steps, bar=settings.progress, lines=lines)
+    timer = Timer()
+    metrics = Metrics(
+        output,
+        batch_size=settings.batch_size,
+        steps_per_epoch=per_epoch,
+        timer=timer,
+        wandb=settings.wandb,
+        progress=progress,
+    )
+    checkpoints = Checkpoints(
+        output / "checkpoints",
+        every=settings.checkpoint_every,
+        keep=settings.keep_every,
+        last=steps,
+        timer=timer,
+    )
+    stop = Stop(checkpoints)
+    same = SameData(store.report.fingerprint)
+    origin = Origin(output, seed=settings.seed, data=same.fingerprint)
+
+    if settings.query_prompt or settings.passage_prompt:
+        # where encode_query and encode_document of sentence-transformers look for them
+        encoder.model.prompts = {
+            "query": settings.query_prompt,
+            "document": settings.passage_prompt,
+        }
+
+    def card(step: int, judgement: Judgement | None) -> str:
+        return model_card(
+            settings,
+            objective,
+            store.report,
+            step=step,
+            steps=steps,
+            dev=dev.scores,
+            name=dev.name,
+            judgement=judgement,
+            lora=lora_facts(encoder),
+            prefixes=module.prefixes,
+        )
+
+    def keep(step: int) -> str:
+        refuse_broken(encoder, step)
+        still_there(output)
+        encoder.save(output / "model", card=card(step, None))
+        with merged(encoder):
+            return encoder.fingerprint()
+
+    dev = Dev(
+        None if watch is None else lambda: watch.score(encoder),
+        every=settings.eval_every,
+        last=steps,
+        keep=keep,
+        metrics=metrics,
+        timer=timer,
+        progress=progress,
+        name="dev" if watch is None else watch.name,
+    )
+    _introduce(settings, encoder, store, steps, progress.say)
+    resumed, start = checkpoint(output / "checkpoints", warn)
+    at = functools.partial(batch_at, settings, encoder, store, batches)
+    loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
+    began = time.perf_counter()
+    code = make_steps(
+        settings,
+        module,
+        loader,
+        steps=steps,
+        resumed=resumed,
+        callbacks=[
+            timer,
+            # the first process alone tells, scores and writes
+            *([progress, origin, metrics, dev] if rank() == 0 else []),
+            *(same, checkpoints, stop),
+        ],
+        clip=settings.clip,
+    )
+    if code:
+        result = _result(settings, objective, store, dev, metrics, timer, module)
+        return Outcome(result, output, code, encoder, first=rank() == 0)
+    if rank() > 0:
+        return Outcome(nothing(output), output, encoder=encoder, first=False)
+    if watch is None:
+        dev.weights[steps] = keep(steps)
+    result = _result(settings, objective, store, dev, metrics, timer, module)
+    result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
+    still_there(output)
+    if dev.best is not None:  # what is saved could not be judged before the last step
+        with replacing(output / "model" / "README.md") as temporary:
+            text = card(dev.best[0], Judgement.read(result.details["judgement"]))
+            temporary.write_text(text, encoding="utf-8")
+    result.save(output / "result.json")
+    put_away(output)
+    return Outcome(result, output, encoder=encoder)
+
+
+def _introduce(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    store: TokenStore,
+    steps: int,
+    say: Callable[[str], None],
+) -> None:
+    """Say what is about to happen: what most silent failures of SimCSE would have shown."""
+    report = store.report
+    rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
+    shown = ", ".join(f"{p:g}" for p in rates) or "none"
+    pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
+    say(
+        f"{report.kept:,} {_unit(store)} "
+        f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
+        f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
+    )
+    say(
+        f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
+        f"dropout {shown}; pooling {encoder.pooling}"
+    )
+    if lora := lora_facts(encoder):
+        say(lora_line(lora))
+    say("loss by the {} backend: {}".format(*backend_of(settings)))
+    if report.views == "dropout" and not any(rates):
+        warn("warning: without dropout the two views are the same; the positives teach nothing")
+
+
+def _result(
+    settings: TrainSettings,
+    objective: Objective,
+    store: TokenStore,
+    dev: Dev,
+    metrics: Metrics,
+    timer: Timer,
+    module: SimCSE,
+) -> Result:
+    best = dev.best
+    first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
+    newest, report = metrics.last(), store.report
+    judgement = dev.judgement(_NOT_SCORED)
+    return Result(
+        kind="train",
+        name=Path(settings.output).name,
+        metrics={
+            "dev_start": first,
+            "dev_best": None if best is None else best[1],
+            "dev_best_step": None if best is None else best[0],
+            "dev_final": last,
+            "steps": module.global_step,
+            **module.guard.counted,
+            "seconds": round(timer.seconds, 3),
+            "samples_per_second": round(
+                timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
+            ),
+            **{name: newest.get(name) for name in ("loss", *MEASURED)},
+        },
+        details={
+            "objective": {
+                "name": settings.objective,
+                "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
+            },
+            "cut": {"c": settings.cut, "what": settings.cut_what},
+            "lora": lora_facts(module.encoder),
+            "matryoshka": list(module.prefixes),
+            "model": {
+                "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
+                "start": dev.weights.get(0),
+            },
+            "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
+            "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
+            "data": {
+                "files": list(settings.files),
+                "records": report.kept,
+                "unit": _unit(store),
+                "duplicates_dropped": report.duplicates_dropped,
+                "truncated_share": report.truncated_share,
+                "holdout": report.held_out,
+                "views": report.views,
+            },
+            "verdict": judgement.sentence,
+            "judgement": asdict(judgement),
+        },
+        provenance=provenance(seed=settings.seed, data=report.fingerprint),
+    )
+
+
+def _unit(store: TokenStore) -> str:
+    """Return what a record is, in the plural."""
+    return "texts" if store.report.columns == 1 else "pairs"
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, (int, float, str)) or value is None else str(value)
+
+
+def summary(outcome: Outcome) -> str:
+    """Return what the command line prints at the end."""
+    result, output = outcome.result, outcome.output
+    if outcome.exit_code:
+        return stopped(outcome)
+    metrics = result.metrics
+    dead = float(metrics["dead"] or 0)
+    spent = (
+        f"gradient dissipation {metrics['dissipation']:.2g}: {dead:.0%} of the last batch's "
+        "anchors had nothing left to learn from this objective\n"
+        if dead >= 0.9
+        else ""
+    )
+    # runs of an earlier version did not say what they count
+    unit, each = result.details["data"].get("unit"), metrics.get("samples_per_second")
+    speed = "" if unit is None or each is None else f", {each:.0f} {unit}/s"
+    return (
+        f"{result.details['verdict']}\n{spent}"
+        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{speed}\n"
+        f"model:  {output / 'model'}\n"
+        f"report: isotrope report {output}"
+    )

@@ -1,0 +1,76 @@
+"""The other side of :mod:`isotrope.training.launch`: a process that does one task after the other.
+
+It is started as ``python -m isotrope.training.worker CONNECTION``, where the connection is an open
+file descriptor: tasks come through it, and their answers go back.
+"""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from types import FrameType
+
+from isotrope.core.errors import Diverged, InputError, LostProcess
+from isotrope.training.launch import STOPS, Terminated, handling, interrupt
+
+__all__ = ["main"]
+
+_PARENT = 0  # standard input: a pipe into which the parent writes nothing, and which ends with it
+_PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
+
+
+def main(connection: Connection) -> None:
+    """Do what comes through the connection until its other end is closed."""
+    busy = False
+
+    def react(number: int, frame: FrameType | None) -> None:
+        if busy:
+            interrupt(number)
+
+    with handling(react):
+        # the parent has started us with both blocked, so that none was lost before this line
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        with suppress(EOFError, OSError):
+            while True:
+                order = connection.recv_bytes()
+                try:
+                    busy = True
+                    answer = _answer(order)
+                except (KeyboardInterrupt, Terminated) as stop:
+                    number = signal.SIGINT if isinstance(stop, KeyboardInterrupt) else None
+                    answer = pickle.dumps(("stopped", number or signal.SIGTERM))
+                finally:
+                    busy = False
+                connection.send_bytes(answer)
+
+
+def _answer(order: bytes) -> bytes:
+    """Return what came of an order: done, failed, gone or bug, and a value."""
+    try:
+        sys.argv, task, item = pickle.loads(order)  # noqa: S301 - our own parent
+        return pickle.dumps(("done", task(item)))
+    except InputError as error:
+        kind = Diverged if isinstance(error, Diverged) else InputError
+        return pickle.dumps(("failed", kind(str(error))))
+    except LostProcess as error:
+        return pickle.dumps(("gone", str(error)))
+    except Exception:
+        return pickle.dumps(("bug", traceback.format_exc()))
+
+
+def _end_with_parent() -> None:
+    """End, with a checkpoint, when whoever started us is gone."""
+    os.read(_PARENT, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_PATIENCE)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(Connection(int(sys.argv[1])))

@@ -1,0 +1,138 @@
+"""Hugging Face dataset folders: saved, or parquet; class labels, texts, or no labels."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from isotrope.core.errors import InputError
+from isotrope.data.images.sets import load_images
+
+from .pictures import ramp, save
+
+datasets = pytest.importorskip("datasets")
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the converted copies of parquet files with the test."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def table(n: int = 4, **columns: Any) -> Any:
+    pictures = [Image.fromarray(ramp(8, 8, seed)) for seed in range(n)]
+    features = {"image": datasets.Image()}
+    labels = columns.pop("label", None)
+    if labels is not None:
+        columns["label"] = labels
+        text = isinstance(labels[0], str)
+        features["label"] = (
+            datasets.Value("string") if text else datasets.ClassLabel(names=["cat", "dog"])
+        )
+    return datasets.Dataset.from_dict(
+        {"image": pictures, **columns}, features=datasets.Features(features)
+    )
+
+
+def check(found: Any, n: int = 4) -> None:
+    expected = np.stack([ramp(8, 8, seed) for seed in range(n)]).transpose(0, 3, 1, 2)
+    assert np.array_equal(found.train.images.read(range(n)), expected)
+    assert found.side == 8
+    assert not found.in_memory
+
+
+def test_saved_splits(tmp_path: Path) -> None:
+    splits = {"train": table(label=[0, 1, 1, 0]), "validation": table(2, label=[1, 0])}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "pets")
+    found = load_images(tmp_path / "pets")
+    check(found)
+    assert (found.name, found.class_names) == ("pets", ("cat", "dog"))
+    assert found.train.labels.tolist() == [0, 1, 1, 0]
+    assert found.test.labels.tolist() == [1, 0]
+
+
+def test_one_saved_dataset(tmp_path: Path) -> None:
+    table(label=["dog", "cat", "emu", "cat"]).save_to_disk(tmp_path / "pets")
+    found = load_images(tmp_path / "pets")
+    check(found)
+    assert found.class_names == ("cat", "dog", "emu")
+    assert found.train.labels.tolist() == [1, 0, 2, 0]
+    assert found.test is None
+    splits = {"train": table(label=["dog", "cat", "emu", "cat"]), "test": table(1, label=["emu"])}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "split")
+    assert load_images(tmp_path / "split").test.labels.tolist() == [2]  # as in the training part
+    table().save_to_disk(tmp_path / "plain")
+    found = load_images(tmp_path / "plain")
+    assert found.train.labels is found.class_names is None
+
+
+@pytest.mark.parametrize("below", ["", "data"])
+def test_parquet(tmp_path: Path, below: str) -> None:
+    folder = tmp_path / "pets" / below
+    folder.mkdir(parents=True)
+    table(label=[0, 1, 1, 0]).to_parquet(folder / "train-00000-of-00001.parquet")
+    table(2, label=[-1, -1]).to_parquet(folder / "test-00000-of-00001.parquet")
+    found = load_images(tmp_path / "pets")
+    check(found)
+    assert found.train.labels.tolist() == [0, 1, 1, 0]
+    assert found.class_names == ("cat", "dog")
+    assert len(found.test.images) == 2
+    assert found.test.labels is None  # -1: kept secret
+
+
+def test_parquet_of_plain_bytes(tmp_path: Path) -> None:
+    """Written by something else: bytes in a column called img, numbers in one called labels."""
+    path = save(tmp_path / "a.png", ramp(8, 8))
+    (tmp_path / "pets").mkdir()
+    plain = {"img": [path.read_bytes()] * 3, "labels": [2, 0, 7]}
+    datasets.Dataset.from_dict(plain).to_parquet(tmp_path / "pets" / "train.parquet")
+    found = load_images(tmp_path / "pets")
+    assert found.train.labels.tolist() == [2, 0, 7]
+    assert np.array_equal(found.train.images.read([2])[0], ramp(8, 8).transpose(2, 0, 1))
+
+
+def test_broken_rows_are_counted_and_replaced(tmp_path: Path) -> None:
+    whole = save(tmp_path / "a.png", ramp(8, 8)).read_bytes()
+    cells = [{"bytes": whole}, {"bytes": b"words"}, None, {"bytes": whole[:60]}]
+    features = datasets.Features({"image": datasets.Image(decode=False)})
+    rows = datasets.Dataset.from_dict({"image": [*cells, {"bytes": whole}]}, features=features)
+    rows.save_to_disk(tmp_path / "pets")
+    found = load_images(tmp_path / "pets")
+    assert found.skipped == ("row 1", "row 2")
+    assert len(found.train.images) == 3
+    read = found.train.images.read([0, 1, 2])
+    assert found.replaced == ("row 3",)
+    assert np.array_equal(read, np.stack([ramp(8, 8).transpose(2, 0, 1)] * 3))
+
+
+def test_tables_that_will_not_do(tmp_path: Path) -> None:
+    def message(data: Any, name: str) -> str:
+        data.save_to_disk(tmp_path / name)
+        with pytest.raises(InputError) as error:
+            load_images(tmp_path / name)
+        return str(error.value)
+
+    words = datasets.Dataset.from_dict({"text": ["a", "b"]})
+    assert "no column of pictures; found text" in message(words, "words")
+    numbers = datasets.Dataset.from_dict({"image": [1, 2]})
+    assert "column 'image' holds Value('int64'), no encoded pictures" in message(numbers, "numbers")
+    floats = table().add_column("label", [0.5, 1.0, 2.0, 3.0])
+    assert "column 'label' holds labels that are no numbers" in message(floats, "floats")
+    splits = {"train": table(label=list("abab")), "test": table(2, label=list("az"))}
+    assert "or that the training part does not have" in message(
+        datasets.DatasetDict(splits), "splits"
+    )
+    unnamed = datasets.DatasetDict({"one": table(), "two": table()})
+    assert "no split called 'train'; found one, two" in message(unnamed, "unnamed")
+
+
+def test_damaged(tmp_path: Path) -> None:
+    (tmp_path / "dataset_info.json").write_text("{")
+    with pytest.raises(InputError, match=r"dataset_info\.json is not valid JSON"):
+        load_images(tmp_path)
+    (tmp_path / "dataset_info.json").unlink()
+    (tmp_path / "train.parquet").write_bytes(b"words")
+    with pytest.raises(InputError, match="no dataset folder that can be read"):
+        load_images(tmp_path)

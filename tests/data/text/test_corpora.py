@@ -1,0 +1,263 @@
+"""Reading corpora: every format, its gzip, folders, documents; memory does not grow with lines."""
+
+import gzip
+import json
+import os
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.data.lines import MAX_CHARACTERS, lines, visible
+from isotrope.data.text.corpora import SUFFIXES, Record, corpus_files, read
+
+TEXTS = [("the kettle sings",), ("rain, on a tin roof",), ('she said "no"',)]
+PAIRS = [("how warm", "it is 20 degrees"), ("who, then", 'the "baker"'), ("where", "in town")]
+TRIPLES = [(*pair, f"wrong {i}") for i, pair in enumerate(PAIRS)]
+COLUMNS = ("anchor", "positive", "negative")
+
+
+def texts_of(paths: Sequence[Path | str], **settings) -> list[tuple[str, ...]]:
+    return [record.texts for record in read(paths, **settings)]
+
+
+def quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def write(path: Path, rows: Sequence[tuple[str, ...]], names: Sequence[str]) -> Path:
+    """Write rows in the format that the name of ``path`` says."""
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        pq.write_table(pa.table(columns), sink)
+        content = sink.getvalue().to_pybytes()
+    elif suffix == ".jsonl":
+        content = "".join(
+            json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows
+        ).encode()
+    elif suffix == ".csv":
+        body = [names, *rows]
+        content = "".join(",".join(map(quoted, row)) + "\n" for row in body).encode()
+    else:
+        content = "".join("\t".join(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_single_texts(tmp_path: Path, suffix: str, end: str) -> None:
+    path = write(tmp_path / f"a{suffix}{end}", TEXTS, ["text"])
+    found = list(read([path]))
+    assert [record.texts for record in found] == TEXTS
+    assert [record.opens for record in found] == [True, False, False]
+    first_line = 2 if suffix == ".csv" else 1
+    assert [record.line for record in found] == [first_line, first_line + 1, first_line + 2]
+    assert {record.path for record in found} == {path}
+
+
+@pytest.mark.parametrize("rows", [PAIRS, TRIPLES])
+@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".txt"])
+def test_pairs(tmp_path: Path, suffix: str, end: str, rows: list[tuple[str, ...]]) -> None:
+    path = write(tmp_path / f"a{suffix}{end}", rows, COLUMNS[: len(rows[0])])
+    assert texts_of([path]) == rows
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_columns_in_the_order_asked(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", TRIPLES, ["q", "answer", "text"])
+    assert texts_of([path], columns=["answer", "q"]) == [(b, a) for a, b, _ in TRIPLES]
+    assert texts_of([path]) == [(c,) for *_, c in TRIPLES]  # the column called text
+
+
+def test_tsv_with_columns_has_a_header(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", [("id", "q", "p", "x"), ("1", "a", "b", "c")], [])
+    assert texts_of([path], columns=["p", "q"]) == [("b", "a")]
+
+
+@pytest.mark.parametrize("names", [["sentence", "other"], ["text", "sentence"], ["odd one"]])
+def test_the_usual_columns(tmp_path: Path, names: list[str]) -> None:
+    rows = [tuple(f"{name} {i}" for name in names) for i in range(2)]
+    path = write(tmp_path / "a.csv", rows, names)
+    assert texts_of([path]) == [(row[0],) for row in rows]
+
+
+def test_a_tab_in_txt_is_text_and_tsv_knows_no_quotes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ttwo\n")
+    (tmp_path / "a.tsv").write_text('"one\t"two" three\n')
+    assert texts_of([tmp_path / "a.txt"]) == [("one\ttwo",)]
+    assert texts_of([tmp_path / "a.tsv"]) == [('"one', '"two" three')]
+
+
+def test_byte_order_mark_windows_line_ends_and_blank_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbf  first \r\n\r\n \t \r\nsecond\r\nthird")
+    assert list(read([path])) == [
+        Record(("first",), path, 1, True),
+        Record(("second",), path, 4, True),
+        Record(("third",), path, 5, False),
+    ]
+
+
+def test_blank_rows_of_tables_end_documents_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('\ntext\none\n\ntwo\n""\nthree\n')
+    (tmp_path / "a.jsonl").write_text('\n{"text": "one"}\n\n{"text": null}\n{"text": "two"}\n')
+    assert [(r.texts, r.opens) for r in read([tmp_path / "a.csv"])] == [
+        (("one",), True),
+        (("two",), True),
+        (("three",), True),
+    ]
+    assert [(r.line, r.opens) for r in read([tmp_path / "a.jsonl"])] == [(2, True), (5, True)]
+
+
+def test_pairs_keep_an_empty_field_for_the_store_to_count(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n\tb\na\t\n")
+    assert texts_of([tmp_path / "a.tsv"]) == [("a", "b"), ("", "b"), ("a", "")]
+
+
+def test_a_csv_cell_of_several_lines_is_one_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text\n"one\ntwo"\nthree\n')
+    assert [(r.texts, r.line) for r in read([tmp_path / "a.csv"])] == [
+        (("one\ntwo",), 3),
+        (("three",), 4),
+    ]
+
+
+def test_folder_is_sorted_deep_and_safe_from_loops(tmp_path: Path) -> None:
+    for name in ["b.txt", "a/z.txt", "a/c/y.jsonl.gz", "B.TXT"]:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, [(name,)], ["text"])
+    (tmp_path / "notes.pdf").write_bytes(b"\0")
+    (tmp_path / ".hidden.txt").write_text("hidden")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "x.txt").write_text("hidden")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    expected = ["B.TXT", "a/c/y.jsonl.gz", "a/z.txt", "b.txt"]
+    assert [text for (text,) in texts_of([tmp_path])] == expected
+    assert all(record.opens for record in read([tmp_path]))
+    assert corpus_files([tmp_path / "b.txt", tmp_path / "a"])[0] == tmp_path / "b.txt"
+
+
+def test_an_unreadable_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InputError, match=r"cannot be read \(Permission denied\)"):
+        corpus_files([tmp_path])
+
+
+def test_limit_stops_reading(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\n\xff\n")
+    assert texts_of([path], limit=2) == [("one",), ("two",)]
+    with pytest.raises(InputError, match="line 3: invalid UTF-8"):
+        texts_of([path])
+
+
+def test_missing_pyarrow_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", TEXTS, ["text"])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'isotrope\[parquet\]'"):
+        texts_of([path])
+
+
+def test_longest_line_is_read_and_no_longer_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("𝄞" * MAX_CHARACTERS + "\r\nshort\n", encoding="utf-8")
+    assert [len(text) for _, text in lines(path)] == [MAX_CHARACTERS, 5]
+    path.write_text("x" * (MAX_CHARACTERS + 1), encoding="utf-8")
+    with pytest.raises(InputError, match="line 1: longer than 100,000 characters"):
+        list(lines(path))
+
+
+def test_a_huge_line_is_never_held(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with path.open("wb") as handle:
+        handle.write(b"fine\n")
+        for _ in range(50):
+            handle.write(b"x" * 1_000_000)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="line 2: longer than"):
+        texts_of([path])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3_000_000
+
+
+@settings(max_examples=25, deadline=None)
+# a file whose only line ends are CR is refused, which has a test of its own
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0", codec="utf-8"), max_size=20)))
+@example(["0", "\xad"])
+@example(["\xad"])
+def test_txt_round_trip(texts: list[str]) -> None:
+    expected = [(text.strip(),) for text in texts if visible(text.strip())]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.txt")
+        path.write_bytes(b"\xef\xbb\xbf" + "\n".join(texts).encode())
+        if expected:
+            assert texts_of([path]) == expected
+        else:
+            with pytest.raises(InputError, match=r"is empty|holds only blank lines|holds no text"):
+                texts_of([path])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([f"{suffix}{end}" for suffix in SUFFIXES for end in ("", ".gz")]),
+)
+def test_any_bytes_are_read_or_refused_on_one_line(content: bytes, suffix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"a{suffix}")
+        path.write_bytes(content)
+        try:
+            message = f"{path}" if texts_of([path]) else "nothing was read"
+        except InputError as error:
+            message = str(error)
+        assert str(path) in message
+        assert "\n" not in message
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"a.txt: cannot be read \(Permission denied\)"):
+        texts_of([tmp_path / "a.txt"])
+
+
+@pytest.mark.parametrize("folder", ["", "data", "train"])
+def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, folder: str) -> None:
+    names = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
+    others = ["test-00000-of-00001.parquet", "validation-00000-of-00001.parquet"]
+    place = tmp_path / "latest" / ("data" if folder == "train" else folder)  # no word of a split
+    if folder == "train":  # a folder for each
+        names, others = ["train/0.parquet"], ["test/0.parquet", "dev/0.parquet"]
+    for name in [*names, *others]:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        write(place / name, TEXTS, ["text"])
+    (place / "README.txt").write_text("about the test set")
+    root = tmp_path / "latest"
+    assert corpus_files([root]) == sorted([place / "README.txt", *(place / n for n in names)])
+    assert corpus_files([place / others[0]]) == [place / others[0]], "named by itself"
+    for name in names:
+        (place / name).unlink()
+    assert len(corpus_files([root])) == 1 + len(others), "no file says that it is to train on"

@@ -1,0 +1,155 @@
+"""Labelled texts and features: the kinds of file, the split of one, and rows that are none."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.text.labelled import LabelledText, load_features, load_labelled
+
+ROWS = [("0", "a b"), ("1", "c"), ("0", "d")]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def tsv(*rows: tuple[str, str]) -> str:
+    return "".join(f"{label}\t{text}\n" for label, text in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", tsv(*ROWS)),
+        ("a.txt", "0\ta  b\n\n1\tc\n0\td \n"),
+        ("a.tsv.gz", tsv(*ROWS)),
+        ("a.tsv", "label\ttext\n" + tsv(*ROWS)),
+        ("a.tsv", "id\ttext\tlabel\n7\ta b\t0\n8\tc\t1\n9\td\t0\n"),
+        ("a.csv", "text,label\na b,0\nc,1\n\nd,0\n"),
+        ("a.jsonl", "".join(json.dumps({"label": int(x), "text": t}) + "\n" for x, t in ROWS)),
+    ],
+)
+def test_kinds_of_file(tmp_path: Path, name: str, content: str) -> None:
+    path = write(tmp_path / name, content)
+    found = load_labelled(path, path)
+    assert found.train == found.test == LabelledText(["a b", "c", "d"], ["0", "1", "0"])
+    assert found.repeated == 3
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"text": [t for _, t in ROWS], "label": [int(x) for x, _ in ROWS]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    found = load_labelled(tmp_path / "a.parquet", tmp_path / "a.parquet")
+    assert found.train.labels == ["0", "1", "0"]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv"])
+def test_columns_by_name(tmp_path: Path, kind: str) -> None:
+    content = "id,class,question\n1,x,why\n2,y,who\n"
+    path = write(tmp_path / f"a.{kind}", content.replace(",", "\t" if kind == "tsv" else ","))
+    found = load_labelled(path, path, label="class", text="question")
+    assert found.train == LabelledText(["why", "who"], ["x", "y"])
+    with pytest.raises(InputError, match=r"no column 'clas' \(did you mean 'class'\?\)"):
+        load_labelled(path, path, label="clas", text="question")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", tsv(*ROWS))
+    with pytest.raises(InputError, match=r"called test\.tsv, .* is needed; found none"):
+        load_labelled(tmp_path)
+    write(tmp_path / "test.csv.gz", "label,text\n0,e\n")
+    found = load_labelled(tmp_path)
+    assert (len(found.train), found.test) == (3, LabelledText(["e"], ["0"]))
+    write(tmp_path / "test.tsv", tsv(*ROWS))
+    with pytest.raises(InputError, match=r"needed; found several, test\.tsv, test\.csv\.gz"):
+        load_labelled(tmp_path)
+
+
+class TestSplit:
+    @staticmethod
+    def path(tmp_path: Path) -> Path:
+        rows = [(f"c{i % 4}" if i else "rare", f"t{i}") for i in range(41)]
+        return write(tmp_path / "a.tsv", tsv(*rows))
+
+    def test_every_class_gives_its_share(self, tmp_path: Path) -> None:
+        found = load_labelled(self.path(tmp_path), train_fraction=0.7)
+        assert Counter(found.train.labels) == {"c0": 7, "c1": 7, "c2": 7, "c3": 7, "rare": 1}
+        assert Counter(found.test.labels) == {"c0": 3, "c1": 3, "c2": 3, "c3": 3}
+        both = [*found.train.texts, *found.test.texts]
+        assert sorted(both) == sorted(f"t{i}" for i in range(41))
+        assert found.repeated == 0
+        for part in (found.train, found.test):
+            for label, text in zip(part.labels, part.texts, strict=True):
+                assert label == ("rare" if text == "t0" else f"c{int(text[1:]) % 4}")
+
+    def test_the_seed_decides(self, tmp_path: Path) -> None:
+        path = self.path(tmp_path)
+        assert load_labelled(path, seed=3) == load_labelled(path, seed=3)
+        assert load_labelled(path, seed=3) != load_labelled(path, seed=4)
+
+    @pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, float("nan")])
+    def test_fractions_that_leave_nothing(self, tmp_path: Path, fraction: float) -> None:
+        with pytest.raises(InputError, match="fraction must lie between 0 and 1; found"):
+            load_labelled(self.path(tmp_path), train_fraction=fraction)
+
+    def test_nothing_to_test_on(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.tsv", tsv(("0", "a"), ("1", "b")))
+        with pytest.raises(InputError, match=r"of 0\.8 of 2 texts leaves none to test on"):
+            load_labelled(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "0\ta\n1\n", "line 2: 1 tab-separated fields where 2 are needed: label<TAB>"),
+        ("a.tsv", "0\ta\n\tb\n", "line 2: no label; give one"),
+        ("a.tsv", "0\ta\n1\t \n", "line 2: no text; give one"),
+        ("a.tsv", "text\tlabel\tx\na\t0\n", "line 2: 2 tab-separated fields where 3 are needed"),
+        ("a.csv", "label,text\n0,a\n0,b\n", "2 texts with 1 different labels; at least 2 are"),
+        ("a.csv", "label,txt\n0,a\n", "no column 'text'"),
+        ("a.jsonl", '{"label": true, "text": "a"}\n', "line 1: column 'label' holds True .bool."),
+        ("a.jsonl", '{"label": 0.5, "text": "a"}\n', "line 1: column 'label' holds 0.5 .float."),
+        ("a.json", "{}", "unknown kind of file '.json' for labelled texts"),
+        ("a.tsv", "", "is empty"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, content: str, message: str) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_labelled(path, path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_test_part_may_hold_one_class(tmp_path: Path) -> None:
+    train, test = write(tmp_path / "a.tsv", tsv(*ROWS)), write(tmp_path / "b.tsv", tsv(("1", "x")))
+    assert load_labelled(train, test).test == LabelledText(["x"], ["1"])
+
+
+class TestFeatures:
+    def test_files(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "x.npy", np.arange(6.0).reshape(3, 2))
+        np.save(tmp_path / "y.npy", np.array([1, 0, 1]))
+        found = load_features(tmp_path / "x.npy", tmp_path / "y.npy")
+        assert isinstance(found.vectors, np.memmap)
+        assert (found.vectors.tolist(), list(found.labels)) == ([[0, 1], [2, 3], [4, 5]], [1, 0, 1])
+        write(tmp_path / "y.txt", "cat\n dog\n\ncat\n")
+        named = load_features(tmp_path / "x.npy", tmp_path / "y.txt")
+        assert list(named.labels) == ["cat", "dog", "cat"]
+
+    def test_files_that_hold_something_else(self, tmp_path: Path) -> None:
+        write(tmp_path / "x.npy", "no array")
+        with pytest.raises(InputError, match=r"x.npy: no .npy file of .* save the features"):
+            load_features(tmp_path / "x.npy", tmp_path / "y.npy")
+        np.savez(tmp_path / "x.npz", np.ones(3), np.ones(3))
+        with pytest.raises(InputError, match=r"several arrays .* where the features are one"):
+            load_features(tmp_path / "x.npz", tmp_path / "y.npy")
+        with pytest.raises(InputError, match="no such file"):
+            load_features(tmp_path / "z.npy", tmp_path / "y.npy")

@@ -1,0 +1,138 @@
+"""Retrieval sets: a folder in the BEIR layout, pairs, and judgements that lead nowhere."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.text.retrieval_sets import from_pairs, load_retrieval
+
+
+def jsonl(path: Path, *rows: dict[str, object]) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    jsonl(
+        tmp_path / "corpus.jsonl",
+        {"_id": "d1", "title": "Bread", "text": "needs yeast"},
+        {"_id": "d2", "text": "boils at 100 degrees", "metadata": {}},
+        {"_id": 3, "title": "", "text": "orbits the sun"},
+    )
+    jsonl(
+        tmp_path / "queries.jsonl",
+        {"_id": "q1", "text": "how does dough rise"},
+        {"_id": "q2", "text": "what is hot"},
+    )
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq2\td2\t2\nq2\t3\t1\nq2\td1\t0\n"
+    )
+    return tmp_path
+
+
+def test_a_folder(folder: Path) -> None:
+    found = load_retrieval(folder)
+    assert found.queries == ["what is hot"]
+    assert found.corpus == ["Bread needs yeast", "boils at 100 degrees", "orbits the sun"]
+    assert found.relevant == [{1: 2.0, 2: 1.0}]
+    assert found.left_out == 1
+
+
+def test_a_document_with_the_id_of_a_query_is_that_query(folder: Path) -> None:
+    rows = [{"_id": name, "text": f"argument {name}"} for name in ("a", "b", "c")]
+    jsonl(folder / "corpus.jsonl", *rows)
+    jsonl(folder / "queries.jsonl", *reversed(rows), {"_id": "d", "text": "no document"})
+    (folder / "qrels" / "test.tsv").write_text("a\tb\t1\nc\tc\t1\nd\ta\t1\n")
+    found = load_retrieval(folder)
+    assert found.queries == ["argument c", "argument a", "no document"]
+    assert found.itself == {1: 0}  # c is judged an answer to itself
+
+
+def test_qrels_tsv_must_cover_all_queries(folder: Path) -> None:
+    (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t1\n")
+    assert load_retrieval(folder).relevant == [{0: 1.0}, {1: 1.0}]
+    (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t0\n")
+    with pytest.raises(InputError, match=r"qrels.tsv: query 'q1' has no relevant document"):
+        load_retrieval(folder)
+
+
+def test_gzip_and_splits(folder: Path) -> None:
+    jsonl(folder / "corpus.jsonl.gz", {"_id": "d1", "text": "x"})
+    (folder / "corpus.jsonl").unlink()
+    (folder / "qrels" / "dev.tsv").write_text("q1\td1\t1\n")
+    assert load_retrieval(folder, split="dev").queries == ["how does dough rise"]
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ("q9\td1\t1\n", "line 1: no query 'q9' in queries.jsonl; add it"),
+        ("q1\td1\t1\n\nq1\td9\t1\n", "line 3: no document 'd9' in corpus.jsonl; add it"),
+        ("q1\td1\n", "line 1: 2 tab-separated fields where 3 are needed: query-id<TAB>"),
+        ("q1\td1\thigh\n", "line 1: score 'high' is not a finite number"),
+        ("q1\td1\tnan\n", "line 1: score 'nan' is not a finite number"),
+        ("q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n", "line 3: 'q1' and 'd1' were judged 1 before, now 0"),
+        ("q1\td1\t0\n", "query 'q1' has no relevant document; judge one"),
+        ("", "is empty"),
+    ],
+)
+def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) -> None:
+    path = folder / "qrels" / "test.tsv"
+    path.write_text(qrels)
+    with pytest.raises(InputError, match=message) as caught:
+        load_retrieval(folder)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("corpus", [{"_id": "d1"}], "line 1: no key 'text'; found '_id'"),
+        ("corpus", [{"text": "a"}], "line 1: no key '_id'; found 'text'"),
+        ("corpus", [{"_id": "a", "text": 3}], "line 1: column 'text' holds 3 .int., not text"),
+        (
+            "corpus",
+            [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}],
+            "line 2: the id 'a' is already taken",
+        ),
+        ("queries", [{"_id": "q1", "text": " "}], "query 'q1' is empty"),
+        ("queries", [{}], "holds no object"),
+    ],
+)
+def test_texts_that_cannot_be_used(folder: Path, name: str, rows, message: str) -> None:
+    jsonl(folder / f"{name}.jsonl", *rows)
+    with pytest.raises(InputError, match=message):
+        load_retrieval(folder)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_missing_files(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(InputError, match=f"{name}: no such file; a retrieval folder holds"):
+        load_retrieval(folder)
+
+
+def test_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("q\td1\tx\nq\td2\td1\nr\td1\ty\n")
+    found = load_retrieval(path)
+    assert found.queries == ["q", "r"]
+    assert found.corpus == ["d1", "x", "d2", "y"]
+    assert found.relevant == [{0: 1.0, 2: 1.0}, {0: 1.0}]
+    assert from_pairs([("q", "d1", "x"), ("q", "d2", "d1"), ("r", "d1", "y")]) == found
+
+
+def test_pairs_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    with pytest.raises(InputError, match="line 1: one text where a pair is needed"):
+        load_retrieval(tmp_path / "a.txt")
+    (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
+    with pytest.raises(InputError, match="line 2: an empty query or document"):
+        load_retrieval(tmp_path / "a.tsv")
+    with pytest.raises(InputError, match="no such file"):
+        load_retrieval(tmp_path / "nothing")

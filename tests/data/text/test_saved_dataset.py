@@ -1,0 +1,122 @@
+"""Text in folders that ``datasets`` has saved."""
+
+import builtins
+import json
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.data.text.corpora import read
+from isotrope.data.text.saved_dataset import shards
+from isotrope.training.text import fit
+from tests.training.conftest import QUICK, sentences
+
+datasets = pytest.importorskip("datasets")
+pyarrow = pytest.importorskip("pyarrow")
+
+PAIRS = {"anchor": ["a", "b", "c"], "positive": ["x", "y", "z"], "id": [1, 2, 3]}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    datasets.disable_progress_bars()
+
+
+def texts(path: Path, **options) -> list[tuple[str, ...]]:
+    return [record.texts for record in read([path], **options)]
+
+
+def test_columns_and_shards_in_order(tmp_path: Path) -> None:
+    rows = datasets.Dataset.from_dict(PAIRS)
+    rows.save_to_disk(tmp_path / "set", num_shards=2)
+    assert texts(tmp_path / "set") == [("a", "x"), ("b", "y"), ("c", "z")]
+    assert texts(tmp_path / "set", columns=["positive"]) == [("x",), ("y",), ("z",)]
+    with pytest.raises(InputError, match=r"no column 'positiv' \(did you mean 'positive'"):
+        texts(tmp_path / "set", columns=["positiv"])
+    with pytest.raises(InputError, match=r"column 'id' holds 1 \(int\), not text"):
+        texts(tmp_path / "set", columns=["id"])
+
+
+def test_rows_that_were_chosen_and_copies_in_the_cache(tmp_path: Path) -> None:
+    datasets.Dataset.from_dict(PAIRS).save_to_disk(tmp_path / "first")
+    loaded = datasets.load_from_disk(str(tmp_path / "first"))
+    loaded.map(lambda row: {"anchor": row["anchor"] * 2})  # leaves a copy in the folder
+    assert len(list((tmp_path / "first").glob("*.arrow"))) == 2
+    assert texts(tmp_path / "first") == [("a", "x"), ("b", "y"), ("c", "z")]
+    loaded.select([2, 0]).save_to_disk(tmp_path / "second")
+    assert texts(tmp_path / "second") == [("c", "z"), ("a", "x")]
+
+
+def test_of_several_splits_the_one_to_train_on(tmp_path: Path) -> None:
+    parts = {
+        name: datasets.Dataset.from_dict({"text": [f"{name} text"]}) for name in ("test", "train")
+    }
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "both")
+    assert texts(tmp_path / "both") == [("train text",)]
+    assert texts(tmp_path / "both" / "test") == [("test text",)]
+    datasets.DatasetDict({"a": parts["test"]}).save_to_disk(tmp_path / "other")
+    with pytest.raises(InputError, match="no split called 'train'; found 'a'; name the folder"):
+        texts(tmp_path / "other")
+
+
+def test_a_run_on_one(tmp_path: Path) -> None:
+    datasets.Dataset.from_dict({"text": sentences(100)}).save_to_disk(tmp_path / "set")
+    settings = {**QUICK, "output": str(tmp_path / "run"), "max_steps": 1, "device": "cpu"}
+    assert fit(tmp_path / "set", **settings).result.details["data"]["records"] == 100
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    datasets.Dataset.from_dict({"text": ["a", "b"]}).save_to_disk(tmp_path / "set")
+    return tmp_path / "set"
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ([], "has no list '_data_files'"),
+        ({"_data_files": []}, "names no tables; save the dataset again"),
+        ({"_data_files": [{"filename": "../x.arrow"}]}, "names '../x.arrow', which is no file in"),
+        ({"_data_files": [{"filename": "gone.arrow"}]}, "names 'gone.arrow', which is no file in"),
+        ({"_data_files": ["a"]}, "names 'a', which is no file in"),
+        ({"_data_files": [], "_indices_data_files": [{}]}, "chosen by a table of indices"),
+    ],
+)
+def test_a_list_of_tables_that_is_wrong(saved: Path, state: object, message: str) -> None:
+    (saved / "state.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match=message):
+        shards(saved)
+
+
+def test_damaged_tables(saved: Path) -> None:
+    (table,) = shards(saved)
+    whole = table.read_bytes()
+    for content in (b"", b"text\n", whole[:-100], whole[: len(whole) // 2]):
+        table.write_bytes(content)
+        with pytest.raises(InputError, match="not a table of Arrow, or damaged"):
+            texts(saved)
+    schema = pyarrow.schema([("text", pyarrow.string())])
+    with pyarrow.ipc.new_stream(table, schema) as stream:
+        stream.write_table(pyarrow.table({"text": []}, schema))
+    with pytest.raises(InputError, match="is empty; give a dataset"):
+        texts(saved)
+
+
+def test_a_dataset_without_rows(tmp_path: Path) -> None:
+    datasets.Dataset.from_dict({"text": ["a"]}).select([]).save_to_disk(tmp_path / "set")
+    with pytest.raises(InputError, match="names no tables"):
+        texts(tmp_path / "set")
+
+
+def test_without_pyarrow_it_says_what_to_install(saved: Path, monkeypatch) -> None:
+    found = builtins.__import__
+
+    def refuses(name, *arguments, **options):
+        if name == "pyarrow":
+            raise ImportError(name)
+        return found(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuses)
+    with pytest.raises(MissingExtra, match=r"pip install 'isotrope\[parquet\]'"):
+        texts(saved)

@@ -1,0 +1,272 @@
+"""The token store: what goes in comes out, once; counts, hold-out, prompts, broken stores."""
+
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.text import tokens
+from isotrope.data.text.tokens import TokenStore, build
+
+from .conftest import VOCABULARY, Make, records, tokenize
+
+
+def ids(text: str, max_length: int = 16) -> list[int]:
+    return tokenize([text], max_length)[0][0]
+
+
+def stored(store: TokenStore, column: int = 0) -> list[list[int]]:
+    return [row.tolist() for row in store.rows(np.arange(len(store)), column)]
+
+
+def test_texts_come_back_in_file_order(make: Make) -> None:
+    texts = [f"text number {i}" for i in range(2500)]  # more than two batches of the tokenizer
+    store = make(texts)
+    assert len(store) == 2500
+    assert store.columns == 1
+    assert stored(store) == [ids(text) for text in texts]
+    picked = store.rows(np.array([7, 3, 7]), 0)
+    assert [row.tolist() for row in picked] == [ids(texts[i]) for i in (7, 3, 7)]
+    assert store.report.views == "dropout"
+    assert store.report.tokens == sum(len(ids(text)) for text in texts)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_pairs(make: Make, columns: int) -> None:
+    pairs = [tuple(f"{side} {i}" for side in "apn"[:columns]) for i in range(50)]
+    store = make(pairs)
+    assert store.columns == columns
+    for column in range(columns):
+        assert stored(store, column) == [ids(pair[column]) for pair in pairs]
+
+
+def test_adjacent_texts_are_stored_once(make: Make) -> None:
+    store = make(["a", "b", "c", "d", None, "e", "f", None, "g"], views="adjacent")
+    assert stored(store, 0) == [ids(text) for text in "abce"]
+    assert stored(store, 1) == [ids(text) for text in "bcdf"]
+    assert store.report.texts == 6
+    assert store.report.views == "adjacent"
+
+
+def test_prompts(make: Make) -> None:
+    store = make([("a", "b", "c"), ("d", "e", "f")], prompts=("find ", "text "))
+    assert stored(store, 0) == [ids("find a"), ids("find d")]
+    assert stored(store, 1) == [ids("text b"), ids("text e")]
+    assert stored(store, 2) == [ids("text c"), ids("text f")]
+    adjacent = make(["a", "b", "c"], views="adjacent", prompts=("find ", "text "))
+    assert stored(adjacent, 0) == [ids("find a"), ids("find b")]
+    assert stored(adjacent, 1) == [ids("text b"), ids("text c")]
+
+
+def test_exact_duplicates_are_dropped_and_counted(make: Make) -> None:
+    store = make(["a", "b", "a", "A", "b", "a"])
+    assert stored(store) == [ids("a"), ids("b"), ids("A")]
+    assert store.report.duplicates_dropped == 3
+    assert store.report.records == 6
+    groups = store.groups(np.arange(3), 0)
+    assert groups.dtype == np.uint64
+    assert groups[0] == groups[2] != groups[1]  # near-identical ones stay, marked
+
+
+def test_a_pair_is_a_duplicate_only_as_a_whole(make: Make) -> None:
+    store = make([("a", "b"), ("a", "c"), ("b", "a"), ("a", "b")])
+    assert len(store) == 3
+    assert store.groups(np.arange(3), 0)[2] == store.groups(np.arange(3), 1)[0]
+
+
+@pytest.mark.parametrize("chunk", [3, 1 << 16])
+def test_holdout_and_duplicates_over_chunks(
+    make: Make, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    texts = [f"text {i % 40}" for i in range(100)]
+    store = make(texts, holdout=0.3, seed=1)
+    held = [text for (text,) in store.held_out()]
+    assert len(held) == len(set(held)) == store.report.held_out > 3
+    kept = [text for text in dict.fromkeys(texts) if text not in held]
+    assert stored(store) == [ids(text) for text in kept]
+    assert store.report.duplicates_dropped == 60
+    assert len(store) + store.report.held_out == 40
+    assert held == [text for text in dict.fromkeys(texts) if text in held]  # file order
+
+
+def test_held_out_texts_survive_any_characters(make: Make) -> None:
+    texts = [f'{i}\u2028"\\\n𝄞' for i in range(50)]
+    store = make(texts, holdout=0.5)
+    assert {text for (text,) in store.held_out()} <= set(texts)
+    assert store.report.held_out > 10
+
+
+def test_truncation_is_reported(make: Make) -> None:
+    store = make(["a b c d", "a", "b", "c"], max_length=4)
+    assert store.report.truncated_share == 0.25
+    assert store.report.max_length == 4
+    assert stored(store)[0] == ids("a b", 4)
+
+
+def test_texts_without_tokens_are_left_out(make: Make) -> None:
+    store = make([("a", "b"), ("@", "b"), ("c", "@"), ("d", ""), ("e", "f")])
+    assert stored(store, 0) == [ids("a"), ids("e")]
+    assert store.report.empty_skipped == 3
+
+
+def test_large_vocabularies_take_four_bytes(make: Make) -> None:
+    def big(texts: list[str], max_length: int) -> tuple[list[list[int]], int]:
+        return [[70_000 + len(text)] for text in texts], 0
+
+    folder = make(["x", "y"]).folder
+    store = build(folder, records("a", "bb"), big, vocabulary=80_000, max_length=4)
+    assert stored(store) == [[70_001], [70_002]]
+    assert (folder / "tokens.bin").stat().st_size == 8
+
+
+def test_fingerprint_follows_texts_and_order(make: Make) -> None:
+    prints = [make(texts).report.fingerprint for texts in (["a", "b"], ["a", "b"], ["b", "a"])]
+    assert prints[0] == prints[1] != prints[2]
+    assert len(prints[0]) == 16
+
+
+def test_progress_counts_every_record(make: Make) -> None:
+    seen: list[int] = []
+    make([f"{i}" for i in range(2300)], progress=seen.append)
+    assert sum(seen) == 2300
+    assert len(seen) == 3
+
+
+def test_many_long_texts_are_tokenised_in_small_batches(make: Make, tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def counting(texts: list[str], max_length: int) -> tuple[list[list[int]], int]:
+        sizes.append(sum(map(len, texts)))
+        return tokenize(texts, max_length)
+
+    long = [f"{i} " + "x" * 90_000 for i in range(40)]
+    build(tmp_path / "s", records(*long), counting, vocabulary=VOCABULARY, max_length=4)
+    assert len(sizes) == 4
+    assert max(sizes) < 1_100_000
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "found"),
+    [
+        ([], {}, "found 0"),
+        (["a"], {}, "found 1 .of 1: 0 repeated"),
+        (["a", "a", "a"], {}, "found 1 .of 3: 2 repeated"),
+        (["a", None, "b"], {"views": "adjacent"}, "found 0"),
+        ([f"{i}" for i in range(5)], {"holdout": 0.999999}, "found 0 .of 5: 0 repeated, 5 held"),
+        (["@", "@@"], {}, "found 1 .of 2: 0 repeated, 0 held out, 1 empty"),
+    ],
+)
+def test_too_little_text(make: Make, tmp_path: Path, texts, settings, found: str) -> None:
+    with pytest.raises(InputError, match=f"at least 2 different records; {found}"):
+        make(texts, **settings)
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+@pytest.mark.parametrize("holdout", [-0.1, 1.0, 7])
+def test_holdout_is_a_share(make: Make, holdout: float) -> None:
+    with pytest.raises(InputError, match="holdout must be a share from 0 to less than 1"):
+        make(["a", "b"], holdout=holdout)
+
+
+def test_views_must_fit(make: Make) -> None:
+    with pytest.raises(InputError, match="use --views pairs"):
+        make([("a", "b")] * 3, views="dropout")
+
+
+def test_a_failing_tokenizer_leaves_nothing(tmp_path: Path) -> None:
+    def failing(texts: list[str], max_length: int) -> tuple[list[list[int]], int]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "s", records("a", "b"), failing, vocabulary=9, max_length=4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
+    script = """
+        import resource, signal, sys
+        from pathlib import Path
+        from isotrope.core.errors import InputError
+        from isotrope.data.text.corpora import Record
+        from isotrope.data.text.tokens import build
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        records = (Record((f"text {i}",), Path("t.txt"), i + 1, i == 0) for i in range(50_000))
+        try:
+            build(Path(sys.argv[1], "store"), records, lambda t, m: ([[1, 2]] * len(t), 0),
+                  vocabulary=9, max_length=4)
+        except InputError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "cannot write" in done.stdout
+    assert "file too large" in done.stdout
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stores_reopen_and_travel_to_workers(make: Make) -> None:
+    store = make(["a", "b", "c"])
+    for copy in (TokenStore.open(store.folder), pickle.loads(pickle.dumps(store))):
+        assert stored(copy) == stored(store)
+        assert copy.report == store.report
+    assert len(pickle.dumps(store)) < 500
+
+
+def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
+    folder = make(["a", "b", "c"]).folder
+    manifest = folder / "manifest.json"
+    whole = manifest.read_text()
+    with pytest.raises(InputError, match="no complete token store"):
+        TokenStore.open(tmp_path / "nowhere")
+    manifest.write_text(json.dumps(json.loads(whole) | {"format": 99}))
+    with pytest.raises(InputError, match="format 99, needed 1"):
+        TokenStore.open(folder)
+    manifest.write_text(whole)
+    (folder / "groups.bin").write_bytes(b"")
+    with pytest.raises(InputError, match=r"groups.bin has 0 bytes, not 24\); build it again"):
+        TokenStore.open(folder)
+
+
+@pytest.mark.slow  # seconds
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    """Ten times the lines must not take more memory (peak of a process of its own)."""
+    script = """
+        import resource, sys
+        from pathlib import Path
+        from isotrope.data.text.corpora import read
+        from isotrope.data.text.tokens import build
+        folder, count = Path(sys.argv[1]), int(sys.argv[2])
+        with (folder / "a.txt").open("w") as handle:
+            for i in range(count):
+                handle.write(f"line {i % (count - 100)} of a corpus that does not fit\\n")
+        store = build(folder / "store", read([folder / "a.txt"]),
+                      lambda texts, length: ([[5] * 12] * len(texts), 0),
+                      vocabulary=9, max_length=32, holdout=0.05)
+        assert store.report.duplicates_dropped == 100, store.report
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    peaks = []
+    for count in (20_000, 200_000):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path), str(count)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks.append(int(done.stdout))
+    # kilobytes; what stays is one bucket of hashes (a megabyte at this size, 40 at most), while
+    # the texts of 180,000 more lines are 9 MB, and as Python objects 20
+    assert peaks[1] - peaks[0] < 8_000

@@ -1,0 +1,86 @@
+"""What is frozen stays as it was, bit by bit, and the rest is trained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from isotrope.core.errors import InputError
+from isotrope.encoders.heads import LinearHead
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import check, fit, module_of
+
+from .conftest import sentences
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base") / "model"
+    SentenceEncoder.scratch(sentences(300), seed=1, width=32, layers=2).save(folder)
+    return folder
+
+
+@pytest.fixture
+def frozen(quick: dict, base: Path) -> dict[str, Any]:
+    own = {"encoder": str(base), "freeze": "embeddings", "head": "linear", "learning_rate": 1e-2}
+    return {**quick, **own, "max_steps": 3}
+
+
+def changed(base: Path, model: Path) -> dict[str, bool]:
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, model))
+    return {name: not torch.equal(value, after[name]) for name, value in before.items()}
+
+
+def test_embeddings_stay_and_every_layer_is_trained(frozen: dict, base: Path) -> None:
+    outcome = fit(**frozen)
+    moved = changed(base, outcome.output / "model")
+    below = [name for name in moved if name.startswith("embeddings.")]
+    assert len(below) == 5, "words, positions, types, and the norm's two"
+    assert not any(moved[name] for name in below)
+    # the bias of keys has no gradient: softmax does not see it
+    layers = [name for name in moved if name.startswith("encoder.") and ".key.bias" not in name]
+    assert all(moved[name] for name in layers)
+    card = (outcome.output / "model" / "README.md").read_text()
+    assert "| trained | all weights but the embeddings |" in card
+    assert "| head in training | linear " in card
+
+
+def test_without_it_they_are_trained(frozen: dict, base: Path) -> None:
+    outcome = fit(**{**frozen, "freeze": "none"})
+    assert changed(base, outcome.output / "model")["embeddings.word_embeddings.weight"]
+
+
+def test_the_head_is_the_one_that_was_asked_for(frozen: dict) -> None:
+    settings = TrainSettings.read(frozen)
+    encoder, objective, _ = check(settings)
+    assert isinstance(module_of(settings, encoder, objective, 3).head, LinearHead)
+
+
+def test_without_a_module_of_embeddings_the_word_vectors_alone_are_frozen(base: Path) -> None:
+    encoder = SentenceEncoder.load(base, device="cpu")
+    transformer = encoder.model[0].model
+    table = transformer.get_input_embeddings()
+    transformer.embeddings = torch.nn.Linear(2, 2)  # one of another kind, without the table
+    transformer.get_input_embeddings = lambda: table
+    encoder.freeze_embeddings()
+    assert not table.weight.requires_grad
+    assert transformer.embeddings.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"encoder": "scratch"}, "--freeze embeddings keeps the encoder's own word vectors"),
+        ({"lora": 2}, "--lora keeps all of the encoder's own weights as they are"),
+        ({"freeze": "layers"}, "--freeze: input should be 'none' or 'embeddings'"),
+        ({"head": "tanh"}, "--head: input should be 'mlp', 'linear' or 'none'"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(frozen: dict, more: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        fit(**{**frozen, **more})
+    assert "\n" not in str(caught.value)
+    assert not Path(frozen["output"]).exists()

@@ -1,0 +1,182 @@
+"""What a run has written and then reads again: damage is seen, told, and changes no number."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from isotrope.core.checksum import Damaged
+from isotrope.core.errors import CannotResume
+from isotrope.training import simcse
+from isotrope.training.run import checkpoint, read_checkpoint
+from isotrope.training.text import fit
+from tests.core.test_checksum import same
+from tests.training.conftest import QUICK, sentences
+from tests.training.test_text import rows, weights
+
+
+@pytest.fixture(scope="module")
+def runs(encoder_folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """Settings of a run that came to its end, and, beside it, of one that died in its sixth step.
+
+    It left checkpoints of steps 2 and 4.
+    """
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "corpus.txt").write_text("\n".join(sentences(300)) + "\n", encoding="utf-8")
+    own = {"encoder": encoder_folder, "files": [str(folder / "corpus.txt")]}
+    settings = {**QUICK, **own, "output": str(folder / "whole")}
+    fit(**settings)
+    step = simcse.SimCSE.training_step
+
+    def dies(self: simcse.SimCSE, batch: object, batch_idx: int) -> torch.Tensor:
+        if self.global_step == 5:
+            raise RuntimeError("the power is gone")
+        return step(self, batch, batch_idx)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simcse.SimCSE, "training_step", dies)
+        with pytest.raises(RuntimeError, match="power"):
+            fit(**{**settings, "output": str(folder / "stopped")})
+    return settings
+
+
+@pytest.fixture
+def stopped(runs: dict, tmp_path: Path) -> dict:
+    """Settings of a copy of the run that died."""
+    shutil.copytree(Path(runs["output"]).parent / "stopped", tmp_path / "run")
+    return {**runs, "output": str(tmp_path / "run")}
+
+
+def without_speed(folder: Path) -> list[dict[str, str]]:
+    return [{k: v for k, v in row.items() if k != "samples_per_second"} for row in rows(folder)]
+
+
+def assert_same_run(found: Path, expected: Path) -> None:
+    first, second = weights(found), weights(expected)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert without_speed(found) == without_speed(expected)
+
+
+def test_a_damaged_byte_of_the_last_checkpoint(
+    runs: dict, stopped: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever: in the weights, the optimiser's states, the structure or the archive's lists."""
+    folder = Path(stopped["output"]) / "checkpoints"
+    last = folder / "last.ckpt"
+    raw, expected = last.read_bytes(), read_checkpoint(last)
+    places = random.Random(0).sample(range(len(raw)), 8)
+    for place in [*places, *range(len(raw) - 120, len(raw), 11)]:
+        last.write_bytes(raw[:place] + bytes([raw[place] ^ 0x10]) + raw[place + 1 :])
+        try:
+            assert same(read_checkpoint(last), expected)
+        except Damaged:
+            found, step = checkpoint(folder, print)
+            assert (found, step) == (folder / "previous.ckpt", 2)
+            assert "last.ckpt (it does not match its digest) is damaged" in capsys.readouterr().out
+    resumed = fit(**stopped, resume=True).output
+    assert_same_run(resumed, Path(runs["output"]))
+
+
+def test_without_a_whole_checkpoint_nothing_is_gone_on_from(runs: dict, stopped: dict) -> None:
+    folder = Path(stopped["output"]) / "checkpoints"
+    for name in ("last.ckpt", "previous.ckpt"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-200])
+    with pytest.raises(CannotResume, match=r"no checkpoint can be read: .*last\.ckpt \(it is no"):
+        fit(**stopped, resume=True)
+    torch.save([1, 2], folder / "last.ckpt")
+    with pytest.raises(Damaged, match="it is no checkpoint"):
+        read_checkpoint(folder / "last.ckpt")
+    with pytest.raises(Damaged, match="Is a directory"):
+        read_checkpoint(folder)
+
+
+def test_a_checkpoint_of_an_older_version_is_gone_on_from(runs: dict, stopped: dict) -> None:
+    """It has no digest."""
+    last = Path(stopped["output"]) / "checkpoints" / "last.ckpt"
+    torch.save(read_checkpoint(last), last)
+    assert b"isotrope blake2b" not in last.read_bytes()
+    assert_same_run(fit(**stopped, resume=True).output, Path(runs["output"]))
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (lambda lines: [*lines[:2], ""], 0),  # step 2 is in the checkpoint
+        (lambda lines: [*lines[:3], lines[3][:40]], 1),
+        (lambda lines: [*lines[:3], "6,1,2", "\0" * 80, "4"], 3),
+        (lambda lines: [*lines[:4], lines[3].replace("4", "40", 1), ""], 0),  # of later steps
+    ],
+)
+def test_metrics_that_were_not_written_whole(
+    runs: dict,
+    stopped: dict,
+    left: Callable[[list[str]], list[str]],
+    told: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = Path(stopped["output"]) / "metrics.csv"
+    lines = file.read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["step", "0", "2", "4"]
+    file.write_text("\n".join(left(lines)))
+    resumed = fit(**{**stopped, "progress": True}, resume=True).output
+    assert_same_run(resumed, Path(runs["output"]))
+    said = f"warning: {told} rows of {file} cannot be read and are left out"
+    assert (said in capsys.readouterr().err) == (told > 0)
+
+
+@pytest.mark.parametrize("left", [b"", b"nothing", b"\xff\xfe\0", b"a,b\n1,2\n"])
+def test_metrics_that_are_lost(runs: dict, stopped: dict, left: bytes) -> None:
+    """Rows before the checkpoint are gone, but for one that is in it; the run is not."""
+    (Path(stopped["output"]) / "metrics.csv").write_bytes(left)
+    found = fit(**stopped, resume=True).output
+    assert [row["step"] for row in rows(found)] == ["2", "4", "5"]
+
+
+def test_metrics_are_on_the_disk_when_the_checkpoint_is(
+    quick: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    synced, sync = [], os.fsync
+
+    def note(number: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{number}").readlink().name)
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", note)
+    fit(**{**quick, "max_steps": 3})
+    assert synced.index("last.ckpt") > synced.index("config.yaml")
+    before = synced[: synced.index("last.ckpt")]
+    # once as it begins, once with its rows
+    assert before.count("metrics.csv") == 2
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "rows.bin", "groups.bin", "offsets.bin"])
+def test_damaged_tokens_are_made_anew(
+    runs: dict, stopped: dict, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(stopped["output"]) / "tokens" / name
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    file.write_bytes(raw)
+    resumed = fit(**{**stopped, "progress": True}, resume=True).output
+    assert f"({name} does not match its digest); build it again" in capsys.readouterr().err
+    assert_same_run(resumed, Path(runs["output"]))
+
+
+def test_a_run_does_not_go_on_with_other_text(runs: dict, stopped: dict) -> None:
+    """Its tokens are of the text that it began with; without them, what is read is compared."""
+    manifest = Path(stopped["output"]) / "tokens" / "manifest.json"
+    manifest.unlink()
+    corpus = Path(runs["files"][0])
+    whole = corpus.read_text()
+    corpus.write_text("\n".join(sentences(300, seed=9)) + "\n")
+    with pytest.raises(CannotResume, match="the data have changed since the checkpoint"):
+        fit(**stopped, resume=True)
+    corpus.write_text(whole)
+    manifest.unlink()
+    assert_same_run(fit(**stopped, resume=True).output, Path(runs["output"]))

@@ -1,0 +1,127 @@
+"""Weights & Biases beside TensorBoard, with a stand-in for the package, which is not installed."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lightning.pytorch.loggers import wandb as lightnings
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.observe import MEASURED
+from isotrope.training.text import fit
+
+STAND_IN = """
+import json, os
+from pathlib import Path
+
+run = None
+
+
+class _Config:
+    def __init__(self, tell):
+        self.tell = tell
+
+    def update(self, values, allow_val_change=False):
+        self.tell({"config": values})
+
+
+class _Run:
+    def __init__(self, **how):
+        self.id = how["id"] or "new1"
+        self.file = Path(how["dir"]) / "wandb.jsonl"
+        self.tell({"init": {**how, "dir": str(how["dir"])}})
+        self.config = _Config(self.tell)
+
+    def tell(self, what):
+        with self.file.open("a") as handle:
+            handle.write(json.dumps(what) + "\\n")
+
+    def log(self, values):
+        self.tell({"log": values})
+
+    def finish(self):
+        self.tell({"finish": True})
+
+
+def init(**how):
+    if os.environ.get("STAND_IN") == "refuses":
+        raise RuntimeError("api_key not\\nconfigured")
+    return _Run(**how)
+"""
+
+
+@pytest.fixture
+def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    package = tmp_path / "site" / "wandb"
+    (package / "sdk").mkdir(parents=True)
+    (package / "__init__.py").write_text(STAND_IN)
+    (package / "sdk" / "__init__.py").write_text("")
+    (package / "sdk" / "lib.py").write_text("class RunDisabled: ...\n")
+    (package / "wandb_run.py").write_text("class Run: ...\n")
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setattr(lightnings, "_WANDB_AVAILABLE", True)
+    importlib.invalidate_caches()
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "wandb"]:
+        del sys.modules[name]
+
+
+def told(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "wandb.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.usefixtures("wandb")
+def test_the_same_numbers_go_there(quick: dict) -> None:
+    outcome = fit(**quick, dev="auto", wandb="mine")
+    said = told(outcome.output)
+    assert said[0]["init"]["project"] == "mine"
+    assert said[0]["init"]["name"] == "run"
+    assert said[1]["config"]["batch-size"] == 16
+    logged = [what["log"] for what in said if "log" in what]
+    looked = [values for values in logged if "loss" in values]
+    assert [values["trainer/global_step"] for values in looked] == [0, 2, 4, 5]
+    assert {*MEASURED, "learning_rate", "gradient_norm"} <= looked[0].keys()
+    assert [v["trainer/global_step"] for v in logged if "dev" in v] == [0, 3, 6]
+    assert said[-1] == {"finish": True}
+    board = EventAccumulator(str(outcome.output / "tensorboard"))
+    board.Reload()
+    scalars = {name for values in logged for name in values} - {"trainer/global_step"}
+    assert set(board.Tags()["scalars"]) == scalars
+    assert [event.step for event in board.Scalars("positive_mean")] == [0, 2, 4, 5]
+
+
+@pytest.mark.usefixtures("wandb")
+def test_a_resumed_run_is_the_same_run_there(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    from isotrope.training import simcse
+
+    step = simcse.SimCSE.training_step
+
+    def dies(self, batch, batch_idx):
+        if self.global_step == 5:
+            raise RuntimeError("the power is gone")
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(simcse.SimCSE, "training_step", dies)
+    with pytest.raises(RuntimeError, match="power"):
+        fit(**quick, wandb="mine")
+    monkeypatch.setattr(simcse.SimCSE, "training_step", step)
+    folder = fit(**quick, wandb="mine", resume=True).output
+    assert [what["init"]["id"] for what in told(folder) if "init" in what] == [None, "new1"]
+
+
+@pytest.mark.usefixtures("wandb")
+def test_where_it_refuses_the_reason_is_told(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "refuses")
+    with pytest.raises(InputError, match=r"cannot begin a run \(api_key not configured\)"):
+        fit(**quick, wandb="mine")
+
+
+def test_without_the_package_nothing_begins(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"--wandb mine needs .*: pip install wandb"):
+        fit(**quick, wandb="mine")
+    assert not Path(quick["output"]).exists()

@@ -1,0 +1,189 @@
+"""No place to write: full, read-only or vanished; one line, and what was good stays as it was."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isotrope.cli.main import guarded
+from isotrope.core.errors import InputError
+from isotrope.core.lock import LOCK
+from isotrope.training.run import read_checkpoint
+from tests.training.images.test_train import flags
+from tests.training.test_on_nan import MODULES
+
+Fit = Callable[..., Any]
+
+
+def at(patch: pytest.MonkeyPatch, kind: str, step: int, what: Callable[[], object]) -> None:
+    """Have something happen as a step begins."""
+    begun = MODULES[kind].on_train_batch_start
+
+    def now(self: Any, batch: Any, batch_idx: int) -> None:
+        begun(self, batch, batch_idx)
+        if self.global_step == step:
+            what()
+
+    patch.setattr(MODULES[kind], "on_train_batch_start", now)
+
+
+def test_a_folder_that_vanishes(
+    kind: str,
+    settings: dict[str, Any],
+    train: Fit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not made anew: a folder with half a run would be taken for one."""
+    output = Path(settings["output"])
+    at(monkeypatch, kind, 3, lambda: shutil.rmtree(output))
+    with pytest.raises(InputError, match=rf"^{output} has vanished: it was removed or replaced"):
+        train(**settings)
+    assert not output.exists()
+
+
+def test_a_folder_that_vanishes_after_the_last_step(
+    kind: str,
+    settings: dict[str, Any],
+    train: Fit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output = Path(settings["output"])
+    settings |= {"checkpoint_every": 100, "log_every": 100}
+    at(monkeypatch, kind, 5, lambda: shutil.rmtree(output))
+    with pytest.raises(InputError, match="has vanished"):
+        train(**settings)
+    assert not output.exists()
+
+
+def test_a_folder_that_another_run_has_taken(
+    kind: str,
+    settings: dict[str, Any],
+    train: Fit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is in it now is not touched."""
+    output = Path(settings["output"])
+
+    def replaced() -> None:
+        output.rename(tmp := output.with_name("aside"))
+        (output / "checkpoints").mkdir(parents=True)
+        for name in (LOCK, "config.yaml", "metrics.csv"):
+            shutil.copy(tmp / name, output / name)
+        before.update({path: path.stat().st_mtime_ns for path in output.rglob("*")})
+
+    before: dict[Path, int] = {}
+    at(monkeypatch, kind, 3, replaced)
+    with pytest.raises(InputError, match="has vanished"):
+        train(**settings)
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+    assert len(before) == 4
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errno.ENOSPC,
+        errno.EROFS,
+        *(pytest.param(e, marks=pytest.mark.slow) for e in (errno.EIO, errno.EDQUOT)),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written(
+    kind: str,
+    settings: dict[str, Any],
+    train: Fit,
+    error: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output = Path(settings["output"])
+    sync = os.fsync
+
+    def full(number: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    at(monkeypatch, kind, 3, lambda: monkeypatch.setattr(os, "fsync", full))
+    reason = os.strerror(error).lower()
+    with pytest.raises(InputError, match=rf"cannot write .*(last\.ckpt|metrics\.csv): {reason}; f"):
+        train(**settings)
+    monkeypatch.undo()
+    assert os.fsync is sync
+    assert read_checkpoint(output / "checkpoints" / "last.ckpt")["global_step"] == 3
+    assert sorted(p.name for p in (output / "checkpoints").iterdir()) == [
+        "last.ckpt",
+        "previous.ckpt",
+    ]
+    assert train(**settings, resume=True).exit_code == 0
+
+
+LIMITED = """
+import resource, signal, sys
+from isotrope.cli.main import guarded
+from isotrope.training import callbacks
+save = callbacks.Checkpoints.save
+def limited(self, trainer):
+    if trainer.global_step == 3:
+        # of all files from now on, as if the disk were full
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+    save(self, trainer)
+callbacks.Checkpoints.save = limited
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.exit(guarded(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 5_000, 200_000])
+def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
+    """The system itself cuts the file short, in Python's writes and in torch's own."""
+    output = tmp_path / "run"
+    given = {
+        "data": "digits",
+        "limit": 32,
+        "encoder": "resnet9",
+        "width": 4,
+        "batch_size": 16,
+        "max_steps": 6,
+        "checkpoint_every": 1,
+        "knn_every": 0,
+        "linear": False,
+        "seed": 3,
+        "progress": False,
+        "output": str(output),
+    }
+    command = [sys.executable, "-c", LIMITED, str(size), "train-images", *flags(given)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2, run.stderr
+    assert run.stderr.startswith(f"isotrope: error: cannot write {output}")
+    assert ": file too large; free some space or choose another place\n" in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert read_checkpoint(output / "checkpoints" / "last.ckpt")["global_step"] == 2
+    assert guarded(["train-images", *flags(given), "--resume"]) == 0
+
+
+def test_a_place_that_nobody_can_write_to(
+    settings: dict[str, Any],
+    train: Fit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A read-only folder, and one that has become so."""
+    output = Path(settings["output"])
+
+    def forbidden(self: Path, *given: Any, **named: Any) -> Any:
+        if self.name == LOCK:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(self, *given, **named)
+
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", forbidden)
+    with pytest.raises(InputError, match=r"cannot write .*run/\.lock: read-only file system; free"):
+        train(**settings)
+    monkeypatch.undo()
+    assert not output.exists()
+    if Path("/proc/self").exists():
+        with pytest.raises(InputError, match=r"cannot write /proc/run/\.lock: no such file"):
+            train(**{**settings, "output": "/proc/run"})

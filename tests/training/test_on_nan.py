@@ -1,0 +1,461 @@
+"""NaN and infinity: found within the step, told and saved, or left out without a trace."""
+
+import csv
+import dataclasses
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from isotrope.cli.main import guarded
+from isotrope.core.errors import Diverged, InputError
+from isotrope.core.views import Views
+from isotrope.training import nan_guard, replay, simcse
+from isotrope.training.images import method
+from isotrope.training.images.registry import METHODS
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.train import fit_images
+from isotrope.training.nan_guard import Guard, refuse_broken
+from isotrope.training.run import read_checkpoint
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import fit
+from tests.core.test_checksum import same
+from tests.training.conftest import IMAGES, QUICK, sentences
+
+Fit = Callable[..., Any]
+MODULES = {"text": simcse.SimCSE, "images": method.ImageMethod}
+
+
+def spoil(
+    patch: pytest.MonkeyPatch, kind: str, steps: set[int], what: str, value: float = torch.nan
+) -> None:
+    """Have something in these steps that is not finite."""
+    module = MODULES[kind]
+    if what == "input":  # all that follows, running statistics too
+        method = "embed" if kind == "text" else "crops"
+        plain = getattr(module, method)
+
+        def spoilt(self: Any, batch: Any) -> list[Tensor]:
+            found = plain(self, batch)
+            return [x * value for x in found] if self.global_step in steps else found
+
+        patch.setattr(module, method, spoilt)
+        return
+    file = simcse if kind == "text" else method
+    shared = file.shared_loss
+    calls = {"step": -1}
+    start = module.on_train_batch_start
+
+    def begun(self: Any, batch: Any, batch_idx: int) -> None:
+        calls["step"] = self.global_step
+        start(self, batch, batch_idx)
+
+    patch.setattr(module, "on_train_batch_start", begun)
+
+    def loss(objective: Any, whole: Any, *, backend: str) -> Tensor:
+        found = shared(objective, whole, backend=backend)
+        if calls["step"] not in steps:
+            return found
+        if what == "loss":
+            return found * value
+        if what == "gradient":
+            return found + (whole.views.anchors.flatten()[0] * 0).sqrt()
+        assert what == "embedding"  # which the loss does not show
+        whole.views.anchors.data[0, 0] = value
+        return found
+
+    patch.setattr(file, "shared_loss", loss)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as handle:
+        found = list(csv.DictReader(handle))
+    return [{k: v for k, v in row.items() if not k.endswith("_per_second")} for row in found]
+
+
+@pytest.mark.parametrize("what", ["loss", "embedding", "gradient", "input"])
+def test_a_run_stops_within_the_step(
+    kind: str,
+    settings: dict[str, Any],
+    train: Fit,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoil(monkeypatch, kind, {3}, what, torch.inf if what == "embedding" else torch.nan)
+    said = {"embedding": "an embedding", "input": "the loss"}.get(what, f"the {what}")
+    file = Path(settings["output"]) / "nan-step-3.safetensors"
+    with pytest.raises(Diverged) as caught:
+        train(**{**settings, "progress": True})
+    message = str(caught.value)
+    assert message.startswith(f"training diverged: {said} is not finite at step 3; use a lower --l")
+    assert f"which is in {file} (python -m isotrope.training.replay {file})" in message
+    assert ("--clip 1" in message) == (kind == "images")
+    assert "--resume --on-nan skip" in message
+    told = capsys.readouterr().err
+    for line in ("loss: ", "anchors: ", "gradient dissipation: ", "weight: ", "ratio: "):
+        assert f"  {line}" in told or f" {line}" in told
+    assert "weights: " in told
+    assert ("gradients: " in told) == (what == "gradient")
+    checkpoint = read_checkpoint(file.parent / "checkpoints" / "last.ckpt")
+    assert checkpoint["global_step"] == 3
+    assert all(torch.isfinite(x).all() for x in checkpoint["state_dict"].values())
+    with safe_open(file, framework="pt") as opened:
+        about = opened.metadata()
+        assert (about["kind"], about["step"], about["processes"]) == (kind, "3", "1")
+        for name, value in checkpoint["state_dict"].items():
+            found = opened.get_tensor(f"weights.{name}")
+            # the forward pass has moved running statistics
+            assert torch.equal(found, value) or "running" in name or "num_batches" in name
+    monkeypatch.undo()
+    again = replay.replay(file)
+    assert (again.step, again.first, again.weights, again.gradients) == (3, None, [], [])
+
+
+def test_what_is_replayed_is_what_was_seen(
+    kind: str, settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch, weights and random numbers: the loss is that of the step, to the last digit."""
+    plain = {**settings, "log_every": 1, "output": settings["output"] + "-plain"}
+    logged = rows(train(**plain).output)[3]
+    spoil(monkeypatch, kind, {3}, "gradient")
+    with pytest.raises(Diverged):
+        train(**settings)
+    monkeypatch.undo()
+    found = replay.replay(Path(settings["output"]) / "nan-step-3.safetensors")
+    assert f"{found.loss:.10g}" == logged["loss"]
+
+
+@pytest.mark.parametrize("what", ["loss", "embedding", "gradient", "input"])
+def test_a_step_that_is_left_out_leaves_no_trace(
+    kind: str, settings: dict[str, Any], train: Fit, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parameters, buffers and the optimiser's states are what they were; the next batch comes."""
+    spoil(monkeypatch, kind, {2}, what)
+    if kind == "images":
+        settings |= {"method": "mocov2"}  # it has running statistics, a moving average and a queue
+    output = train(**{**settings, "checkpoint_every": 100, "keep_every": 1}, on_nan="skip").output
+    before, after, next_one = (
+        read_checkpoint(output / "checkpoints" / f"step-{step}.ckpt") for step in (2, 3, 4)
+    )
+    assert (before["global_step"], after["global_step"]) == (2, 3)
+    assert before["state_dict"].keys() == after["state_dict"].keys()
+    assert same(before["state_dict"], after["state_dict"])
+    states = [found["optimizer_states"][0]["state"] for found in (before, after, next_one)]
+    assert same(states[0], states[1])
+    assert not same(states[1], states[2])
+    assert all(torch.isfinite(x).all() for x in next_one["state_dict"].values())
+    logged = {row["step"]: row for row in rows(output)}
+    assert logged["2"]["skipped"] == "1"
+    assert logged["2"]["loss"] == ""
+    assert [logged[step]["skipped"] for step in ("0", "4", "5")] == ["0", "1", "1"]
+    assert json.loads((output / "result.json").read_text())["metrics"]["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m if m == "mocov2" else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
+)
+def test_every_method_leaves_a_step_out(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, "images", {1}, "input")
+    settings = {**IMAGES, "method": method, "output": str(tmp_path / "run"), "max_steps": 3}
+    if method == "dino":
+        settings["method_settings"] = {"frozen_epochs": 0}
+    output = fit_images(**settings, on_nan="skip", keep_every=1).output
+    states = [
+        read_checkpoint(output / "checkpoints" / f"step-{step}.ckpt")["state_dict"]
+        for step in (1, 2, 3)
+    ]
+    assert same(states[0], states[1])
+    assert not same(states[1], states[2])
+    assert all(torch.isfinite(x).all() for x in states[2].values())
+
+
+@pytest.mark.slow
+def test_a_run_that_leaves_steps_out_goes_on_exactly(
+    kind: str, settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, kind, {1, 3}, "input")
+    whole = train(**{**settings, "output": settings["output"] + "-whole"}, on_nan="skip").output
+    assert read_checkpoint(whole / "checkpoints" / "last.ckpt")["global_step"] == 5
+    begun = MODULES[kind].on_train_batch_start
+
+    def dies(self: Any, batch: Any, batch_idx: int) -> None:
+        begun(self, batch, batch_idx)
+        if self.global_step == 4:
+            raise RuntimeError("the power is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MODULES[kind], "on_train_batch_start", dies)
+        with pytest.raises(RuntimeError, match="power"):
+            train(**settings, on_nan="skip")
+    outcome = train(**settings, on_nan="skip", resume=True)
+    assert outcome.result.metrics["skipped"] == 2
+    assert rows(outcome.output) == rows(whole)
+    last = [read_checkpoint(run / "checkpoints" / "last.ckpt") for run in (outcome.output, whole)]
+    assert same(last[0]["state_dict"], last[1]["state_dict"])
+    assert same(last[0]["optimizer_states"], last[1]["optimizer_states"])
+
+
+@pytest.mark.slow
+def test_what_stopped_a_run_may_be_left_out_when_it_goes_on(
+    kind: str, settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, kind, {3}, "loss")
+    with pytest.raises(Diverged):
+        train(**settings)
+    with pytest.raises(Diverged):
+        train(**settings, resume=True)
+    outcome = train(**settings, resume=True, on_nan="skip")
+    assert (outcome.exit_code, outcome.result.metrics["skipped"]) == (0, 1)
+
+
+@pytest.mark.slow
+def test_ten_steps_in_a_row_end_the_run(
+    kind: str,
+    settings: dict[str, Any],
+    train: Fit,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings |= {"max_steps": 16, "progress": True, "checkpoint_every": 4}
+    spoil(monkeypatch, kind, {0, 2, *range(4, 13), 14}, "loss")
+    assert train(**settings, on_nan="skip").result.metrics["skipped"] == 12
+    told = capsys.readouterr().err
+    assert "step 12: the loss is not finite; left out" in told
+    assert "step 13: " not in told
+    settings["output"] += "-more"
+    spoil(monkeypatch, kind, {13}, "loss")
+    with pytest.raises(Diverged, match=r"not finite at step 13, as something was in the 9 steps"):
+        train(**settings, on_nan="skip")
+    checkpoint = read_checkpoint(Path(settings["output"]) / "checkpoints" / "last.ckpt")
+    assert checkpoint["global_step"] == 12
+    guard = next(v for k, v in checkpoint["callbacks"].items() if k.startswith("Guard"))
+    assert guard == {"skipped": 10, "in_a_row": 8}
+    # the count goes on where the run does
+    with pytest.raises(Diverged, match="not finite at step 13"):
+        train(**settings, on_nan="skip", resume=True)
+
+
+def test_a_diverging_run_is_one_line_and_can_be_looked_at(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing here is made up: the learning rate is absurd."""
+    output = tmp_path / "run"
+    flags = ["--encoder", "scratch", "--batch-size", "16", "--learning-rate", "1e30"]
+    flags += ["--no-progress", "--max-steps", "9", "--output", str(output)]
+    assert guarded(["train", str(corpus), *flags]) == 2
+    *before, error = capsys.readouterr().err.splitlines()
+    assert error.startswith("isotrope: error: training diverged: the loss is not finite at step 1;")
+    assert not any("error" in line or "Traceback" in line for line in before)
+    assert replay.main([str(output / "nan-step-1.safetensors")]) == 0
+    told = capsys.readouterr().out
+    assert "step 1, the loss of which was not finite, in precision 32:" in told
+    assert "weights: 41 of 41 finite" in told
+    assert "first output that is not finite: encoder.model.0.model.embeddings.LayerNorm" in told
+    assert replay.main([str(output / "nan-step-1.safetensors"), "--precision", "bf16"]) == 0
+    assert "in precision bf16" in capsys.readouterr().out
+
+
+def test_weights_that_are_not_finite_are_not_saved(
+    kind: str, settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update of a finite gradient may break them; the step after it would see."""
+    module = MODULES[kind]
+    step = module.optimizer_step
+
+    def breaks(self: Any, *given: Any, **named: Any) -> None:
+        step(self, *given, **named)
+        if self.global_step in broken:
+            next(self.encoder.parameters()).data.flatten()[0] = torch.inf
+
+    monkeypatch.setattr(module, "optimizer_step", breaks)
+    broken = {2}
+    with pytest.raises(Diverged, match=r"after 3 steps the weights are not finite \(encoder\."):
+        train(**settings)
+    found = read_checkpoint(Path(settings["output"]) / "checkpoints" / "last.ckpt")
+    assert found["global_step"] == 2
+    broken = {5}  # the last update, which no checkpoint follows
+    settings["output"] += "-last"
+    with pytest.raises(Diverged, match="after 6 steps the weights are not finite"):
+        train(**settings)
+    assert not (Path(settings["output"]) / "result.json").exists()
+    assert not (Path(settings["output"]) / "model").exists()
+
+
+def test_where_there_is_no_room_for_the_batch_the_reason_is_still_told(
+    settings: dict[str, Any],
+    train: Fit,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    spoil(monkeypatch, kind, {1}, "loss")
+    monkeypatch.setattr(nan_guard, "save_file", full)
+    with pytest.raises(Diverged, match="the loss is not finite at step 1") as caught:
+        train(**{**settings, "progress": True})
+    assert "nan-step" not in str(caught.value)
+    assert "the batch is lost: cannot write" in capsys.readouterr().err
+
+
+# what needs no run
+
+
+class Tiny(nn.Module):
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.learning_rate, self.measured, self.gradient_norm = 0.1, {}, None
+        self.objective = SimpleNamespace(hyperparameters=dict, has_terms=False)
+        self.scaled = scale is not None
+        scaler = SimpleNamespace(get_scale=lambda: scale)
+        self.trainer = self._trainer = SimpleNamespace(
+            precision_plugin=SimpleNamespace(scaler=scaler)
+        )
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_one_number_of_a_batch_is_enough(value: float, dtype: torch.dtype) -> None:
+    for place in ("anchors", "positives", "negatives"):
+        guard, views = Guard(), Views(*torch.ones(3, 4, 5).to(dtype))
+        assert guard.forward_is_finite(Tiny(), 0, torch.tensor(1.0), [views, views])
+        broken = getattr(views, place).clone()
+        broken[2, 3] = value
+        others = dataclasses.replace(views, **{place: broken})
+        with pytest.raises(Diverged, match="an embedding is not finite at step 7; use a lower"):
+            guard.forward_is_finite(Tiny(), 7, torch.tensor(1.0), [views, others])
+    with pytest.raises(Diverged, match="the loss is not finite"):
+        guard.forward_is_finite(Tiny(), 7, torch.tensor(value, dtype=dtype), [views])
+
+
+def test_overflow_of_a_scaled_gradient_is_the_scalers_business() -> None:
+    """Until it has scaled down to nothing: then the gradient itself is not finite."""
+    guard, norm = Guard(), torch.tensor(torch.nan)
+    for scale in (65536.0, 2.0):
+        guard.check_gradient(Tiny(scale), 5, norm)
+        assert not guard.skipping
+    for scale in (1.0, 0.5, None):
+        with pytest.raises(Diverged, match="the gradient is not finite at step 5"):
+            Guard().check_gradient(Tiny(scale), 5, norm)
+    with pytest.raises(Diverged, match="the loss is not finite"):
+        guard.forward_is_finite(Tiny(65536.0), 5, norm, [])
+
+
+def test_a_skipped_step_has_a_zero_gradient_for_everybody_and_then_none() -> None:
+    module = Tiny()
+    module.weight.data[0] = torch.inf
+    guard = Guard(TrainSettings(files=["x"], output="y", on_nan="skip", progress=False))
+    assert not guard.forward_is_finite(module, 0, torch.tensor(torch.nan), [])
+    guard.no_loss(module).backward()
+    assert module.weight.grad is not None
+    assert torch.equal(module.weight.grad, torch.zeros(3))
+    guard.check_gradient(module, 0, torch.tensor(0.0))
+    assert module.weight.grad is None
+
+
+def test_broken_weights_are_named() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    refuse_broken(module, 3)
+    module[1].bias.data[1] = torch.nan
+    with pytest.raises(Diverged, match=r"after 3 steps the weights are not finite \(1\.bias\)"):
+        refuse_broken(module, 3)
+
+
+def test_files_that_cannot_be_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], corpus: Path
+) -> None:
+    from safetensors.torch import save_file
+
+    assert replay.main([str(tmp_path / "nowhere")]) == 2
+    assert "isotrope: error: cannot read" in capsys.readouterr().err
+    (tmp_path / "x").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"cannot read .*x: "):
+        replay.replay(tmp_path / "x")
+    save_file({"a": torch.zeros(1)}, tmp_path / "x")
+    with pytest.raises(InputError, match=r"is no batch that a run has left; give a nan-step"):
+        replay.replay(tmp_path / "x")
+    told = TrainSettings(files=[str(corpus)], output="y", encoder="scratch").to_yaml()
+    about = {"kind": "text", "what": "loss", "step": "1", "processes": "0", "config": told}
+    save_file({"weights.a": torch.zeros(1)}, tmp_path / "x", about)
+    with pytest.raises(InputError, match="do not fit the settings they were saved with: "):
+        replay.replay(tmp_path / "x")
+
+
+def test_code_that_only_a_file_names_is_not_run(tmp_path: Path, corpus: Path) -> None:
+    from safetensors.torch import save_file
+
+    (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
+    told = TrainSettings(files=[str(corpus)], output="y", plugin=[str(tmp_path / "evil.py")])
+    about = {"kind": "text", "what": "loss", "step": "1", "processes": "0"}
+    save_file({"weights.a": torch.zeros(1)}, tmp_path / "x", {**about, "config": told.to_yaml()})
+    with pytest.raises(InputError, match=r"asks for code, the plugin .*evil\.py; code that a fol"):
+        replay.replay(tmp_path / "x")
+
+
+def test_it_is_a_setting_that_may_change() -> None:
+    for kind in (TrainSettings, ImageSettings):
+        assert "on_nan" in kind.free
+    with pytest.raises(InputError, match="--on-nan: input should be 'stop' or 'skip'; found 'go'"):
+        TrainSettings.read({"files": "x", "output": "y", "on-nan": "go"})
+
+
+# several processes
+
+SICK = """
+import os
+import torch
+from isotrope.objectives.infonce import InfoNCE
+from isotrope.paradigm.objective import Paper
+
+calls = 0
+
+class Sick(InfoNCE, paper=Paper("none", "none", "none")):
+    def formula(self, pairs):
+        global calls
+        calls += len(pairs.views.positives) == 15  # not when it is tried on small batches
+        found = super().formula(pairs)
+        sick = os.environ.get("RANK") == "1" and calls == 2
+        return found * torch.nan if sick else found
+"""
+
+
+@pytest.mark.slow
+def test_all_processes_agree(tmp_path: Path) -> None:
+    """One of them sees a NaN: all leave the step out, or all end, with the parts of both."""
+    (tmp_path / "corpus.txt").write_text("\n".join(sentences(300)) + "\n")
+    (tmp_path / "sick.py").write_text(textwrap.dedent(SICK))
+    settings = {
+        **QUICK,
+        "files": [str(tmp_path / "corpus.txt")],
+        "plugin": [str(tmp_path / "sick.py")],
+        "objective": "sick",
+        "batch_size": 15,
+        "devices": 2,
+        "device": "cpu",
+        "max_steps": 4,
+        "dropout": 0.0,
+    }
+    left_out = fit(**settings, output=str(tmp_path / "a"), on_nan="skip")
+    assert (left_out.result.metrics["skipped"], left_out.result.metrics["steps"]) == (1, 4)
+    with pytest.raises(Diverged, match="the loss is not finite at step 1; use"):
+        fit(**settings, output=str(tmp_path / "b"))
+    file = tmp_path / "b" / "nan-step-1.safetensors"
+    with safe_open(file, framework="pt") as opened:
+        assert opened.metadata()["processes"] == "2"
+    found = replay.replay(file, plugin=[tmp_path / "sick.py"])
+    one = {**settings, "devices": 1, "log_every": 1, "max_steps": 2}
+    logged = rows(fit(**one, output=str(tmp_path / "c")).output)[1]
+    assert found.loss == pytest.approx(float(logged["loss"]), rel=1e-4)

@@ -1,0 +1,79 @@
+"""Warnings are always told; how far a run is, by a bar on a terminal and by lines elsewhere."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isotrope.cli.main import guarded
+from isotrope.training.images.train import fit_images
+from isotrope.training.text import fit
+
+from .conftest import IMAGES
+
+WARNING = "warning: without dropout the two views are the same; the positives teach nothing"
+
+
+def flags(settings: dict[str, Any]) -> list[str]:
+    """The settings of a run as a command line, without a bar."""
+    files, given = settings["files"], dict(settings)
+    del given["files"], given["progress"]
+    told = [x for name, v in given.items() for x in (f"--{name.replace('_', '-')}", str(v))]
+    return ["train", *files, *told, "--no-progress"]
+
+
+def test_no_progress_mutes_neither_warnings_nor_the_data(
+    quick: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded([*flags({**quick, "max_steps": 2}), "--dropout", "0"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert WARNING in told
+    assert re.search(r"^\d+ texts \(\d+ duplicates dropped, \d+ held out\)", told[0])
+    assert any(line.startswith("step 0 of 2: loss ") for line in told)
+
+
+def test_without_a_terminal_a_line_for_each_logged_step_and_score(
+    quick: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(**{**quick, "progress": True, "dev": "auto", "eval_every": 2, "log_every": 3})
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    name, number, left = r"held-out MRR@10 of \d+ queries", r"-?\d+\.\d\d", r"\d\d:\d\d left"
+    dev = rf"{name} {number}, best {number} at step \d"
+    loss = r"loss \d\S*"
+    expected = [
+        rf"step 0 of 6: {dev}",
+        rf"step 0 of 6: {loss}, {dev}, {left}",
+        rf"step 2 of 6: {loss}, {dev}, {left}",
+        rf"step 3 of 6: {loss}, {dev}, {left}",
+        rf"step 4 of 6: {loss}, {dev}, {left}",
+        rf"step 5 of 6: {loss}, {dev}",
+        rf"step 6 of 6: {loss}, {dev}",
+    ]
+    assert len(told) == len(expected), told
+    for line, pattern in zip(told, expected, strict=True):
+        assert re.fullmatch(pattern, line), (line, pattern)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_on_a_terminal_a_bar(quick: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    fit(**{**quick, "progress": True, "dev": "auto", "eval_every": 3, "log_every": 1})
+    told = capsys.readouterr().err
+    assert "6/6" in told
+    assert re.search(r"loss \d\S*, held-out MRR@10 of \d+ queries \d", told)
+    assert re.search(r"step 3: held-out MRR@10 .* \d+\.\d\d \([+-]\d+\.\d\d from the start\)", told)
+    assert " of 6: " not in told
+
+
+def test_in_python_nothing_but_warnings_may_be_asked_for(
+    quick: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(**{**quick, "max_steps": 2, "progress": False}, dropout=0.0)
+    assert capsys.readouterr().err.splitlines() == [WARNING]
+
+
+def test_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit_images(**{**IMAGES, "output": str(tmp_path / "run"), "progress": True, "log_every": 1})
+    told = capsys.readouterr().err
+    assert told.startswith("digits: 32 images of 8 x 8")
+    assert re.search(r"^step 2 of 3: loss \d\S*, kNN accuracy \d+\.\d\d, best", told, re.MULTILINE)

@@ -1,0 +1,115 @@
+"""Settings: flags, YAML and Python are the same thing, and every error is one line."""
+
+import typing
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.kernels.choose import BACKENDS
+from isotrope.training.settings import TrainSettings, read_yaml
+
+LEAST = {"files": "a.txt", "output": "run"}
+
+
+def test_yaml_round_trip() -> None:
+    import yaml
+
+    settings = TrainSettings.read(
+        {**LEAST, "batch-size": 8, "objective.temperature": "0.1", "objective.weight": "softmax:1"}
+    )
+    assert settings.objective_settings == {"temperature": 0.1, "weight": "softmax:1"}
+    text = settings.to_yaml()
+    assert "batch-size: 8" in text
+    assert "objective.temperature: 0.1" in text
+    assert TrainSettings.read(yaml.safe_load(text)) == settings
+
+
+def test_true_in_yaml_is_what_a_flag_says() -> None:
+    from isotrope.paradigm.registry import build
+
+    settings = TrainSettings.read({**LEAST, "objective.symmetric": True})
+    assert settings.objective_settings == {"symmetric": "true"}
+    assert build("infonce", settings.objective_settings).two_directions
+    with pytest.raises(InputError, match="stands there twice"):
+        TrainSettings.read({**LEAST, "batch-size": 4, "batch_size": 4})
+
+
+def test_paths_are_taken_as_text(tmp_path: Path) -> None:
+    settings = TrainSettings.read({"files": tmp_path / "a.txt", "output": tmp_path / "run"})
+    assert settings.files == [str(tmp_path / "a.txt")]
+
+
+def test_columns_are_split_at_commas() -> None:
+    settings = TrainSettings.read({**LEAST, "columns": "question, answer"})
+    assert settings.columns == ["question", "answer"]
+
+
+def test_the_backends_are_those_of_the_kernels() -> None:
+    assert typing.get_args(TrainSettings.model_fields["backend"].annotation) == ("auto", *BACKENDS)
+
+
+def test_dev_auto_holds_some_text_out() -> None:
+    assert TrainSettings.read({**LEAST, "dev": "auto"}).held_out == 0.1
+    assert TrainSettings.read({**LEAST, "dev": "auto", "holdout": 0.2}).held_out == 0.2
+    assert TrainSettings.read(LEAST).held_out == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"output": "run"}, "FILE is missing: text"),
+        ({"files": "a.txt"}, "--output is missing: run folder"),
+        ({**LEAST, "batch-sise": 3}, "unknown setting 'batch-sise' .did you mean 'batch-size'"),
+        ({**LEAST, "batch_size": 1}, "--batch-size: .* greater than or equal to 2; found 1"),
+        ({**LEAST, "batch_size": "many"}, "--batch-size: .* valid integer.*; found 'many'"),
+        ({**LEAST, "learning_rate": 0}, "--learning-rate: .* greater than 0; found 0"),
+        ({**LEAST, "views": "both"}, "--views: .*'dropout'"),
+        ({**LEAST, "holdout": 0.9}, "--holdout: .* less than or equal to 0.5"),
+        ({**LEAST, "epochs": float("inf")}, "--epochs: .* finite number"),
+        ({**LEAST, "columns": 5}, "--columns: .* valid list; found 5"),
+        ({**LEAST, "objective_settings": 5, "objective.temperature": 1}, "--objective-settings"),
+        (
+            {**LEAST, "objective_settings": {"weight": [1]}},
+            "--objective.weight: .* valid number; found .1.",
+        ),
+        ({**LEAST, "output": "a\0b"}, "--output: .* one line of UTF-8 text"),
+        ({**LEAST, "dev": "bad\udcff.tsv"}, "--dev: .* one line of UTF-8 text"),
+        ({**LEAST, "files": [""]}, "--files: .* one line of UTF-8 text"),
+        ({**LEAST, "files": []}, "--files: .* at least 1 item"),
+    ],
+)
+def test_bad_settings(values: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        TrainSettings.read(values)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\n", r"c\.yaml:2 is not YAML"),
+        ("- a\n- b\n", "must hold settings"),
+        ("!!python/object/apply:os.system ['true']\n", "is not YAML"),
+        ("1: 2\n", "must hold settings"),
+        ("[" * 5000 + "]" * 5000, "nested too deeply"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_yaml(file)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none.yaml: no such file"):
+        read_yaml(tmp_path / "none.yaml")
+
+
+def test_numbers_of_any_library_are_numbers() -> None:
+    import numpy as np
+
+    settings = TrainSettings.read({**LEAST, "objective_settings": {"temperature": np.float64(0.1)}})
+    assert settings.objective_settings == {"temperature": 0.1}
+    assert type(settings.objective_settings["temperature"]) is float

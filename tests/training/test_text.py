@@ -1,0 +1,481 @@
+"""Training for real: small encoders, six steps, everything a run folder promises."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import isotrope
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.measures.judgement import Look, judgement_of
+from isotrope.training import simcse
+from isotrope.training.callbacks import COLUMNS, Dev
+from isotrope.training.text import fit, summary
+from tests.training.conftest import sentences
+from tests.training.interrupted import power_cut
+
+RETRIEVAL = "isotrope.training.dev_score.retrieval_look"
+
+
+def hits(score: float) -> Look:
+    """Of 1,000 queries so many percent find their answer."""
+    return Look(score, (np.arange(1_000) < 10 * score).astype(float))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def test_a_run_folder_holds_what_it_promises(quick: dict) -> None:
+    outcome = fit(**{**quick, "encoder": "scratch"}, dev="auto")
+    folder = outcome.output
+    assert outcome.exit_code == 0
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["max-steps"] == 6
+    found = rows(folder)
+    assert tuple(found[0]) == COLUMNS
+    assert [int(row["step"]) for row in found] == [0, 2, 3, 4, 5, 6]
+    assert [int(row["step"]) for row in found if row["dev"]] == [0, 3, 6]
+    for row in found:
+        if row["loss"]:
+            assert float(row["alignment"]) > 0.001, "dropout makes the two views differ"
+            assert 0 <= float(row["dissipation"]) <= 1
+            assert float(row["samples_per_second"]) > 0
+    result = json.loads((folder / "result.json").read_text())
+    assert result["provenance"]["seed"] == 7
+    assert result["provenance"]["versions"]["torch"]
+    assert len(result["provenance"]["data"]) == 16
+    assert result["details"]["data"]["holdout"] > 0
+    best = max(float(row["dev"]) for row in found if row["dev"])
+    assert result["metrics"]["dev_best"] == pytest.approx(best)
+    assert list((folder / "tensorboard").glob("events*"))
+    assert (folder / "checkpoints" / "last.ckpt").is_file()
+    assert not (folder / "tokens").exists()
+
+
+def test_the_model_loads_in_sentence_transformers(quick: dict) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    outcome = fit(**quick, dev="auto")
+    texts = ["a stone in the river", "a lantern on the bridge, seen from the harbor"]
+    theirs = SentenceTransformer(str(outcome.output / "model"), device="cpu").encode(texts)
+    ours = isotrope.load(outcome.output, device="cpu").encode(texts)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    card = (outcome.output / "model" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: sentence-transformers")
+    assert "held-out MRR@10" in card
+
+
+def test_one_seed_gives_the_same_weights_and_another_does_not(quick: dict, tmp_path: Path) -> None:
+    folders = []
+    for i, seed in enumerate((7, 7, 8)):
+        folders.append(
+            fit(**{**quick, "output": str(tmp_path / str(i)), "seed": seed, "max_steps": 2}).output
+        )
+    first, again, other = (weights(folder) for folder in folders)
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    assert any(not torch.equal(first[k], other[k]) for k in first)
+
+
+def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
+    """Weights bit for bit, and the same metrics; the interruption falls between checkpoints."""
+    whole = fit(**quick, dev="auto").output
+    broken = {**quick, "output": str(tmp_path / "broken"), "dev": "auto"}
+    with power_cut(5):
+        fit(**broken)
+    torch.rand(3)  # whatever else happened to the global generator
+    resumed = fit(**broken, resume=True).output
+    first, second = weights(whole), weights(resumed)
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    drop = "samples_per_second"
+    assert [{k: v for k, v in row.items() if k != drop} for row in rows(whole)] == [
+        {k: v for k, v in row.items() if k != drop} for row in rows(resumed)
+    ]
+    told, again = (
+        Result.load(folder / "result.json").details["judgement"] for folder in (whole, resumed)
+    )
+    assert told == again
+    assert set(told["numbers"]) == {"start", "saved", "last"}
+
+
+def test_a_checkpoint_without_scores_of_examples_is_not_judged(quick: dict, monkeypatch) -> None:
+    """As an older version wrote them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Dev, "state_dict", lambda self: {"scores": self.scores})
+        with power_cut(5):
+            fit(**quick, dev="auto")
+    outcome = fit(**quick, dev="auto", resume=True)
+    assert outcome.result.details["judgement"]["outcome"] == "not known"
+    assert "whether that is more than noise is not known" in outcome.result.details["verdict"]
+
+
+def test_a_run_of_an_older_version_goes_on_with_empty_cells(
+    quick: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that metrics.csv did not have then is empty before the step of resuming."""
+    with power_cut(5):
+        fit(**quick)
+    folder = Path(quick["output"])
+    older = [column for column in COLUMNS if column not in ("std", "effective_rank")]
+    kept = rows(folder)
+    with (folder / "metrics.csv").open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, older, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept)
+    found = rows(fit(**quick, resume=True).output)
+    assert tuple(found[0]) == COLUMNS
+    assert [bool(row["std"]) for row in found if row["loss"]] == [False, False, True, True]
+    assert found[0] == {**kept[0], "std": "", "effective_rank": ""}
+
+
+def test_resume_of_a_finished_run_does_nothing(quick: dict) -> None:
+    first = fit(**quick)
+    stamp = (first.output / "result.json").stat().st_mtime_ns
+    again = fit(**quick, resume=True)
+    assert again.exit_code == 0
+    assert again.result == type(again.result).load(first.output / "result.json")
+    assert (first.output / "result.json").stat().st_mtime_ns == stamp
+
+
+def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
+    assert fit(**quick, resume=True).result.metrics["steps"] == 6
+
+
+def test_a_folder_in_use_is_refused(quick: dict) -> None:
+    fit(**quick)
+    with pytest.raises(InputError, match=r"is not empty; choose another, or add --resume"):
+        fit(**quick)
+    with pytest.raises(InputError, match=r"its --batch-size was 16, now 8; repeat the first"):
+        fit(**{**quick, "batch_size": 8}, resume=True)
+
+
+def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes").write_text("mine")
+    with pytest.raises(InputError, match=r"holds no run \(no config.yaml\)"):
+        fit(**quick, resume=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        fit(**{**quick, "output": str(tmp_path / "file")})
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(quick: dict, capsys) -> None:
+    first = fit(**quick)
+    trained = weights(first.output)
+    (first.output / "result.json").unlink()
+    last = first.output / "checkpoints" / "last.ckpt"
+    last.write_bytes(b"not a checkpoint")
+    again = fit(**{**quick, "progress": True}, resume=True)
+    assert "last.ckpt (it is no whole archive: File is not a zip file) is damaged" in (
+        capsys.readouterr().err
+    )
+    found = weights(again.output)
+    assert all(torch.equal(trained[k], found[k]) for k in trained)
+    (first.output / "result.json").unlink()
+    last.write_bytes(b"not a checkpoint")
+    torch.save({"global_step": 2}, last.with_name("previous.ckpt"))
+    with pytest.raises(InputError, match=r"no checkpoint can be read: .*last.ckpt .*previous.ckpt"):
+        fit(**quick, resume=True)
+
+
+def test_a_crash_while_a_checkpoint_is_written_keeps_the_last(
+    quick: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = weights(fit(**{**quick, "output": quick["output"] + "-whole"}).output)
+
+    class Crash(BaseException):
+        pass
+
+    calls = iter(range(100))
+
+    def crash(path: Path) -> None:
+        if path.name == "last.ckpt" and next(calls) == 1:
+            raise Crash
+
+    monkeypatch.setattr("isotrope.core.files._sync", crash)
+    with pytest.raises(Crash):
+        fit(**quick)
+    monkeypatch.undo()
+    folder = Path(quick["output"]) / "checkpoints"
+    assert torch.load(folder / "last.ckpt", weights_only=True)["global_step"] == 2
+    found = weights(fit(**quick, resume=True).output)
+    assert all(torch.equal(whole[k], found[k]) for k in whole)
+
+
+def test_divergence_ends_the_run_and_nothing_broken_is_kept(quick: dict) -> None:
+    with pytest.raises(InputError, match=r"training diverged: the (loss|gradient) is not finite"):
+        fit(**{**quick, "max_steps": 30}, learning_rate=1e30, dev="auto")
+    kept = weights(Path(quick["output"]))
+    assert all(torch.isfinite(v).all() for v in kept.values())
+
+
+def test_an_sts_file_with_a_bad_line_is_not_taken_for_pairs(quick: dict, tmp_path: Path) -> None:
+    texts = sentences(60, seed=3)
+    lines = [f"{i % 6}\t{texts[i]}\t{texts[i + 1]}" for i in range(40)]
+    lines[20] = lines[20].replace("2\t", "nan\t", 1)
+    file = tmp_path / "dev.tsv"
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"dev.tsv, line 21: score 'nan' is not a finite number"):
+        fit(**quick, dev=str(file))
+
+
+def test_output_in_the_corpus_is_refused(quick: dict, corpus: Path) -> None:
+    inside = {**quick, "files": [str(corpus.parent)], "output": str(corpus.parent / "a" / "run")}
+    with pytest.raises(InputError, match="which is read as data: the run would train on its own"):
+        fit(**inside)
+
+
+def test_float16_on_a_cpu_and_pooling_from_scratch_are_refused(quick: dict) -> None:
+    with pytest.raises(InputError, match="--precision 16 needs a GPU"):
+        fit(**quick, precision="16", device="cpu")
+    with pytest.raises(InputError, match="an encoder from scratch pools by mean; found 'cls'"):
+        fit(**{**quick, "encoder": "scratch"}, pooling="cls")
+
+
+def test_an_empty_folder_stays_empty_when_a_run_fails(quick: dict) -> None:
+    output = Path(quick["output"])
+    output.mkdir()
+    with pytest.raises(InputError, match="larger than the data"):
+        fit(**{**quick, "batch_size": 301})
+    assert list(output.iterdir()) == []
+
+
+def test_parents_made_for_a_failed_run_go_with_it(quick: dict, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="larger than the data"):
+        fit(**{**quick, "output": str(tmp_path / "a" / "b" / "run"), "batch_size": 301})
+    assert not (tmp_path / "a").exists()
+
+
+def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, monkeypatch) -> None:
+    values = iter([50.0, 40.0, 30.0])
+    monkeypatch.setattr(RETRIEVAL, lambda *_, **__: hits(next(values)))
+    outcome = fit(**quick, dev="auto")
+    assert outcome.result.metrics["dev_best_step"] == 0
+    details = outcome.result.details
+    assert details["judgement"]["outcome"] == "worse"
+    assert details["model"]["fingerprint"] == details["model"]["start"]
+    saved = SentenceEncoder.load(outcome.output, device="cpu")
+    assert details["model"]["fingerprint"] == saved.fingerprint()
+    assert details["verdict"] == details["judgement"]["sentence"]
+    assert "training made it worse" in details["verdict"]
+    assert "30.00 at step 6 (last step, not saved: -20.00" in details["verdict"]
+    assert details["verdict"] in (outcome.output / "model" / "README.md").read_text()
+    assert summary(outcome).startswith(details["verdict"])
+    state = SentenceEncoder.load(quick["encoder"]).model[0].model.state_dict()
+    kept = weights(outcome.output)
+    assert all(torch.equal(kept[k], state[k]) for k in kept if k in state)
+
+
+def test_a_fall_within_noise_is_not_called_worse(quick: dict, monkeypatch) -> None:
+    values, noise = iter([50.0, 49.9, 49.8]), np.random.default_rng(0)
+
+    def look(*_: object, **__: object) -> Look:
+        found = hits(next(values))
+        return Look(found.value, noise.permutation(found.items))
+
+    monkeypatch.setattr(RETRIEVAL, look)
+    outcome = fit(**quick, dev="auto")
+    assert outcome.result.details["judgement"]["outcome"] == "no measurable change"
+    told = outcome.result.details["verdict"]
+    assert told.startswith("no measurable change: held-out MRR@10")
+    assert told.endswith("; the saved model is the one before training")
+    kept = judgement_of(outcome.output, None)  # after the fact, from the scores of examples
+    assert kept is not None
+    assert kept.sentence == told
+
+
+def test_pairs_with_hard_negatives_and_prompts(quick: dict, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    texts = sentences(120)
+    lines = [f"{texts[i]}\t{texts[i + 1]}\t{texts[i + 2]}" for i in range(0, 117, 3)]
+    file.write_text("\n".join(lines) + "\n")
+    outcome = fit(
+        **{**quick, "files": [str(file)], "max_steps": 2},
+        query_prompt="query: ",
+        passage_prompt="passage: ",
+    )
+    assert outcome.result.details["data"]["views"] == "pairs"
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(outcome.output / "model"), device="cpu")
+    np.testing.assert_allclose(
+        model.encode_query("a stone"), model.encode("query: a stone"), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        model.encode_document("a stone"), model.encode("passage: a stone"), atol=1e-6
+    )
+    assert "queries `query: `" in (outcome.output / "model" / "README.md").read_text()
+    with pytest.raises(InputError, match="barlowtwins takes no hard negatives"):
+        fit(
+            **{**quick, "files": [str(file)], "output": str(tmp_path / "b")},
+            objective="barlowtwins",
+        )
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.scratch(sentences(300))
+    encoder.model.prompts = {"own": "about: "}
+    encoder.model.default_prompt_name = "own"
+    encoder.save(tmp_path / "prompted")
+    changed = {**quick, "encoder": str(tmp_path / "prompted")}
+    with pytest.raises(InputError, match=r"puts its own prompt before every text \('about: '\)"):
+        fit(**changed, query_prompt="query: ")
+
+
+def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
+    quick = {**quick, "encoder": "scratch"}  # so wide that no negative comes before a positive
+    easy = fit(**{**quick, "max_steps": 2}, objective_settings={"dissipation": "margin:0"})
+    assert easy.result.metrics["dead"] == 1
+    assert "100% of the last batch's anchors had nothing left" in summary(easy)
+    busy = {**quick, "output": quick["output"] + "-busy", "max_steps": 2}
+    assert "nothing left" not in summary(fit(**busy, objective_settings={"dissipation": "none"}))
+
+
+def test_the_last_numbers_are_of_one_batch(quick: dict, monkeypatch) -> None:
+    """A share that does not exist at the end must not be an old one."""
+    looks = iter([0.5, 0.25, None, None])
+    monkeypatch.setattr(
+        simcse,
+        "measure",
+        lambda *_: {"dissipation": 0.0, "dead": 1.0, "hardest_share": next(looks), "ratio": 1.0},
+    )
+    assert fit(**quick).result.metrics["hardest_share"] is None
+
+
+def test_adjacent_text(quick: dict) -> None:
+    outcome = fit(**{**quick, "max_steps": 2}, views="adjacent")
+    assert outcome.result.details["data"]["views"] == "adjacent"
+
+
+def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
+    texts = sentences(60, seed=3)
+    sts = tmp_path / "dev.tsv"
+    sts.write_text("".join(f"{i % 6}\t{texts[i]}\t{texts[i + 1]}\n" for i in range(40)))
+    outcome = fit(**{**quick, "max_steps": 3}, dev=str(sts))
+    assert "dev STS Spearman (dev.tsv)" in outcome.result.details["dev"]["name"]
+    pairs = tmp_path / "found.tsv"
+    pairs.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 40, 2)))
+    other = {**quick, "output": str(tmp_path / "other"), "max_steps": 3}
+    outcome = fit(**other, dev=str(pairs))
+    assert outcome.result.details["dev"]["name"] == "dev retrieval MRR@10"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"files": ["nowhere.txt"]}, "nowhere.txt"),
+        ({"objective": "infonec"}, "did you mean 'infonce'"),
+        ({"objective_settings": {"in_batch": "false"}}, "with in_batch=False pushes against"),
+        (
+            {"objective": "miov3", "objective_settings": {"temperature": 0.011}},
+            r"objective miov3: at temperature 0\.011 .* overflows torch.float32",
+        ),
+        (
+            {"objective": "dino", "objective_settings": {"part": "repulsion"}},
+            "objective dino: DINO has no gradient components: .* as 'logits'",
+        ),
+        ({"encoder": "./no/such/model"}, "no/such/model"),
+        ({"encoder": "nobody/nothing-here"}, "nobody/nothing-here"),
+        ({"batch_size": 301}, "larger than the data"),
+        ({"dev": "nowhere.tsv"}, "nowhere.tsv"),
+        ({"plugin": ["nowhere.py"]}, "nowhere.py is not a file"),
+        ({"objective_settings": {"temperature": -1}}, r"must be >= 0\.0001; found -1"),
+        (
+            {"encoder": "all-MiniLM-L6-v2", "max_length": 600},
+            r"--max-length 600 is more than all-MiniLM-L6-v2 takes \(256 tokens\)",
+        ),
+        ({"device": "mps"}, "mps"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(quick: dict, changed: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        fit(**{**quick, **changed})
+    assert "\n" not in str(caught.value)
+    assert not Path(quick["output"]).exists()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_backend_is_told_recorded_and_used(quick: dict, capsys, cached: bool) -> None:
+    losses = {}
+    for backend in ("auto", "eager", "bfloat16"):
+        output = f"{quick['output']}-{backend}"
+        settings = {**quick, "output": output, "backend": backend, "max_steps": 1, "progress": True}
+        result = fit(**settings, micro_batch=4 if cached else None).result
+        told = capsys.readouterr().err
+        assert f"loss by the {result.details['backend']['name']} backend: " in told
+        assert result.details["backend"]["reason"] in told
+        losses[backend] = result.metrics["loss"]
+    assert losses["bfloat16"] != pytest.approx(losses["eager"], rel=1e-6)
+    assert losses["bfloat16"] == pytest.approx(losses["eager"], rel=1e-2)
+    assert result.details["backend"] == {"name": "bfloat16", "reason": "asked for"}
+    assert yaml.safe_load((Path(output) / "config.yaml").read_text())["backend"] == "bfloat16"
+
+
+def test_identical_views_are_warned_about(quick: dict, capsys) -> None:
+    fit(**{**quick, "max_steps": 2, "progress": True}, dropout=0.0)
+    assert "without dropout the two views are the same" in capsys.readouterr().err
+
+
+def test_bfloat16(quick: dict) -> None:
+    outcome = fit(**{**quick, "max_steps": 2}, precision="bf16")
+    assert np.isfinite(outcome.result.metrics["loss"])
+
+
+def test_the_function_is_the_function_whatever_was_imported_before() -> None:
+    import isotrope
+    import isotrope.training.text
+
+    assert isotrope.fit is isotrope.training.fit is fit
+
+
+def test_cut_initialization_of_text_divides_what_is_not_pretrained(
+    quick: dict, tmp_path: Path
+) -> None:
+    """Of a pretrained encoder only the head; from scratch the encoder, too."""
+    still = {**quick, "max_steps": 1, "learning_rate": 1e-12, "batch_size": 4}
+    outcomes = [
+        fit(**{**still, "output": str(tmp_path / f"{name}-{cut:g}"), "encoder": name, "cut": cut})
+        for name in ("scratch", "all-MiniLM-L6-v2")
+        for cut in (1.0, 3.0)
+    ]
+    assert outcomes[1].result.details["cut"] == {"c": 3.0, "what": "weights"}
+    scratch, cut, pretrained, same = (outcome.encoder for outcome in outcomes)
+    for before, after in zip(scratch.parameters(), cut.parameters(), strict=True):
+        divided = 3.0 if before.ndim > 1 else 1.0
+        torch.testing.assert_close(after * divided, before, rtol=1e-5, atol=1e-8)
+    for before, after in zip(pretrained.parameters(), same.parameters(), strict=True):
+        torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-8)
+    norms = [float(rows(outcome.output)[0]["norm"]) for outcome in outcomes[2:]]
+    assert norms[1] < norms[0] / 2
+
+
+@pytest.mark.parametrize("unit", ["texts", "pairs"])
+def test_the_summary_counts_what_it_says(quick: dict, tmp_path: Path, unit: str) -> None:
+    file = tmp_path / "corpus.txt"
+    if unit == "pairs":
+        lines = file.read_text().splitlines()
+        file = tmp_path / "pairs.tsv"
+        halves = zip(lines[:100], lines[100:200], strict=True)
+        file.write_text("".join(f"{a}\t{b}\n" for a, b in halves))
+    outcome = fit(**{**quick, "files": [str(file)], "max_steps": 2})
+    metrics = outcome.result.metrics
+    each = 2 * quick["batch_size"] / metrics["seconds"]
+    assert metrics["samples_per_second"] == pytest.approx(each, rel=0.02)
+    told = summary(outcome)
+    assert f"s, {metrics['samples_per_second']:.0f} {unit}/s\n" in told
+    del outcome.result.metrics["samples_per_second"]  # as in runs of an earlier version
+    assert "/s" not in summary(outcome)
