@@ -186,12 +186,12 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
 
 def done(work: Path, name: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a part came to, from an earlier call if it is there."""
-    from isotrope.core.files import replacing
+    from isotrope.core.files import atomic_replace
 
     file = work / f"{name}.json"
     if not file.is_file():
         found = call()
-        with replacing(file) as temporary:
+        with atomic_replace(file) as temporary:
             temporary.write_text(json.dumps(found))
     read: dict[str, Any] = json.loads(file.read_text())
     return read

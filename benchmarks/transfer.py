@@ -24,7 +24,7 @@ import numpy as np
 import sklearn
 import torch
 
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.data.text.transfer_sets import TASKS, TransferTask, load_transfer
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.transfer import FITS, MODES, transfer_task
@@ -63,7 +63,7 @@ class Kept:
             if self._encoder is None:
                 self._encoder = SentenceEncoder.load(self.name, device="cpu")
             vectors = self._encoder.encode(texts, batch_size=batch_size, progress=True)
-            with replacing(path) as temporary, temporary.open("wb") as handle:
+            with atomic_replace(path) as temporary, temporary.open("wb") as handle:
                 np.save(handle, vectors)
         return np.load(path)
 
@@ -118,11 +118,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the CSV, and the page beside it."""
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
+    with (
+        atomic_replace(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as handle,
+    ):
         writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n", restval="")
         writer.writeheader()
         writer.writerows(rows)
-    with replacing(path.with_suffix(".md")) as temporary:
+    with atomic_replace(path.with_suffix(".md")) as temporary:
         temporary.write_text(page(rows), encoding="utf-8")
 
 

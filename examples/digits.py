@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from isotrope.report.epochs import Course, courses
 from isotrope.report.html import write_report
@@ -103,7 +103,7 @@ def demo_images(
         logarithmic=["norm of the embeddings"],
     )
     for suffix, content in (("svg", picture.svg), ("png", picture.png)):
-        with replacing(output / f"picture.{suffix}") as temporary:
+        with atomic_replace(output / f"picture.{suffix}") as temporary:
             temporary.write_bytes(content)
     report = write_report([output / name for name in CELLS], output / "report.html")
     return ImageDemo(rows, output / "picture.svg", report)

@@ -211,7 +211,7 @@ def _measure(
     places: "Places",
 ) -> int:
     from isotrope.core.durations import lasting
-    from isotrope.core.files import replacing
+    from isotrope.core.files import atomic_replace
     from papers.machinery import present, runner
     from papers.machinery.store import Store
 
@@ -239,7 +239,7 @@ def _measure(
         else:
             print(present.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
     if given.all:
-        with replacing(given.output / "verdicts.md") as temporary:
+        with atomic_replace(given.output / "verdicts.md") as temporary:
             temporary.write_text(present.summary(every, given.scale), encoding="utf-8")
     if given.json:
         print(json.dumps(told, ensure_ascii=False, allow_nan=False))

@@ -25,11 +25,11 @@ from typing import Any
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.core.lock import alone
+from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.encoders import SentenceEncoder
-from isotrope.evaluation.embed import Remembering
+from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.sts import sts_dev
 from isotrope.measures.mean_cosine import mean_cosine
 from papers.machinery.places import kept
@@ -93,7 +93,7 @@ def make(
     if (folder / "record.json").is_file():
         return Result.load(folder / "record.json")
     part = folder.with_name(f"{folder.name}.part")
-    with alone(part, f"making {name}"):
+    with exclusive_lock(part, f"making {name}"):
         encoder, tokens = drawn(recipe, texts, part, seed)
         told = pretrain(
             recipe,
@@ -101,7 +101,7 @@ def make(
             tokens,
             part,
             seed=seed,
-            look=lambda one: _look(Remembering(one), dev, reference[:_FEW]),
+            look=lambda one: _look(CachedEncoder(one), dev, reference[:_FEW]),
             wanted=lambda measured: passed(measured, limits),
             tell=tell,
         )
@@ -139,7 +139,7 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
     """
     found: dict[str, float] = {}
     for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
-        pooled = Remembering(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
+        pooled = CachedEncoder(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
         every = [*reference, *dev.first, *dev.second]
         found |= {f"{prefix}{k}": v for k, v in _look(pooled, dev, reference).items()}
         found[f"{prefix}dev whitened"] = sts_dev(Whitened(pooled, reference), dev)
@@ -147,7 +147,7 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
     return {name: round(value, 4) for name, value in found.items()}
 
 
-def _look(encoder: Remembering, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
+def _look(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
     rows = torch.from_numpy(encoder.encode(reference)).double()
     return {"dev": sts_dev(encoder, dev), "mean cosine": float(mean_cosine(rows))}
 

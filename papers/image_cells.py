@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Scale
 from papers.machinery.cell import Cell
@@ -145,7 +145,7 @@ def main() -> None:
             tell=lambda line: print(line, flush=True),
         )
         with (
-            replacing(RESULTS / "image-cells.csv") as part,
+            atomic_replace(RESULTS / "image-cells.csv") as part,
             part.open("w", newline="", encoding="utf-8") as handle,
         ):
             writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.encoders import SentenceEncoder
 
 __all__ = ["MaskedLM", "Recipe", "Tokens", "drawn", "masked", "pretrain", "rate_at"]
@@ -165,7 +165,7 @@ def drawn(
             rows, _ = encoder.tokenize(texts[first : first + _CHUNK], recipe.max_length)
             pieces.append(np.fromiter(itertools.chain.from_iterable(rows), np.uint16))
             lengths += [len(row) for row in rows]
-        with replacing(file) as temporary, temporary.open("wb") as handle:
+        with atomic_replace(file) as temporary, temporary.open("wb") as handle:
             np.savez(handle, ids=np.concatenate(pieces), starts=np.cumsum(lengths))
     with np.load(file) as kept:
         return encoder, Tokens(kept["ids"], kept["starts"])
@@ -221,7 +221,7 @@ def pretrain(
         shown = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
         tell(f"{shown}, {seconds:.0f} s")
         state = {name: part.state_dict() for name, part in parts.items()}
-        with replacing(folder / "checkpoint.pt") as temporary:
+        with atomic_replace(folder / "checkpoint.pt") as temporary:
             torch.save({**state, "step": step, "seconds": seconds, "course": course}, temporary)
     last = max((int(row["step"]) for row in course if wanted(row)), default=0)
     seconds = round(before + time.process_time() - began, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.claims import bed, claims, decided
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
             break  # what comes next depends on it
     pages = {"tables.md": tables, "claims.md": _claims}
     for name, page in pages.items():
-        with replacing(output / name) as temporary:
+        with atomic_replace(output / name) as temporary:
             temporary.write_text(page(given.encoder, store.find), encoding="utf-8")
         print(output / name)
     if failed:

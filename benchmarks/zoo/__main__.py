@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.zoo.animals import ANIMALS, HALVES, Animal, Half
 from benchmarks.zoo.data import BREAKS, broken_model, judged_texts, tuning_texts
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
@@ -112,7 +112,7 @@ def _prepare(place: Path, half: Half, seed: int) -> None:
     data = place / "data"
     if not data.is_dir():
         write = tuning_texts if half.name == "tuning" else judged_texts
-        with replacing(data) as temporary:
+        with atomic_replace(data) as temporary:
             temporary.mkdir()
             write(temporary, SHARED, seed)
     small = half.words["small"].format(runs=place, shared=SHARED)
@@ -163,7 +163,7 @@ def keep(seen: Sequence[Seen], path: Path) -> list[dict[str, str]]:
     halves, animals = ([thing.name for thing in things] for things in (HALVES, ANIMALS))
     order = sorted(rows, key=lambda k: (halves.index(k[0]), int(k[1]), animals.index(k[2])))
     with (
-        replacing(path) as temporary,
+        atomic_replace(path) as temporary,
         temporary.open("w", newline="", encoding="utf-8") as handle,
     ):
         writer = csv.DictWriter(handle, HEADER, lineterminator="\n")

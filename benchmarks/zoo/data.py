@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.data.lines import lines
 from isotrope.data.text.docstrings import collect
 from isotrope.encoders.sentence import SentenceEncoder
@@ -87,7 +87,7 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _write(path: Path, texts: Iterable[str]) -> None:
-    with replacing(path) as temporary:
+    with atomic_replace(path) as temporary:
         temporary.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 

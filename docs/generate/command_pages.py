@@ -10,7 +10,7 @@ from unittest import mock
 
 from docs.generate.objective_pages import grid
 from isotrope.cli.main import VERBS
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 
 __all__ = ["command_page", "parser_of", "write_command_pages"]
 
@@ -34,7 +34,7 @@ def write_command_pages(directory: Path) -> list[Path]:
     texts = {"README.md": _index(), **{f"{verb}.md": command_page(verb) for verb in VERBS}}
     directory.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with replacing(directory / file) as partial:
+        with atomic_replace(directory / file) as partial:
             partial.write_text(text, encoding="utf-8")
     return [directory / file for file in texts]
 

@@ -8,8 +8,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from isotrope.core.files import replacing
-from isotrope.diagnostics.evidence import Case
+from isotrope.core.files import atomic_replace
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Finding
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen, not_finite
@@ -77,7 +77,7 @@ def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
     }
     (docs / "diagnoses").mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with replacing(file) as partial:
+        with atomic_replace(file) as partial:
             partial.write_text(text, encoding="utf-8")
     return list(texts)
 
@@ -125,7 +125,7 @@ def verdict_page(word: str, zoo: Path) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _rules(word: str) -> list[Callable[[Case], Finding | None]]:
+def _rules(word: str) -> list[Callable[[RunEvidence], Finding | None]]:
     """The rules that come to a verdict; they bear its name, but for that of infinite numbers."""
     named = {rule: rule.__name__.replace("_", "-") for rule in (*RULES, not_enough_seen)}
     named[not_finite] = "diverging"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.objective_pages import escaped, grid, paragraph, settings
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 
 __all__ = ["method_index", "method_page", "write_method_pages"]
 
@@ -34,7 +34,7 @@ def write_method_pages(methods: Iterable[type[Any]], directory: Path) -> list[Pa
     texts |= {f"{cls.name}.md": method_page(cls) for cls in listed}
     directory.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with replacing(directory / file) as partial:
+        with atomic_replace(directory / file) as partial:
             partial.write_text(text, encoding="utf-8")
     return [directory / file for file in texts]
 

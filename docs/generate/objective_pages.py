@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.hyper import hypers
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown
@@ -53,7 +53,7 @@ def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
             texts[f"{name}.svg"] = drawn
     directory.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with replacing(directory / file) as partial:
+        with atomic_replace(directory / file) as partial:
             partial.write_bytes(text)
     return [directory / file for file in texts]
 

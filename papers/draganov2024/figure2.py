@@ -9,7 +9,7 @@ from isotrope.diagnostics.convergence import (
     ANGLES,
     NORMS,
     Convergence,
-    Protocol,
+    ConvergenceProtocol,
     Start,
     convergence,
 )
@@ -30,7 +30,7 @@ STARTS: dict[Scale, tuple[tuple[Start, ...], tuple[Start, ...]]] = {
     "cpu": (NORMS, ANGLES),
     "paper": (NORMS, ANGLES),
 }
-FEW = Protocol(pairs=50, rate=1.0)
+FEW = ConvergenceProtocol(pairs=50, rate=1.0)
 """Of smoke: the same learning rate for a pair, fewer pairs."""
 
 
@@ -111,20 +111,20 @@ def _shown(number: int | None) -> str:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.report.convergence import Steps, steps_over
+    from isotrope.report.convergence import StepsOverNorm, steps_over
 
-    def of(ends: list[Convergence], x: list[float]) -> list[Steps]:
+    def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
         steps, least = (
             np.array([np.nan if n is None else n for n in column], dtype=float)
             for column in ([e.steps for e in ends], [e.at_least for e in ends])
         )
-        return [Steps("cosine", np.array(x), steps, least)]
+        return [StepsOverNorm("cosine", np.array(x), steps, least)]
 
     norms, angles = simulated(scale)
     return steps_over(
         of(norms, [end.start.norm for end in norms]),
         of(angles, [end.angle for end in angles]),
-        Protocol().limit,
+        ConvergenceProtocol().limit,
     )
 
 

@@ -120,7 +120,7 @@ def _smaller_pole(scale: Scale, found: Found) -> Spread | None:
 
 def _drawn(scale: Scale, found: Found) -> "Picture":
     """Draw the first seed."""
-    from isotrope.report.convergence import Pairs, pairs_in_plane
+    from isotrope.report.convergence import PlanePairs, pairs_in_plane
     from papers.plots.charts import charts
 
     runs = {}
@@ -133,7 +133,7 @@ def _drawn(scale: Scale, found: Found) -> "Picture":
             a, b = (np.array(both[side], dtype=float) for side in ("anchors", "positives"))
             lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
             cosines = (a * b).sum(axis=1) / np.where(lengths == 0, 1, lengths)
-            pairs.append(Pairs(int(epoch), a, b, cosines))
+            pairs.append(PlanePairs(int(epoch), a, b, cosines))
         runs[name] = pairs
     return pairs_in_plane(runs) if runs else charts([])
 

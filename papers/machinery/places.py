@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.data.lines import lines
 from isotrope.data.text.docstrings import STANDARD_LIBRARY, Documented, collect
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
@@ -101,7 +101,7 @@ class Places:
                 found = (text for _, text in lines(self._here(kind)))
             else:
                 found = _documentation() if kind == "docs" else self._wikipedia(kind)
-            with replacing(file) as temporary:
+            with atomic_replace(file) as temporary:
                 first = list(islice(found, int(count)))
                 if len(first) < int(count):
                     raise InputError(f"{name}: there are only {len(first):,} such sentences here")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.durations import lasting
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
 
@@ -206,7 +206,7 @@ def write(artifact: Artifact, shown: Shown, about: Mapping[str, str], output: Pa
     page = as_markdown(artifact, shown, about, list(pictures))
     contents[f"{artifact.name}.md"] = page.encode()
     for name, content in contents.items():
-        with replacing(folder / name) as temporary:
+        with atomic_replace(folder / name) as temporary:
             temporary.write_bytes(content)
     return [folder / name for name in contents]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import writable
-from isotrope.core.lock import alone
+from isotrope.core.files import os_errors_as_input_errors
+from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import Result
 from papers.machinery.cell import Cell
 
@@ -56,7 +56,7 @@ class Store:
             InputError: another process is writing, or the place cannot be written.
         """
         doing = f"measuring into {self.folder.parent}"
-        return alone(self.folder, doing, " (--show looks at what there is)")
+        return exclusive_lock(self.folder, doing, " (--show looks at what there is)")
 
     def keep(self, cell: Cell, result: Result) -> None:
         """Append a result, and flush it to the disk.
@@ -69,7 +69,7 @@ class Store:
         told = {"key": cell.key, "title": cell.title, "cell": asked, "result": plain}
         line = json.dumps(told, ensure_ascii=False, allow_nan=False)
         path = self.folder / f"{cell.work}.jsonl"
-        with writable(path):
+        with os_errors_as_input_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
             with path.open("r+b" if path.exists() else "x+b") as handle:
                 handle.truncate(_whole(handle))

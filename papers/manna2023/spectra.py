@@ -388,7 +388,7 @@ def drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Callable[[], P
 
 
 def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
-    from isotrope.report.spectra import Curve, spectra
+    from isotrope.report.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
 
     if not some:
@@ -396,7 +396,7 @@ def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
     where, width = _axis(some, 1000)
     return spectra(
         [
-            Curve(
+            DensityCurve(
                 label(look),
                 where,
                 density(look.spectrum.probes, where, width=width),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.diagnostics.latent import Look
+from isotrope.diagnostics.latent import LatentSnapshot
 from isotrope.training.latent import byol_cells, latent, simclr_cells
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
@@ -69,7 +69,7 @@ def _short(measures: dict[str, float]) -> dict[str, float]:
     return {name: float(f"{value:.6g}") for name, value in measures.items()}
 
 
-def _pairs(look: Look) -> dict[str, list[list[float]]]:
+def _pairs(look: LatentSnapshot) -> dict[str, list[list[float]]]:
     """The n x 2 anchors and positives of an epoch, in four digits."""
     both = {"anchors": look.anchors, "positives": look.positives}
     return {k: [[float(f"{x:.4g}") for x in row] for row in v.tolist()] for k, v in both.items()}

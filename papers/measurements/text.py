@@ -44,7 +44,7 @@ from isotrope.diagnostics.hardest_negative import hardest_share
 from isotrope.diagnostics.held_out import held_out
 from isotrope.diagnostics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.embed import Encoder, Remembering
+from isotrope.evaluation.embed import CachedEncoder, Encoder
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
 from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
 from isotrope.measures.alignment import alignment
@@ -130,7 +130,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
     for step, file in _kept(folder / "run"):
         _load(encoder, file)
         details.setdefault("encoder", encoder.fingerprint())  # before training
-        newest = Remembering(encoder)  # what was looked at is not embedded to be scored again
+        newest = CachedEncoder(encoder)  # what was looked at is not embedded to be scored again
         look = seen(encoder, newest)
         looks.append({"step": step, **_looked(look, asked.get("looks", ()))})
     metrics = _metrics(looks)
@@ -142,7 +142,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
                 continue  # no dev score was a number
             step = int(steps[end])
             _load(encoder, folder / "run" / "checkpoints" / f"step-{step}.ckpt")
-            known = newest if step == last else Remembering(encoder)
+            known = newest if step == last else CachedEncoder(encoder)
             found = _scores(known, asked, places)
             metrics |= {f"{task} {end}": value for task, value in found.items()}
             if count := asked.get("whitened", 0):
@@ -201,7 +201,7 @@ def _load(encoder: SentenceEncoder, file: Path) -> None:
     encoder.load_state_dict(own)
 
 
-def _scores(encoder: Remembering, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
+def _scores(encoder: CachedEncoder, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
     """Score an encoder on what was asked."""
     scored, wanted = asked.get("scored", "sts"), asked["scores"]
     found: dict[str, float] = {}
@@ -269,7 +269,7 @@ class _Seen:
     """An encoder, with the batches that several looks share; made when the first asks."""
 
     encoder: SentenceEncoder
-    known: Remembering
+    known: CachedEncoder
     dev: Subset
     held: Sequence[str]
     size: int

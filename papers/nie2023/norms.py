@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.figures import FIGURES, Panel, figure, numbers
+from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
 from isotrope.diagnostics.landscape import Landscape
 from isotrope.diagnostics.surfaces import gradient_norm
 from isotrope.paradigm.registry import build
@@ -58,8 +58,8 @@ _NUMBERS: dict[Part, dict[str, str]] = {
     | {"mpt": "20", "met": "21", "mat": "22"},
 }
 
-PANELS: dict[str, Panel] = {panel.title: panel for panel in FIGURES["norm"]} | {
-    f"MPT, m = {m:.2f}": Panel(f"MPT, m = {m:.2f}", "mpt", {"margin": m}) for m in MARGINS
+PANELS: dict[str, FigurePanel] = {panel.title: panel for panel in FIGURES["norm"]} | {
+    f"MPT, m = {m:.2f}": FigurePanel(f"MPT, m = {m:.2f}", "mpt", {"margin": m}) for m in MARGINS
 }
 """By title; those without a number of negatives have 64."""
 
@@ -93,7 +93,9 @@ def left(name: str, values: Mapping[str, float], p: Floats, n: Floats, k: float)
     return np.ones_like(gap)  # what is decoupled
 
 
-def equation(panel: Panel, part: Part, p: Floats, n: Floats, k: float | None = None) -> Floats:
+def equation(
+    panel: FigurePanel, part: Part, p: Floats, n: Floats, k: float | None = None
+) -> Floats:
     """Return the norm of a part of the gradient by the paper's equation.
 
     Args:
@@ -185,14 +187,14 @@ def shaded(values: Floats) -> float:
     return float((values < _SHADED * values.max()).mean())
 
 
-def active(scale: Scale, panel: Panel) -> NDArray[np.bool_]:
+def active(scale: Scale, panel: FigurePanel) -> NDArray[np.bool_]:
     """Return where an objective has more than half of its gradient left, over the same angles."""
     at = next(iter(surfaces(scale, "alignment").values()))
     p, n = np.meshgrid(at.positive, at.negative, indexing="ij")
     return left(panel.name, panel.settings, p, n, panel.negatives or COUNTS[0]) > 0.5
 
 
-def alike(scale: Scale, one: Panel, other: Panel) -> float:
+def alike(scale: Scale, one: FigurePanel, other: FigurePanel) -> float:
     """Return the share of the plane on which two objectives are both active, or neither is."""
     return float((active(scale, one) == active(scale, other)).mean())
 
@@ -214,14 +216,14 @@ def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> "Picture":
     return heatmaps(shown, f"norm, {part}", labels=ANGLES)
 
 
-def _difference(panel: Panel, part: Part, found: Landscape) -> float:
+def _difference(panel: FigurePanel, part: Part, found: Landscape) -> float:
     p, n = np.meshgrid(found.positive, found.negative, indexing="ij")
     # at the very edge of a margin rounding decides: the nearer side counts
     sides = [np.abs(equation(panel, part, p, n + d) - found.value) for d in (-_EDGE, 0, _EDGE)]
     return float(np.min(sides, axis=0).max() / found.value.max())
 
 
-def _at(panel: Panel, part: Part, positive: float, negative: float) -> float:
+def _at(panel: FigurePanel, part: Part, positive: float, negative: float) -> float:
     angles = Angles(
         np.array([positive]), np.array([negative]), negatives=panel.negatives or COUNTS[0]
     )

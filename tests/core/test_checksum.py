@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from isotrope.core.checksum import Damaged, seal, verify
+from isotrope.core.checksum import ChecksumMismatch, add_checksum, verify_checksum
 
 
 def state() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def written(folder: Path, *, sealed: bool) -> Path:
     file = folder / "x.ckpt"
     torch.save(state(), file)
     if sealed:
-        seal(file)
+        add_checksum(file)
     return file
 
 
@@ -40,7 +40,7 @@ def same(a: object, b: object) -> bool:
 
 
 def read(file: Path) -> object:
-    verify(file)
+    verify_checksum(file)
     return torch.load(file, weights_only=True)
 
 
@@ -68,7 +68,7 @@ def test_no_byte_changes_unseen(tmp_path: Path) -> None:
         put(file, place, value ^ (0x01, 0x10, 0xFF)[place % 3])
         try:
             found = read(file)
-        except Damaged:
+        except ChecksumMismatch:
             continue
         finally:
             put(file, place, value)
@@ -84,7 +84,7 @@ def test_no_cut_goes_unseen(tmp_path: Path) -> None:
         file.write_bytes(whole[:length])
         try:
             found = read(file)
-        except Damaged:
+        except ChecksumMismatch:
             continue
         assert same(found, state()), length
         assert length >= len(whole) - 49
@@ -100,14 +100,14 @@ def test_checksums_of_records_alone_would_not_do(tmp_path: Path) -> None:
     whole[entry + 38] ^= 0x10
     file.write_bytes(whole)
     found = torch.load(file, weights_only=True)
-    verify(file)
+    verify_checksum(file)
     assert not same(found, state())
     file = written(tmp_path, sealed=True)
     whole = bytearray(file.read_bytes())
     whole[entry + 38] ^= 0x10
     file.write_bytes(whole)
-    with pytest.raises(Damaged, match="does not match its digest"):
-        verify(file)
+    with pytest.raises(ChecksumMismatch, match="does not match its digest"):
+        verify_checksum(file)
 
 
 def test_an_archive_without_a_digest_is_held_against_its_checksums(tmp_path: Path) -> None:
@@ -117,22 +117,22 @@ def test_an_archive_without_a_digest_is_held_against_its_checksums(tmp_path: Pat
     numbers = whole.find(state()["state_dict"]["b"].numpy().tobytes())
     whole[numbers] ^= 1
     file.write_bytes(whole)
-    with pytest.raises(Damaged, match=r"x/data/\d in it does not match its checksum"):
-        verify(file)
+    with pytest.raises(ChecksumMismatch, match=r"x/data/\d in it does not match its checksum"):
+        verify_checksum(file)
     file.write_bytes(b"")
-    with pytest.raises(Damaged, match="no whole archive: File is not a zip file"):
-        verify(file)
+    with pytest.raises(ChecksumMismatch, match="no whole archive: File is not a zip file"):
+        verify_checksum(file)
     with pytest.raises(FileNotFoundError):
-        verify(tmp_path / "nowhere")
+        verify_checksum(tmp_path / "nowhere")
 
 
 def test_what_is_no_archive_is_not_sealed(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"short")
-    with pytest.raises(Damaged, match="no zip archive, or has a comment"):
-        seal(file)
+    with pytest.raises(ChecksumMismatch, match="no zip archive, or has a comment"):
+        add_checksum(file)
     assert file.read_bytes() == b"short"
     sealed = written(tmp_path, sealed=True)
-    with pytest.raises(Damaged, match="has a comment already"):
-        seal(sealed)
+    with pytest.raises(ChecksumMismatch, match="has a comment already"):
+        add_checksum(sealed)
     assert same(read(sealed), state())

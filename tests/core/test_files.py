@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing, rooms, tidy, writable
+from isotrope.core.files import (
+    atomic_replace,
+    os_errors_as_input_errors,
+    stale_temporary_folders,
+    tidy,
+)
 
 # a process that may write no file longer than 64 bytes: what a full disk does, without filling one
 LIMITED = """
@@ -34,7 +39,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_new_file_and_its_missing_parents(tmp_path: Path) -> None:
     target = tmp_path / "a" / "b" / "x.txt"
-    with replacing(target) as temporary:
+    with atomic_replace(target) as temporary:
         temporary.write_text("new")
         assert not target.exists()
     assert target.read_text() == "new"
@@ -44,7 +49,7 @@ def test_a_new_file_and_its_missing_parents(tmp_path: Path) -> None:
 def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path: Path) -> None:
     target = tmp_path / "x.txt"
     target.write_text("old")
-    with replacing(target) as temporary:
+    with atomic_replace(target) as temporary:
         temporary.write_text("new")
         assert target.read_text() == "old"
     assert target.read_text() == "new"
@@ -55,7 +60,7 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     target = tmp_path / "model"
     (target / "inner").mkdir(parents=True)
     (target / "inner" / "old.txt").write_text("old")
-    with replacing(target) as temporary:
+    with atomic_replace(target) as temporary:
         (temporary / "inner").mkdir(parents=True)
         (temporary / "inner" / "new.txt").write_text("new")
     assert names(target / "inner") == ["new.txt"]
@@ -70,7 +75,7 @@ def test_a_failing_body_leaves_the_old_content_and_nothing_else(
     target.write_text("old")
 
     def write_half() -> None:
-        with replacing(target) as temporary:
+        with atomic_replace(target) as temporary:
             temporary.write_text("half")
             raise error
 
@@ -83,7 +88,10 @@ def test_a_failing_body_leaves_the_old_content_and_nothing_else(
 def test_a_body_that_writes_nothing_leaves_the_old_content(tmp_path: Path) -> None:
     target = tmp_path / "x.txt"
     target.write_text("old")
-    with pytest.raises(InputError, match=r"cannot write .*x\.txt: no such file"), replacing(target):
+    with (
+        pytest.raises(InputError, match=r"cannot write .*x\.txt: no such file"),
+        atomic_replace(target),
+    ):
         pass
     assert target.read_text() == "old"
     assert names(tmp_path) == ["x.txt"]
@@ -93,7 +101,7 @@ def test_a_body_that_writes_nothing_leaves_the_old_folder(tmp_path: Path) -> Non
     target = tmp_path / "model"
     target.mkdir()
     (target / "old.txt").write_text("old")
-    with pytest.raises(InputError, match=r"cannot write .*model"), replacing(target):
+    with pytest.raises(InputError, match=r"cannot write .*model"), atomic_replace(target):
         pass
     assert names(target) == ["old.txt"]
 
@@ -108,7 +116,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", full)
     with (
         pytest.raises(InputError, match=r"cannot write .*x\.txt: no space left on device; free"),
-        replacing(target) as temporary,
+        atomic_replace(target) as temporary,
     ):
         temporary.write_text("new")
     assert target.read_text() == "old"
@@ -132,7 +140,7 @@ def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with (
         pytest.raises(InputError, match=r"cannot write .*x\.txt: (file exists|not a directory)"),
-        replacing(tmp_path / "file" / "x.txt"),
+        atomic_replace(tmp_path / "file" / "x.txt"),
     ):
         pass
     assert (tmp_path / "file").read_text() == "old"
@@ -142,7 +150,7 @@ def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written() -> None:
     with (
         pytest.raises(InputError, match=r"cannot write /proc/none/x\.txt"),
-        replacing(Path("/proc/none/x.txt")),
+        atomic_replace(Path("/proc/none/x.txt")),
     ):
         pass
 
@@ -156,7 +164,7 @@ def test_a_folder_without_write_permission(tmp_path: Path) -> None:
             pytest.skip("this user may write anywhere")
         with (
             pytest.raises(InputError, match=r"cannot write .*x\.txt: permission denied"),
-            replacing(folder / "x.txt"),
+            atomic_replace(folder / "x.txt"),
         ):
             pass
     finally:
@@ -176,7 +184,7 @@ def test_a_failed_rename_of_a_folder_puts_the_old_one_back(
     monkeypatch.setattr(Path, "replace", broken)
     with (
         pytest.raises(InputError, match=r"cannot write .*model: input/output error"),
-        replacing(target) as temporary,
+        atomic_replace(target) as temporary,
     ):
         temporary.mkdir()
     assert names(target) == ["old.txt"]
@@ -188,7 +196,7 @@ def test_a_link_to_a_folder_is_replaced_and_its_target_stays(tmp_path: Path) -> 
     (real / "old.txt").write_text("old")
     link = tmp_path / "link"
     link.symlink_to(real)
-    with replacing(link) as temporary:
+    with atomic_replace(link) as temporary:
         temporary.write_text("new")
     assert link.read_text() == "new"
     assert names(real) == ["old.txt"]
@@ -197,7 +205,7 @@ def test_a_link_to_a_folder_is_replaced_and_its_target_stays(tmp_path: Path) -> 
 def test_an_input_error_from_the_body_keeps_its_own_message(tmp_path: Path) -> None:
     with (
         pytest.raises(InputError, match=r"^line 3 is empty$"),
-        writable(tmp_path / "x.txt"),
+        os_errors_as_input_errors(tmp_path / "x.txt"),
     ):
         raise InputError("line 3 is empty")
 
@@ -207,14 +215,14 @@ def test_a_folder_is_not_replaced_by_a_file_nor_a_file_by_a_folder(tmp_path: Pat
     (tmp_path / "folder" / "mine").write_text("years of work")
     with (
         pytest.raises(InputError, match="folder is a folder, not a file; choose another name"),
-        replacing(tmp_path / "folder") as temporary,
+        atomic_replace(tmp_path / "folder") as temporary,
     ):
         temporary.write_text("new")
     assert (tmp_path / "folder" / "mine").read_text() == "years of work"
     (tmp_path / "file").write_text("mine")
     with (
         pytest.raises(InputError, match="file is a file, not a folder"),
-        replacing(tmp_path / "file") as temporary,
+        atomic_replace(tmp_path / "file") as temporary,
     ):
         temporary.mkdir()
     assert (tmp_path / "file").read_text() == "mine"
@@ -236,7 +244,7 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     for path in mine:
         path.mkdir()
         (path / "mine").write_text("mine")
-    assert rooms(tmp_path) == sorted(left)
+    assert stale_temporary_folders(tmp_path) == sorted(left)
     tidy(tmp_path)
     assert names(tmp_path) == [".git", ".tox.settings", "x.txt"]
     tidy(tmp_path / "missing")

@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.core.lock import LOCK, alone, clear, holds_nothing, still_there
+from isotrope.core.lock import (
+    LOCK,
+    clear,
+    ensure_not_replaced,
+    exclusive_lock,
+    is_effectively_empty,
+)
 
 HOLDS = """
 import os, sys, time
@@ -47,7 +53,7 @@ def held(folder: Path, role: str = "only", how: str = "") -> Iterator[tuple[subp
 
 def is_free(folder: Path, role: str = "only") -> bool:
     try:
-        with alone(folder, "training in x", role=role):
+        with exclusive_lock(folder, "training in x", role=role):
             return True
     except InputError as error:
         assert "another process is training in x (" in str(error)  # noqa: PT017
@@ -67,7 +73,7 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path: Path) -> None
         )
         with (
             pytest.raises(InputError, match=expected),
-            alone(tmp_path, "training in x", " (or so)"),
+            exclusive_lock(tmp_path, "training in x", " (or so)"),
         ):
             raise AssertionError
         assert seen(tmp_path) == before
@@ -106,7 +112,7 @@ def test_a_starter_lets_one_process_in_beside_it(tmp_path: Path) -> None:
             starter.wait()
             assert not is_free(tmp_path), "the process that writes is still there"
             both = rf"\(process {starter.pid} on .+, process {started.pid} on .+\); wait"
-            with pytest.raises(InputError, match=both), alone(tmp_path, "training in x"):
+            with pytest.raises(InputError, match=both), exclusive_lock(tmp_path, "training in x"):
                 raise AssertionError
             assert not is_free(tmp_path, "starter")
             started.communicate()
@@ -120,7 +126,7 @@ def test_a_starter_lets_one_process_in_beside_it(tmp_path: Path) -> None:
 def test_a_process_does_not_let_itself_in_and_stays_in_afterwards(tmp_path: Path) -> None:
     """Closing the file anywhere in the process would end the lock."""
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    with alone(tmp_path / "run", "training in x"):
+    with exclusive_lock(tmp_path / "run", "training in x"):
         assert not is_free(tmp_path / "run")
         assert not is_free(tmp_path / "link")
         script = HOLDS.replace("sys.stdin.read()", "raise AssertionError")
@@ -145,7 +151,7 @@ def _hammer(folder: Path) -> None:
     came = 0
     while came < 60:
         try:
-            with alone(folder / "a" / "b", "hammering"):
+            with exclusive_lock(folder / "a" / "b", "hammering"):
                 # fails where somebody else is in
                 os.close(os.open(folder / "in", os.O_CREAT | os.O_EXCL))
                 (folder / "in").unlink()
@@ -162,12 +168,12 @@ def test_a_file_system_without_locks_is_warned_of(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "lockf", none)
-    with alone(tmp_path, "training in x", role=role):
+    with exclusive_lock(tmp_path, "training in x", role=role):
         pass
     told = "" if role == "started" else f"isotrope: warning: {tmp_path}: no locks here (No locks"
     assert capsys.readouterr().err.startswith(told)
     monkeypatch.setattr("isotrope.core.lock.fcntl", None)
-    with alone(tmp_path, "training in x", role=role):
+    with exclusive_lock(tmp_path, "training in x", role=role):
         pass
     assert ("no locks here (not on this system)" in capsys.readouterr().err) == bool(told)
 
@@ -179,7 +185,7 @@ def test_another_error_of_the_lock_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(fcntl, "lockf", broken)
     with (
         pytest.raises(InputError, match=r"cannot write .*\.lock: input/output error"),
-        alone(tmp_path, "training in x"),
+        exclusive_lock(tmp_path, "training in x"),
     ):
         raise AssertionError
 
@@ -188,42 +194,42 @@ def test_a_place_where_no_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("isotrope.core.lock._is_ours", lambda *_: False)
     with (
         pytest.raises(InputError, match=r"cannot write .*\.lock: it does not stay"),
-        alone(tmp_path, "training in x"),
+        exclusive_lock(tmp_path, "training in x"),
     ):
         raise AssertionError
 
 
 def test_only_what_was_made_and_is_empty_is_removed(tmp_path: Path) -> None:
-    with alone(tmp_path / "a" / "b", "training in x"):
-        assert holds_nothing(tmp_path / "a" / "b")
+    with exclusive_lock(tmp_path / "a" / "b", "training in x"):
+        assert is_effectively_empty(tmp_path / "a" / "b")
         (tmp_path / "a" / "mine").touch()
     assert list(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a" / "mine"]
     (tmp_path / "empty").mkdir()
-    with alone(tmp_path / "empty", "training in x"):
+    with exclusive_lock(tmp_path / "empty", "training in x"):
         (tmp_path / "empty" / "folder").mkdir()
         (tmp_path / "empty" / "file").touch()
-        assert not holds_nothing(tmp_path / "empty")
+        assert not is_effectively_empty(tmp_path / "empty")
         clear(tmp_path / "empty")
-        assert holds_nothing(tmp_path / "empty")
+        assert is_effectively_empty(tmp_path / "empty")
     assert list((tmp_path / "empty").iterdir()) == []
     (tmp_path / "cut" / ".config.yaml.ab12cd_e").mkdir(parents=True)
-    assert holds_nothing(tmp_path / "cut"), "a first write that was cut short"
-    assert holds_nothing(tmp_path / "nowhere")
+    assert is_effectively_empty(tmp_path / "cut"), "a first write that was cut short"
+    assert is_effectively_empty(tmp_path / "nowhere")
     clear(tmp_path / "nowhere")
 
 
 def test_a_folder_that_vanishes_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Path("run")
-    still_there(folder)
-    with alone(folder, "training in x"):
-        still_there(folder)
-        still_there(tmp_path / "run")
+    ensure_not_replaced(folder)
+    with exclusive_lock(folder, "training in x"):
+        ensure_not_replaced(folder)
+        ensure_not_replaced(tmp_path / "run")
         (folder / LOCK).rename("aside")
         with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'run'} has vanished: it was")):
-            still_there(folder)
+            ensure_not_replaced(folder)
         (folder / LOCK).touch()  # by another run
         with pytest.raises(InputError, match="nothing more is written there"):
-            still_there(folder)
+            ensure_not_replaced(folder)
     assert (folder / LOCK).exists(), "it is not ours to remove"
-    still_there(folder)
+    ensure_not_replaced(folder)

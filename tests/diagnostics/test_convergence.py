@@ -13,7 +13,7 @@ from isotrope.core.views import unit
 from isotrope.diagnostics.convergence import (
     ANGLES,
     NORMS,
-    Protocol,
+    ConvergenceProtocol,
     Start,
     as_csv,
     convergence,
@@ -27,7 +27,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.bounds.cosine import progress
 from isotrope.paradigm.objective import Objective
 
-SMALL = Protocol(pairs=40, dimension=6, rate=0.8, limit=500)  # .02 for each pair
+SMALL = ConvergenceProtocol(pairs=40, dimension=6, rate=0.8, limit=500)  # .02 for each pair
 COSINE = NegativeCosine()
 
 
@@ -35,7 +35,9 @@ def cosines(z: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (unit(z) * unit(other)).sum(dim=-1)
 
 
-def recursion(c: torch.Tensor, norm: float, protocol: Protocol) -> tuple[int, float, float]:
+def recursion(
+    c: torch.Tensor, norm: float, protocol: ConvergenceProtocol
+) -> tuple[int, float, float]:
     """Both embeddings of a pair step alike, so its cosine and norm follow without any vector.
 
     The change of the cosine is the left side of theorem 3.3, that of the squared norm is
@@ -77,8 +79,10 @@ def test_the_first_gradient_is_inverse_to_the_norm() -> None:
 def test_a_larger_norm_is_a_smaller_rate() -> None:
     """What moves a direction is the rate over the squared norm, whatever the objective."""
     for objective in (COSINE, InfoNCE(temperature=1.0)):
-        (large,) = convergence(objective, [Start(3.0)], Protocol(40, 6, 9 * 2.0, 0.99, 200))
-        (small,) = convergence(objective, [Start(1.0)], Protocol(40, 6, 2.0, 0.99, 200))
+        (large,) = convergence(
+            objective, [Start(3.0)], ConvergenceProtocol(40, 6, 9 * 2.0, 0.99, 200)
+        )
+        (small,) = convergence(objective, [Start(1.0)], ConvergenceProtocol(40, 6, 2.0, 0.99, 200))
         assert large.steps == small.steps
         assert large.steps is not None
         assert large.cosine == pytest.approx(small.cosine, rel=1e-9)
@@ -112,7 +116,9 @@ def test_the_bound_of_one_obtuse_pair_and_beyond_the_limit() -> None:
 
 
 def test_starts_are_what_they_say() -> None:
-    z, other = starts(Protocol(), [Start(2.5), Start(lean=-0.96), Start(lean=0.96), Start(2.5)])
+    z, other = starts(
+        ConvergenceProtocol(), [Start(2.5), Start(lean=-0.96), Start(lean=0.96), Start(2.5)]
+    )
     torch.testing.assert_close(z[0].norm(dim=1), torch.full((500,), 2.5).double())
     torch.testing.assert_close(other[0].norm(dim=1), torch.full((500,), 2.5).double())
     mean = cosines(z, other).mean(dim=1)
@@ -128,13 +134,13 @@ def test_starts_are_what_they_say() -> None:
 def test_the_seed_decides_and_starts_do_not_disturb_each_other() -> None:
     places = [Start(0.5), Start(2.0), Start(lean=0.9)]
     for objective in (COSINE, InfoNCE(temperature=1.0)):
-        protocol = Protocol(20, 6, 0.4, 0.9, 60)
+        protocol = ConvergenceProtocol(20, 6, 0.4, 0.9, 60)
         one, two = (convergence(objective, places, protocol) for _ in range(2))
         assert one == two
         (alone,) = convergence(objective, places[:1], protocol)
         assert alone.steps == one[0].steps
         assert alone.cosine == pytest.approx(one[0].cosine, rel=1e-12)
-        other = convergence(objective, places, Protocol(20, 6, 0.4, 0.9, 60, seed=1))
+        other = convergence(objective, places, ConvergenceProtocol(20, 6, 0.4, 0.9, 60, seed=1))
         assert [x.angle for x in other] != [x.angle for x in one]
 
 
@@ -146,13 +152,13 @@ def test_what_does_not_arrive_says_so() -> None:
     assert 0 < mpt.cosine < 0.999
     assert again.steps is None
     assert done == [1, 1]
-    (short,) = convergence(COSINE, [Start(10.0)], Protocol(20, 6, 0.4, limit=3))
+    (short,) = convergence(COSINE, [Start(10.0)], ConvergenceProtocol(20, 6, 0.4, limit=3))
     assert short.steps is None
     assert short.at_least is None
 
 
 def test_every_objective_can_be_trained() -> None:
-    protocol = Protocol(pairs=8, dimension=5, rate=0.08, limit=2)
+    protocol = ConvergenceProtocol(pairs=8, dimension=5, rate=0.08, limit=2)
     for name in registry.names():
         (found,) = convergence(registry.build(name), [Start()], protocol)
         assert math.isfinite(found.cosine), name
@@ -187,7 +193,7 @@ def test_bad_input() -> None:
         ({"target": 1.0}, r"the target is a cosine in \(-1, 1\); found 1"),
     ):
         with pytest.raises(InputError, match=says):
-            Protocol(**wrong)
+            ConvergenceProtocol(**wrong)
     with pytest.raises(InputError, match="a grid has at most 1,000 norms and angles; found 1001"):
         grid(1001)
     with pytest.raises(InputError, match="a grid needs 2 or more norms and angles; found 1"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from isotrope.diagnostics.doctor import diagnose
-from isotrope.diagnostics.evidence import Case, of_rows
+from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.thresholds import THRESHOLDS
@@ -46,11 +46,11 @@ def case(
     probe: dict[str, float] | None = None,
     details: dict[str, Any] | None = None,
     **end: float,
-) -> Case:
+) -> RunEvidence:
     """A run of ten logged steps: ``start`` differs at step 0, ``end`` at all others."""
     rows = [{"step": 0.0, **SOUND, "loss": 3.0, "uniformity": -1.5, **(start or {})}]
     rows += [{"step": 10.0 * i, **SOUND, **end} for i in range(1, 10)]
-    return Case(
+    return RunEvidence(
         kind=kind,  # type: ignore[arg-type]
         rows=rows,
         scores=[(100 * i, score) for i, score in enumerate(scores)],
@@ -395,7 +395,7 @@ def test_findings_that_explain_nothing_of_each_other_are_all_told() -> None:
 
 def test_a_model_is_judged_by_its_probe() -> None:
     probe = {**SOUND, "count": 256.0, "dimension": 384.0, "mean_cosine": 0.1, "copies": 0.0}
-    assert diagnose(Case(kind="text", probe=probe)).verdict == (HEALTHY,)
+    assert diagnose(RunEvidence(kind="text", probe=probe)).verdict == (HEALTHY,)
     for change, verdict in (
         ({"uniformity": -0.001}, "collapsed"),
         ({"effective_rank": 3.0}, "dimensional-collapse"),
@@ -404,14 +404,14 @@ def test_a_model_is_judged_by_its_probe() -> None:
         ({"copies": 0.6}, "false-negatives"),
         ({"positive_mean": 1.39}, "unrelated-positives"),
     ):
-        assert diagnose(Case(kind="text", probe={**probe, **change})).verdict == (verdict,)
+        assert diagnose(RunEvidence(kind="text", probe={**probe, **change})).verdict == (verdict,)
 
 
 def test_equal_views_of_a_model_matter_where_there_is_an_objective() -> None:
     probe = {**SOUND, "positive_mean": 0.0, "mean_cosine": 0.1, "copies": 0.0, "count": 256.0}
     infonce = registry.build("infonce")
-    assert diagnose(Case(kind="text", probe=probe)).verdict == (HEALTHY,)
-    assert diagnose(Case(probe=probe, objective=infonce)).verdict == ("dead-views",)
+    assert diagnose(RunEvidence(kind="text", probe=probe)).verdict == (HEALTHY,)
+    assert diagnose(RunEvidence(probe=probe, objective=infonce)).verdict == ("dead-views",)
 
 
 def test_one_batch_speaks_against_unrelated_positives_only_where_it_is_clear() -> None:
@@ -466,14 +466,14 @@ def test_a_log_of_numbers_that_are_none_is_no_healthy_one(broken: float) -> None
 
 
 def test_what_was_not_looked_at_is_not_healthy() -> None:
-    assert diagnose(Case()).verdict == ("not-enough-seen",)
+    assert diagnose(RunEvidence()).verdict == ("not-enough-seen",)
     for rows in ([], [{"step": 0.0, **SOUND}], [{"step": 0.0}, {"step": 10.0, "loss": 2.0}]):
         found = diagnose(of_rows(rows))
         assert found.verdict == ("not-enough-seen",)
     assert diagnose(of_rows([{"step": i, **SOUND} for i in range(2)])).verdict == (HEALTHY,)
-    assert diagnose(Case(kind="text", probe={"uniformity": -3.0, "mean_cosine": 0.1})).verdict == (
-        HEALTHY,
-    )
+    assert diagnose(
+        RunEvidence(kind="text", probe={"uniformity": -3.0, "mean_cosine": 0.1})
+    ).verdict == (HEALTHY,)
     dead = {**SOUND, "positive_mean": 0.0}
     assert diagnose(of_rows([{"step": 0.0, **dead}])).verdict == ("dead-views",)
 

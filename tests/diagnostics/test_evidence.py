@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.evidence import Case, is_run, of_rows, of_run
+from isotrope.diagnostics.evidence import RunEvidence, is_run, of_rows, of_run
 from isotrope.objectives.infonce import InfoNCE
 from tests.report.folders import OLD, write_run
 
@@ -58,7 +58,9 @@ def test_early_and_end_are_medians(tmp_path: Path) -> None:
 
 
 def test_the_probe_stands_in_for_what_was_not_logged() -> None:
-    case = Case(rows=[{"step": 0, "dead": 1.0}], probe={"norm": 3.0, "dead": 0.0, "count": 9.0})
+    case = RunEvidence(
+        rows=[{"step": 0, "dead": 1.0}], probe={"norm": 3.0, "dead": 0.0, "count": 9.0}
+    )
     assert case.end("norm") == 3
     assert case.end("dead") == 1
     assert case.batch_size == 9

@@ -6,7 +6,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics import Angles
-from isotrope.diagnostics.figures import FIGURES, Panel, figure, numbers
+from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
 from isotrope.diagnostics.surfaces import gradient_norm
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm.registry import build
@@ -62,7 +62,7 @@ def test_numbers_say_what_the_figures_show() -> None:
 
 
 def test_nothing_defined_is_no_number() -> None:
-    (found,) = figure("ratio", [Panel("BYOL", "negativecosine")], grid=3)
+    (found,) = figure("ratio", [FigurePanel("BYOL", "negativecosine")], grid=3)
     assert numbers("ratio", found) == {"smallest": None, "largest": None, "from 1 to 2": None}
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from isotrope.diagnostics.latent import MEASURES, Look, course_csv, pairs_csv
+from isotrope.diagnostics.latent import MEASURES, LatentSnapshot, course_csv, pairs_csv
 
 
 def around(angles: list[float], length: float = 1.0) -> torch.Tensor:
@@ -16,7 +16,9 @@ def around(angles: list[float], length: float = 1.0) -> torch.Tensor:
 
 
 def test_numbers_of_pairs_at_known_angles() -> None:
-    look = Look(3, around([0.0, 0.5, 1.0, 2.0], 2.5), around([0.3, 0.7, 3.0, 2.0 + 3.0], 9.0))
+    look = LatentSnapshot(
+        3, around([0.0, 0.5, 1.0, 2.0], 2.5), around([0.3, 0.7, 3.0, 2.0 + 3.0], 9.0)
+    )
     found = look.measures()
     assert tuple(found) == MEASURES
     assert found["norm"] == pytest.approx(2.5)
@@ -37,15 +39,15 @@ def test_numbers_of_pairs_at_known_angles() -> None:
     ],
 )
 def test_how_much_lies_on_one_line(angles: list[float], line: float) -> None:
-    look = Look(0, around(angles), around(angles))
+    look = LatentSnapshot(0, around(angles), around(angles))
     assert look.measures()["clusters"] == pytest.approx(line, abs=1e-12)
 
 
 def test_tables() -> None:
     runs = {
         "a, b": [
-            Look(0, around([0.0, 1.0]), around([0.5, 1.0])),
-            Look(1, around([0.0]) * 3, around([0.0])),
+            LatentSnapshot(0, around([0.0, 1.0]), around([0.5, 1.0])),
+            LatentSnapshot(1, around([0.0]) * 3, around([0.0])),
         ]
     }
     course = list(csv.DictReader(io.StringIO(course_csv(runs))))

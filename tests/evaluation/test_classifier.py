@@ -11,8 +11,8 @@ from isotrope.evaluation import classifier, classifier_batched
 from isotrope.evaluation.classifier import (
     FULL,
     PROTOTYPING,
+    ClassifierProtocol,
     Fitted,
-    Protocol,
     TrainingSet,
     fit_sequential,
     initial,
@@ -52,7 +52,7 @@ def agree(one: list[Fitted], other: list[Fitted]) -> None:
     ],
 )
 def test_batched_is_sequential(
-    classes: int, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
+    classes: int, protocol: ClassifierProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training sets of several sizes, more of one than a stack holds, and held-out examples."""
     monkeypatch.setattr(classifier_batched, "_TOGETHER", 3)
@@ -132,7 +132,9 @@ def test_when_a_fit_ends(fit, scripted, percents: list[int], looks: int, best: i
     y[:100] = 0
     given = TrainingSet(np.arange(100, 110), np.arange(100), (0.0,))
     scripted(percents)
-    (found,) = fit(x, y, 2, [given], Protocol(5, "adam", 4, tenacity=2, passes=2, most=20))
+    (found,) = fit(
+        x, y, 2, [given], ClassifierProtocol(5, "adam", 4, tenacity=2, passes=2, most=20)
+    )
     assert Draws.drawn == 2 * looks
     assert found.accuracies == [best / 100]
 
@@ -143,7 +145,7 @@ def test_the_best_weights_are_kept(fit, scripted) -> None:
     x, y = toy(110, 2)
     y[:100] = 0
     given = TrainingSet(np.arange(100, 110), np.arange(100), (0.0,))
-    protocol = Protocol(5, "rmsprop", 4, tenacity=1, passes=1)
+    protocol = ClassifierProtocol(5, "rmsprop", 4, tenacity=1, passes=1)
     scripted([10, 80, 20, 70])
     (found,) = fit(x, y, 2, [given], protocol)
     scripted([10, 80])
@@ -171,7 +173,7 @@ def test_one_step_of_adam_by_hand() -> None:
     """The first step moves every weight by the learning rate, against its gradient."""
     x, y = torch.tensor([[2.0, -1.0]], dtype=torch.float64), torch.tensor([1])
     given = TrainingSet(np.array([0]), np.array([0]), (0.0,))
-    protocol = Protocol(5, "adam", 1, tenacity=0, passes=1, most=0)
+    protocol = ClassifierProtocol(5, "adam", 1, tenacity=0, passes=1, most=0)
     (found,) = fit_sequential(x, y, 2, [given], protocol)
     start = initial(2, 2, torch.float64)
     first = torch.cat([start.weight, start.bias[:, None]], dim=1)

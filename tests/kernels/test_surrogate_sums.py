@@ -14,7 +14,7 @@ from isotrope.kernels import rowblock, surrogate_sums
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
-from isotrope.kernels.surrogate_sums import Acting, Exponent, Pushing
+from isotrope.kernels.surrogate_sums import Exponent, LazyWeights, SurrogatePairs
 from isotrope.objectives import InfoNCE, ModifiedMHE, NTXent, Paradigm, SimCLRGrad
 from isotrope.paradigm import registry
 from isotrope.paradigm.compose import part
@@ -81,7 +81,7 @@ def test_every_weight_does_what_its_matrix_does(form: str, layout: str) -> None:
     square = len(views.anchors) == len(views.positives)
     for order in ([0, 1], [1, 0]) if square else ([0],):
         whole = RowBlockPairs(views)
-        lean = Pushing(views)
+        lean = SurrogatePairs(views)
         for swap in order:
             eager = whole.swapped() if swap else whole
             pushing = lean.swapped() if swap else lean
@@ -107,7 +107,7 @@ def test_statistics_are_those_of_the_matrix(layout: str, against: Any, temperatu
     whole = RowBlockPairs(views)
     by = {"cross": "cross", "within": "anchors", "both": "both"}[against]
     for first in (None, Exponent(temperature), "hardest"):
-        lean = Pushing(views)
+        lean = SurrogatePairs(views)
         if isinstance(first, Exponent):
             lean.shares(by, first)
         elif first:
@@ -126,7 +126,7 @@ def test_statistics_are_those_of_the_matrix(layout: str, against: Any, temperatu
 def test_the_first_of_equals_is_the_hardest(by: Any) -> None:
     """Each of ten vectors three times in both views and among the negatives, in many blocks."""
     h = torch.eye(10, dtype=torch.float64).repeat(3, 1)
-    at, top = Pushing(Views(h, h, h)).first(by)
+    at, top = SurrogatePairs(Views(h, h, h)).first(by)
     assert at.tolist() == [*range(10, 20), *range(10), *range(10)]
     assert (top == 1).all()
 
@@ -136,11 +136,11 @@ def test_products_leave_out_the_diagonal(n: int) -> None:
     """By the matrix where the batch is small, by the moments where it is large."""
     views = Views(*batch("random", n, 7)).unit()
     a, b = views.anchors, views.positives
-    lean, whole = Pushing(views), RowBlockPairs(views)
+    lean, whole = SurrogatePairs(views), RowBlockPairs(views)
     for against, rows, compared in (("within", b, (b,)), ("both", a, (b, a))):
         found = products(lean, rows, *compared, against=against)
         matrix = products(whole, rows, *compared, against=against)
-        assert isinstance(found, Acting) == (n > 7)
+        assert isinstance(found, LazyWeights) == (n > 7)
         assert (matrix[:, :n].diagonal() == 0).all()
         close(found @ lean.columns(against), matrix @ whole.columns(against))
         close(found.sum(dim=1), matrix.sum(dim=1))
@@ -150,7 +150,7 @@ def test_products_leave_out_the_diagonal(n: int) -> None:
 def test_scaled_weights_do_what_a_scaled_matrix_does() -> None:
     views = Views(*batch("random", 9, 4)).unit()
     weight = part(Weight, "softmax:0.2")
-    matrix, acting = weight(RowBlockPairs(views)), weight(Pushing(views))
+    matrix, acting = weight(RowBlockPairs(views)), weight(SurrogatePairs(views))
     rows = torch.linspace(-1, 2, 9, dtype=torch.float64)[:, None]
     for scale in (lambda w: w / 4, lambda w: -3.0 * w, lambda w: 2 * (w * rows) / 3):
         close(scale(acting) @ views.positives, scale(matrix) @ views.positives)
@@ -160,7 +160,7 @@ def test_scaled_weights_do_what_a_scaled_matrix_does() -> None:
 
 def test_weights_without_a_matrix_say_so() -> None:
     views = Views(*batch("random", 9, 4)).unit()
-    acting = part(Weight, "uniform")(Pushing(views))
+    acting = part(Weight, "uniform")(SurrogatePairs(views))
     with pytest.raises(Unfused, match="the weights are asked for argmax"):
         acting.argmax(dim=1)
     with pytest.raises(Unfused, match="the weights are given to a function of torch"):
@@ -243,6 +243,6 @@ def test_large_batches_are_shared_without_asking(name: str) -> None:
             return plain(self, pairs)
 
     Watched()(a, b)
-    assert seen == [Pushing, Pushing]
+    assert seen == [SurrogatePairs, SurrogatePairs]
     Watched()(a[:100], b[:100])
     assert seen[2:] == [EagerPairs, EagerPairs]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrope.kernels.topk import largest
+from isotrope.kernels.topk import chunked_topk
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])
@@ -17,7 +17,7 @@ def test_as_a_stable_sort(columns: int, k: int) -> None:
     tile[5, 1:] = -torch.inf
     tile[6, :-1] = -torch.inf
     before = tile.clone()
-    values, found = largest(tile, k)
+    values, found = chunked_topk(tile, k)
     order = tile.argsort(dim=1, descending=True, stable=True)[:, :k]
     expected = tile.gather(1, order)
     order[expected == -torch.inf] = -1
@@ -35,13 +35,13 @@ def test_neighbouring_chunks_with_one_maximum(columns: int) -> None:
     tile[0, [63, 64, columns - 1]] = 1.0
     tile[1, [columns - 2, columns - 1]] = 1.0
     tile[2, [200, columns - 1]] = torch.tensor([1.0, 2.0])
-    _, found = largest(tile, 2)
+    _, found = chunked_topk(tile, 2)
     assert found.tolist() == [[63, 64], [columns - 2, columns - 1], [columns - 1, 200]]
 
 
 def test_a_row_with_nan_is_not_hidden() -> None:
     tile = torch.zeros(1, 700)
     tile[0, 650] = torch.nan
-    values, found = largest(tile, 1)
+    values, found = chunked_topk(tile, 1)
     assert found.item() == 650
     assert values.isnan().all()

@@ -29,7 +29,7 @@ from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.triton import fused, passes
-from isotrope.kernels.triton.operands import Factors, Found, Rows
+from isotrope.kernels.triton.operands import Factors, Rows, RowStatistics
 from isotrope.objectives import MPT, InfoNCE, MIOv3, MixCSE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -155,13 +155,13 @@ def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int, s
 
 def _heavier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Factors a hundred thousandth too large."""
-    plain = Found.factors
+    plain = RowStatistics.factors
 
     def factors(*given: Any, **named: Any) -> Factors:
         right = plain(*given, **named)
         return right._replace(factor=right.factor * (1 + 1e-5))
 
-    monkeypatch.setattr(Found, "factors", factors)
+    monkeypatch.setattr(RowStatistics, "factors", factors)
 
 
 def _next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from isotrope.objectives import (
     VICRegGrad,
 )
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.authors_code import Crowded
+from isotrope.paradigm.authors_code import WithinViewMargin
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.weight import Energy, Softmax
 from tests.paradigm.batches import batch
@@ -389,7 +389,7 @@ def test_released_dissipation_is_stricter() -> None:
     a, b = views(64, 16, noise=0.2)
     pairs = ModifiedVICReg().compare(Views(a, b))
     for m in (0.3, 0.4, 0.5):
-        paper, code = Margin(margin=m)(pairs), Crowded(margin=m)(pairs)
+        paper, code = Margin(margin=m)(pairs), WithinViewMargin(margin=m)(pairs)
         gaps = 1 - (a @ a.T).fill_diagonal_(-9).amax(1)
         assert torch.equal(code.bool(), gaps < m)
         assert float(code.mean()) < float(paper.mean())
@@ -411,7 +411,7 @@ def test_at_070_the_paper_moves_all_and_the_code_half() -> None:
     torch.testing.assert_close((a * b).sum(1), torch.full((n,), 0.95, dtype=torch.float64))
     pairs = ModifiedVICReg().compare(Views(a, b))
     assert float(Margin(margin=0.3)(pairs).mean()) == 1
-    assert 0.4 < float(Crowded(margin=0.3)(pairs).mean()) < 0.7
+    assert 0.4 < float(WithinViewMargin(margin=0.3)(pairs).mean()) < 0.7
 
 
 # the baseline of section 3.2

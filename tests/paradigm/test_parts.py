@@ -13,7 +13,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosine
 from isotrope.paradigm import anatomy, compose
 from isotrope.paradigm.assemble import assemble, tangent
-from isotrope.paradigm.authors_code import Crowded
+from isotrope.paradigm.authors_code import WithinViewMargin
 from isotrope.paradigm.dissipation import Dissipation, Fraction, Margin
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
 from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio
@@ -33,7 +33,7 @@ def at_angles(near: float, far: float) -> Pairs:
     return pairs(Views(anchors, positives))
 
 
-@pytest.mark.parametrize("dissipation", [*METRICS, Crowded(), Fraction()])
+@pytest.mark.parametrize("dissipation", [*METRICS, WithinViewMargin(), Fraction()])
 def test_nan_is_no_reached_margin(dissipation: str | Dissipation) -> None:
     """An anchor that is NaN does not count as one whose gradient has dissipated."""
     gd = Margin(metric=dissipation) if isinstance(dissipation, str) else dissipation  # type: ignore[arg-type]

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from isotrope.report.convergence import Pairs, Steps, pairs_in_plane, steps_over
+from isotrope.report.convergence import PlanePairs, StepsOverNorm, pairs_in_plane, steps_over
 
 
-def steps(x: list[float], found: list[float], least: list[float]) -> Steps:
-    return Steps("an objective", *(np.array(numbers) for numbers in (x, found, least)))
+def steps(x: list[float], found: list[float], least: list[float]) -> StepsOverNorm:
+    return StepsOverNorm("an objective", *(np.array(numbers) for numbers in (x, found, least)))
 
 
 def test_steps_over_norm_and_angle() -> None:
@@ -22,10 +22,10 @@ def test_steps_over_norm_and_angle() -> None:
     assert len({steps_over([x], [angles], 500).svg for x in (norms, never, bare)}) == 3
 
 
-def pairs(epoch: int, scale: float = 1.0) -> Pairs:
+def pairs(epoch: int, scale: float = 1.0) -> PlanePairs:
     random = np.random.default_rng(epoch)
     one, two = scale * random.normal(size=(2, 12, 2))
-    return Pairs(epoch, one, two, random.uniform(-1, 1, 12))
+    return PlanePairs(epoch, one, two, random.uniform(-1, 1, 12))
 
 
 def test_pairs_in_the_plane() -> None:
@@ -33,5 +33,5 @@ def test_pairs_in_the_plane() -> None:
     picture = pairs_in_plane(runs)
     assert picture == pairs_in_plane(runs)
     assert picture.png.startswith(b"\x89PNG")
-    nothing = Pairs(0, np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(3))
+    nothing = PlanePairs(0, np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(3))
     assert pairs_in_plane({"collapsed": [nothing]}).svg != picture.svg

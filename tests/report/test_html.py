@@ -12,7 +12,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.measures.judgement import Look, Looks
-from isotrope.report.diagnoses import Diagnosis, summary
+from isotrope.report.diagnoses import StoredDiagnosis, summary
 from isotrope.report.html import Example, Table, write_report
 from tests.report.folders import PLOTTED, SICK, write_diagnosis, write_run
 
@@ -271,7 +271,7 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
-    sick = [(f"run {i}", Diagnosis(("collapsed",), ())) for i in range(5)]
+    sick = [(f"run {i}", StoredDiagnosis(("collapsed",), ())) for i in range(5)]
     first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more are not healthy. "
     assert summary(sick) == first + "0 of 5 runs are healthy."
     assert summary([("x", None)]) == ""

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from isotrope.report.spectra import Curve, spectra
+from isotrope.report.spectra import DensityCurve, spectra
 
 
-def curve(title: str, centre: float = 0.0) -> Curve:
+def curve(title: str, centre: float = 0.0) -> DensityCurve:
     where = np.linspace(-5, 10, 200)
-    return Curve(title, where, np.exp(-((where - centre) ** 2)), np.array([-2.0, centre, 7.0]))
+    return DensityCurve(
+        title, where, np.exp(-((where - centre) ** 2)), np.array([-2.0, centre, 7.0])
+    )
 
 
 def test_names_and_both_formats() -> None:

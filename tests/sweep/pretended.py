@@ -10,7 +10,7 @@ import pytest
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.result import Result
 from isotrope.sweep import checks, sweep
-from isotrope.training.run import Outcome, begin, check_output
+from isotrope.training.run import Outcome, check_output, write_config
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Score = Callable[[RunSettings], float]
@@ -33,7 +33,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, score: Score = score) -> list[Path]
         finished = check_output(folder, settings, resume=resume)
         if finished is not None:
             return finished
-        begin(settings)
+        write_config(settings)
         made.append(folder)
         value = score(settings)
         if math.isinf(value):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from isotrope.core.distributed import gathered
+from isotrope.core.distributed import all_gather_views
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
@@ -103,7 +103,7 @@ class Step(nn.Module):
 
     def forward(self, *batch: Tensor | None) -> Tensor:
         views = embedded(self.encoder, *batch, in_pieces=self.case.cached)
-        return shared_loss(self.case.built(), gathered(views))
+        return shared_loss(self.case.built(), all_gather_views(views))
 
 
 def of_rank(case: Case, rank: int) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
@@ -148,7 +148,7 @@ def _refused(rank: int) -> Tensor:
         generator = torch.Generator().manual_seed(rank)
         views = Views(*torch.randn(2, half, 8, generator=generator).requires_grad_())
         try:
-            shared_loss(PlugIn(coupling="none"), gathered(views))
+            shared_loss(PlugIn(coupling="none"), all_gather_views(views))
         except WrongCoupling:
             found.append(half)
     return torch.tensor(found)
@@ -156,10 +156,10 @@ def _refused(rank: int) -> Tensor:
 
 def _facts(rank: int) -> list[Tensor]:
     """What test_shares.py asks about the gather itself, as seen by one rank."""
-    from isotrope.core.distributed import agreed, rows_of, summed
+    from isotrope.core.distributed import all_reduce_max, all_reduce_sum, rows_of
 
     half = torch.full((2 - rank, 2), 1.5 + rank, dtype=torch.bfloat16, requires_grad=True)
-    whole = gathered(Views(half, half * 2, groups=torch.arange(2 - rank) + 10 * rank))
+    whole = all_gather_views(Views(half, half * 2, groups=torch.arange(2 - rank) + 10 * rank))
     (whole.views.anchors * (1.0 + rank)).sum().backward()
     rows = rows_of(7)
     return [
@@ -167,6 +167,6 @@ def _facts(rank: int) -> list[Tensor]:
         whole.views.groups,
         half.grad,
         torch.tensor([whole.rows.start, whole.rows.stop, whole.fewest]),
-        torch.tensor([agreed(rank + 3), rows.start, rows.stop]),
-        summed(torch.tensor(rank + 1.0)),
+        torch.tensor([all_reduce_max(rank + 3), rows.start, rows.stop]),
+        all_reduce_sum(torch.tensor(rank + 1.0)),
     ]

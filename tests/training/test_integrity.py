@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrope.core.checksum import Damaged
+from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.errors import CannotResume
 from isotrope.training import simcse
 from isotrope.training.run import checkpoint, read_checkpoint
@@ -72,7 +72,7 @@ def test_a_damaged_byte_of_the_last_checkpoint(
         last.write_bytes(raw[:place] + bytes([raw[place] ^ 0x10]) + raw[place + 1 :])
         try:
             assert same(read_checkpoint(last), expected)
-        except Damaged:
+        except ChecksumMismatch:
             found, step = checkpoint(folder, print)
             assert (found, step) == (folder / "previous.ckpt", 2)
             assert "last.ckpt (it does not match its digest) is damaged" in capsys.readouterr().out
@@ -88,9 +88,9 @@ def test_without_a_whole_checkpoint_nothing_is_gone_on_from(runs: dict, stopped:
     with pytest.raises(CannotResume, match=r"no checkpoint can be read: .*last\.ckpt \(it is no"):
         fit(**stopped, resume=True)
     torch.save([1, 2], folder / "last.ckpt")
-    with pytest.raises(Damaged, match="it is no checkpoint"):
+    with pytest.raises(ChecksumMismatch, match="it is no checkpoint"):
         read_checkpoint(folder / "last.ckpt")
-    with pytest.raises(Damaged, match="Is a directory"):
+    with pytest.raises(ChecksumMismatch, match="Is a directory"):
         read_checkpoint(folder)
 
 

@@ -22,7 +22,7 @@ from isotrope.training.images import method
 from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import fit_images
-from isotrope.training.nan_guard import Guard, refuse_broken
+from isotrope.training.nan_guard import NonFiniteGuard, refuse_broken
 from isotrope.training.run import read_checkpoint
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import fit
@@ -330,7 +330,7 @@ class Tiny(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_one_number_of_a_batch_is_enough(value: float, dtype: torch.dtype) -> None:
     for place in ("anchors", "positives", "negatives"):
-        guard, views = Guard(), Views(*torch.ones(3, 4, 5).to(dtype))
+        guard, views = NonFiniteGuard(), Views(*torch.ones(3, 4, 5).to(dtype))
         assert guard.forward_is_finite(Tiny(), 0, torch.tensor(1.0), [views, views])
         broken = getattr(views, place).clone()
         broken[2, 3] = value
@@ -343,13 +343,13 @@ def test_one_number_of_a_batch_is_enough(value: float, dtype: torch.dtype) -> No
 
 def test_overflow_of_a_scaled_gradient_is_the_scalers_business() -> None:
     """Until it has scaled down to nothing: then the gradient itself is not finite."""
-    guard, norm = Guard(), torch.tensor(torch.nan)
+    guard, norm = NonFiniteGuard(), torch.tensor(torch.nan)
     for scale in (65536.0, 2.0):
         guard.check_gradient(Tiny(scale), 5, norm)
         assert not guard.skipping
     for scale in (1.0, 0.5, None):
         with pytest.raises(Diverged, match="the gradient is not finite at step 5"):
-            Guard().check_gradient(Tiny(scale), 5, norm)
+            NonFiniteGuard().check_gradient(Tiny(scale), 5, norm)
     with pytest.raises(Diverged, match="the loss is not finite"):
         guard.forward_is_finite(Tiny(65536.0), 5, norm, [])
 
@@ -357,7 +357,7 @@ def test_overflow_of_a_scaled_gradient_is_the_scalers_business() -> None:
 def test_a_skipped_step_has_a_zero_gradient_for_everybody_and_then_none() -> None:
     module = Tiny()
     module.weight.data[0] = torch.inf
-    guard = Guard(TrainSettings(files=["x"], output="y", on_nan="skip", progress=False))
+    guard = NonFiniteGuard(TrainSettings(files=["x"], output="y", on_nan="skip", progress=False))
     assert not guard.forward_is_finite(module, 0, torch.tensor(torch.nan), [])
     guard.no_loss(module).backward()
     assert module.weight.grad is not None

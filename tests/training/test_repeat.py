@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from isotrope.cli.main import guarded
 from isotrope.training import callbacks
-from isotrope.training.callbacks import Origin
+from isotrope.training.callbacks import ProvenanceWriter
 from tests.training.test_no_place import Fit, at
 from tests.training.test_on_nan import rows
 
@@ -102,7 +102,7 @@ def test_a_damaged_record_does_not_stop_a_run(
 ) -> None:
     if left is not None:
         (tmp_path / "provenance.json").write_text(left)
-    origin = Origin(tmp_path, seed=3, data="x")
+    origin = ProvenanceWriter(tmp_path, seed=3, data="x")
     origin.on_train_start(type("Trainer", (), {"global_step": 4})(), None)  # type: ignore[arg-type]
     parts = json.loads((tmp_path / "provenance.json").read_text())
     assert parts[-1]["step"] == 4

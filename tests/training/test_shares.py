@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from isotrope.core.distributed import gathered, rows_of
+from isotrope.core.distributed import all_gather_views, rows_of
 from isotrope.core.views import Views
 from isotrope.paradigm import registry, shares
 from isotrope.paradigm.shares import shared_loss
@@ -99,7 +99,7 @@ def test_anchors_that_are_declared_not_to_be_coupled_and_are(two: dict) -> None:
 def test_one_process_gathers_nothing() -> None:
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     views = Views(x, x * 2)
-    whole = gathered(views)
+    whole = all_gather_views(views)
     assert whole.views is views
     assert whole.rows == slice(0, 4) == rows_of(4)
     objective = registry.build("infonce")
@@ -111,7 +111,7 @@ def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, proce
     monkeypatch.setattr(shares, "world_size", lambda: processes)
     monkeypatch.setattr(shares, "summed", lambda share: share.detach())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0))
-    whole = gathered(Views(x[0], x[1]))
+    whole = all_gather_views(Views(x[0], x[1]))
     objective = registry.build("infonce")
     found = {
         backend: float(shared_loss(objective, whole, backend=backend))
@@ -125,4 +125,4 @@ def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, proce
 def test_gathered_views_are_not_gathered_again() -> None:
     x = torch.randn(4, 3)
     with pytest.raises(ValueError, match="only square views can be gathered; found 2 anchors and"):
-        gathered(Views(x[:2], x))
+        all_gather_views(Views(x[:2], x))

@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         parser.error(f"--seeds must be from 0 to 2^32 - 1; found {given.seeds}")
     if given.output.exists() and not given.output.is_dir():
         parser.error(f"--output {given.output} is a file; give a folder")
-    from isotrope.core.files import replacing
+    from isotrope.core.files import atomic_replace
     from isotrope.experiments.demo import COLUMNS, demo, seeds_csv
 
     runs: dict[int, list[Row]] = {}
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
                 _gains(runs),
             )
         )
-        with replacing(given.output / "seeds.csv") as temporary:
+        with atomic_replace(given.output / "seeds.csv") as temporary:
             temporary.write_text(seeds_csv(runs), encoding="utf-8")
         print(f"\n{given.output / 'seeds.csv'}")
     return 0

@@ -82,10 +82,10 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
 
 def _save(diagnosis: "Diagnosis", path: Path) -> None:
     """Keep the diagnosis beside the run; a folder that cannot be written is no obstacle."""
-    from isotrope.core.files import replacing
+    from isotrope.core.files import atomic_replace
 
     try:
-        with replacing(path) as temporary:
+        with atomic_replace(path) as temporary:
             temporary.write_text(diagnosis.to_json(), encoding="utf-8")
     except (InputError, OSError) as error:
         print(f"isotrope: warning: the diagnosis is not kept: {error}", file=sys.stderr)

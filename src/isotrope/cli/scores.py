@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.cli.table import table
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 
 __all__ = ["comparison", "rows", "tables", "write_csv"]
@@ -129,7 +129,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows of the same keys, whole or not at all."""
     with (
-        replacing(path) as temporary,
+        atomic_replace(path) as temporary,
         temporary.open("w", newline="", encoding="utf-8") as handle,
     ):
         writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
-    from isotrope.diagnostics.figures import FIGURES, Panel, figure, numbers
+    from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
     for plugin in given.plugin:
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
     if given.objective:
         name = registry.find(given.objective).__name__
         title = ", ".join([name, *(f"{key} {value}" for key, value in settings.items())])
-        panels = [Panel(title, given.objective, settings)]
+        panels = [FigurePanel(title, given.objective, settings)]
     options = {
         flag: value
         for flag in ("grid", "negatives", "batches", "seed", "gated", "part")
@@ -170,7 +170,7 @@ def _write(
 
 def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
     """Write files, all or none; return their paths."""
-    from isotrope.core.files import replacing
+    from isotrope.core.files import atomic_replace
 
     files = [folder / name for name in contents]
     for path in files:
@@ -180,7 +180,7 @@ def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
             )
     with contextlib.ExitStack() as stack:
         for path, content in zip(files, contents.values(), strict=True):
-            stack.enter_context(replacing(path)).write_bytes(content)
+            stack.enter_context(atomic_replace(path)).write_bytes(content)
     return files
 
 

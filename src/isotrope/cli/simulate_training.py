@@ -15,8 +15,8 @@ from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.convergence import Convergence
-    from isotrope.diagnostics.latent import Look
-    from isotrope.report.convergence import Pairs, Steps
+    from isotrope.diagnostics.latent import LatentSnapshot
+    from isotrope.report.convergence import PlanePairs, StepsOverNorm
     from isotrope.report.surfaces import Picture
 
 EPILOGS = {
@@ -105,7 +105,7 @@ def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
     objective = build(given.objective or "negativecosine", settings)
     title = _title(given, settings) if given.objective else type(objective).__name__
     limit = _LIMITS[objective.pairwise] if given.steps is None else given.steps
-    protocol = room.Protocol(
+    protocol = room.ConvergenceProtocol(
         pairs=given.pairs,
         dimension=given.dimension,
         rate=given.rate,
@@ -150,16 +150,16 @@ def _steps_picture(
     import numpy as np
 
     try:
-        from isotrope.report.convergence import Steps, steps_over
+        from isotrope.report.convergence import StepsOverNorm, steps_over
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 
-    def line(found: "Sequence[Convergence]", x: list[float]) -> "Steps":
+    def line(found: "Sequence[Convergence]", x: list[float]) -> "StepsOverNorm":
         steps, least = (
             np.array([math.nan if n is None else n for n in numbers], dtype=np.float64)
             for numbers in ([one.steps for one in found], [one.at_least for one in found])
         )
-        return Steps(title, np.array(x), steps, least)
+        return StepsOverNorm(title, np.array(x), steps, least)
 
     return steps_over(
         [line(norms, [one.start.norm for one in norms])],
@@ -209,7 +209,7 @@ def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
 
 
 def _latent_files(
-    runs: "Mapping[str, Sequence[Look]]", shown: "Mapping[str, Sequence[Look]]"
+    runs: "Mapping[str, Sequence[LatentSnapshot]]", shown: "Mapping[str, Sequence[LatentSnapshot]]"
 ) -> dict[str, bytes]:
     from isotrope.diagnostics.latent import course_csv, pairs_csv
 
@@ -225,18 +225,20 @@ def _latent_files(
 
 
 def _latent_pictures(
-    runs: "Mapping[str, Sequence[Look]]", shown: "Mapping[str, Sequence[Look]]"
+    runs: "Mapping[str, Sequence[LatentSnapshot]]", shown: "Mapping[str, Sequence[LatentSnapshot]]"
 ) -> "tuple[Picture, Picture]":
     try:
-        from isotrope.report.convergence import Pairs, pairs_in_plane
+        from isotrope.report.convergence import PlanePairs, pairs_in_plane
         from isotrope.report.epochs import Course, courses
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 
-    def pairs(look: "Look") -> "Pairs":
-        return Pairs(look.epoch, look.anchors.numpy(), look.positives.numpy(), look.cosines.numpy())
+    def pairs(look: "LatentSnapshot") -> "PlanePairs":
+        return PlanePairs(
+            look.epoch, look.anchors.numpy(), look.positives.numpy(), look.cosines.numpy()
+        )
 
-    def course(looks: "Sequence[Look]", measure: str) -> "Course":
+    def course(looks: "Sequence[LatentSnapshot]", measure: str) -> "Course":
         return Course([one.epoch for one in looks], [one.measures()[measure] for one in looks])
 
     panels = {"norm": "norm", "angle": "angle of the pairs", "opposite_halves": "opposite halves"}

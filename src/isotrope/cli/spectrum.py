@@ -176,7 +176,7 @@ def _compared(found: "Sequence[Found]") -> "Compared | None":
 
 def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> list[Path]:
     """Write numbers and picture of each, and a picture of all; return the paths."""
-    from isotrope.core.files import replacing
+    from isotrope.core.files import atomic_replace
     from isotrope.training.spectrum import as_csv
 
     files: list[Path] = []
@@ -193,14 +193,14 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
         paths = [base.with_name(f"{base.name}.{suffix}") for suffix in contents]
         with contextlib.ExitStack() as stack:
             for path, content in zip(paths, contents.values(), strict=True):
-                stack.enter_context(replacing(path)).write_bytes(content)
+                stack.enter_context(atomic_replace(path)).write_bytes(content)
         files += paths
     if len(found) > 1:
         picture = _picture(found, width)
         for suffix, content in (("svg", picture.svg), ("png", picture.png)):
             by = "" if asked.by == "parameters" else f"-{asked.by}"
             path = found[0].folder / f"comparison{by}.{suffix}"
-            with replacing(path) as temporary:
+            with atomic_replace(path) as temporary:
                 temporary.write_bytes(content)
             files.append(path)
     return files
@@ -208,7 +208,7 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
 
 def _picture(found: "Sequence[Found]", width: float | None) -> "Picture":
     try:
-        from isotrope.report.spectra import Curve, spectra
+        from isotrope.report.spectra import DensityCurve, spectra
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     from isotrope.diagnostics.curvature import density, grid
@@ -222,7 +222,7 @@ def _picture(found: "Sequence[Found]", width: float | None) -> "Picture":
     where = grid(every, width=width)
     return spectra(
         [
-            Curve(one.name, where, density(probes, where, width=width), probes[0].values)
+            DensityCurve(one.name, where, density(probes, where, width=width), probes[0].values)
             for one, probes in zip(found, several, strict=True)
         ]
     )

@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["Damaged", "seal", "verify"]
+__all__ = ["ChecksumMismatch", "add_checksum", "verify_checksum"]
 
 _END = b"PK\x05\x06"  # of the last 22 bytes of an archive without comment, two of its length last
 _NAME = b"isotrope blake2b "
@@ -22,11 +22,11 @@ _LENGTH = len(_NAME) + 32
 _SEAL = re.compile(re.escape(_NAME) + rb"[0-9a-f]{32}")
 
 
-class Damaged(ValueError):
+class ChecksumMismatch(ValueError):
     """A file is not what was written."""
 
 
-def seal(path: Path) -> None:
+def add_checksum(path: Path) -> None:
     """Add the digest to an archive that has no comment.
 
     Raises:
@@ -37,7 +37,7 @@ def seal(path: Path) -> None:
         file.seek(max(0, size - 22))
         end = file.read()
         if not end.startswith(_END) or not end.endswith(b"\0\0"):
-            raise Damaged("it is no zip archive, or has a comment already")
+            raise ChecksumMismatch("it is no zip archive, or has a comment already")
         file.seek(size - 2)
         file.write(_LENGTH.to_bytes(2, "little"))
         digest = _digest(file, size)
@@ -45,7 +45,7 @@ def seal(path: Path) -> None:
         file.write(_NAME + digest)
 
 
-def verify(path: Path) -> None:
+def verify_checksum(path: Path) -> None:
     """Do nothing for an archive that is as it was when it was sealed.
 
     One without a digest (an older version wrote none) is read through, and its records held against
@@ -61,16 +61,16 @@ def verify(path: Path) -> None:
         found = file.read()
         if _SEAL.fullmatch(found):
             if _digest(file, size) != found[len(_NAME) :]:
-                raise Damaged("it does not match its digest")
+                raise ChecksumMismatch("it does not match its digest")
             return
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
     # a damaged archive makes zipfile raise half a dozen kinds of errors
     except Exception as error:
-        raise Damaged(f"it is no whole archive: {error}") from error
+        raise ChecksumMismatch(f"it is no whole archive: {error}") from error
     if broken is not None:
-        raise Damaged(f"{broken} in it does not match its checksum")
+        raise ChecksumMismatch(f"{broken} in it does not match its checksum")
 
 
 def _digest(file: BinaryIO, size: int) -> bytes:

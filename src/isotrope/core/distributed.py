@@ -2,7 +2,7 @@
 
 Without an initialised process group there is one process, and everything here is the identity.
 Backends: gloo on CPUs, NCCL on GPUs; torchrun, or :mod:`isotrope.training.launch`, sets the
-environment that :func:`joined` reads.
+environment that :func:`process_group` reads.
 """
 
 import os
@@ -18,17 +18,17 @@ from torch import Tensor
 from isotrope.core.views import Views
 
 __all__ = [
-    "Whole",
-    "agreed",
-    "collected",
-    "gathered",
-    "joined",
-    "lost",
+    "GlobalBatch",
+    "all_gather_objects",
+    "all_gather_views",
+    "all_reduce_max",
+    "all_reduce_sum",
+    "barrier",
+    "is_peer_failure",
+    "launched_processes",
+    "process_group",
     "rank",
     "rows_of",
-    "started",
-    "summed",
-    "wait",
     "world_size",
 ]
 
@@ -46,7 +46,7 @@ def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
 
 
-def started() -> tuple[int, int]:
+def launched_processes() -> tuple[int, int]:
     """Return how many processes the environment tells of, and how many of them on this machine."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
@@ -55,13 +55,13 @@ def started() -> tuple[int, int]:
 
 
 @contextmanager
-def joined(device: str) -> Iterator[None]:
+def process_group(device: str) -> Iterator[None]:
     """Meet the processes that the environment tells of, and part from them at the end.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``; each process takes the GPU of its local rank.
     """
-    if started()[0] == 1 or world_size() > 1:
+    if launched_processes()[0] == 1 or world_size() > 1:
         yield
         return
     if device == "cuda":
@@ -73,19 +73,19 @@ def joined(device: str) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def lost(error: BaseException) -> bool:
+def is_peer_failure(error: BaseException) -> bool:
     """Return whether an error says that another process has gone."""
     if dist.is_available() and isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
 
 
-def wait() -> None:
+def barrier() -> None:
     """Return when every process has come here."""
-    agreed(0)
+    all_reduce_max(0)
 
 
-def agreed(value: int) -> int:
+def all_reduce_max(value: int) -> int:
     """Return the largest of all processes' values, on each of them."""
     if world_size() == 1:
         return value
@@ -94,7 +94,7 @@ def agreed(value: int) -> int:
     return int(shared)
 
 
-def collected(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
+def all_gather_objects(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
     """Return the ``value`` of every process, in the order of ranks."""
     if world_size() == 1:
         return [value]
@@ -103,7 +103,7 @@ def collected(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
     return found
 
 
-def summed(x: Tensor) -> Tensor:
+def all_reduce_sum(x: Tensor) -> Tensor:
     """Return the sum of all processes' ``x``, without history."""
     x = x.detach().clone()
     if world_size() > 1:
@@ -122,7 +122,7 @@ def rows_of(n: int) -> slice:
     return slice(start, start + each + (rank() < more))
 
 
-class Whole(NamedTuple):
+class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
     Attributes:
@@ -136,7 +136,7 @@ class Whole(NamedTuple):
     fewest: int
 
 
-def gathered(views: Views) -> Whole:
+def all_gather_views(views: Views) -> GlobalBatch:
     """Return the batch that the square ``views`` of all processes make together.
 
     Any process may have any number of rows, and of further negatives. The gradient goes through:
@@ -154,7 +154,7 @@ def gathered(views: Views) -> Whole:
             "positives"
         )
     if world_size() == 1:
-        return Whole(views, slice(0, n), n)
+        return GlobalBatch(views, slice(0, n), n)
     further = views.anchors[:0] if views.negatives is None else views.negatives
     counts = _counts(n, len(further), device=views.anchors.device)
     rows = torch.cat([views.anchors, views.positives, further])
@@ -178,7 +178,7 @@ def gathered(views: Views) -> Whole:
         groups=groups,
         in_batch=views.in_batch,
     )
-    return Whole(whole, slice(start, start + n), min(many))
+    return GlobalBatch(whole, slice(start, start + n), min(many))
 
 
 def _counts(*own: int, device: torch.device) -> list[list[int]]:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 
-__all__ = ["remove", "replacing", "rooms", "tidy", "writable"]
+__all__ = [
+    "atomic_replace",
+    "os_errors_as_input_errors",
+    "remove",
+    "stale_temporary_folders",
+    "tidy",
+]
 
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
 
@@ -49,7 +55,7 @@ def _reason(error: OSError) -> str:
 
 
 @contextmanager
-def writable(path: Path) -> Iterator[None]:
+def os_errors_as_input_errors(path: Path) -> Iterator[None]:
     """Turn an operating-system error while writing ``path`` into an :class:`InputError`.
 
     Raises:
@@ -64,7 +70,7 @@ def writable(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_replace(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
 
     The caller creates a file or a folder at the temporary path. A folder that stands at ``path``
@@ -75,12 +81,12 @@ def replacing(path: Path) -> Iterator[Path]:
         InputError: the disk is full, or the place cannot be written.
     """
     path = Path(path)
-    with writable(path):
+    with os_errors_as_input_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     temporary = room / path.name
     try:
-        with writable(path):
+        with os_errors_as_input_errors(path):
             yield temporary
             there = path.exists() and not path.is_symlink() and temporary.exists()
             if there and path.is_dir() != temporary.is_dir():
@@ -92,8 +98,8 @@ def replacing(path: Path) -> Iterator[Path]:
         remove(room)
 
 
-def rooms(folder: Path) -> list[Path]:
-    """Return the temporary folders of :func:`replacing` whose process was killed, or is at work."""
+def stale_temporary_folders(folder: Path) -> list[Path]:
+    """Return temporary folders of :func:`atomic_replace` whose process is at work or was killed."""
     found = []
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
@@ -110,7 +116,7 @@ def tidy(folder: Path) -> None:
     """
     if not folder.is_dir():
         return
-    for room in rooms(folder):
+    for room in stale_temporary_folders(folder):
         name = room.name[1:-9]
         if (room / "previous").exists() and not (folder / name).exists():
             # the new one is whole: it is synced before the old one goes aside

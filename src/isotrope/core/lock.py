@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import IO, Literal
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import remove, rooms, writable
+from isotrope.core.files import os_errors_as_input_errors, remove, stale_temporary_folders
 
 try:
     import fcntl
 except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["LOCK", "Role", "alone", "clear", "holds_nothing", "still_there"]
+__all__ = ["LOCK", "Role", "clear", "ensure_not_replaced", "exclusive_lock", "is_effectively_empty"]
 
 LOCK = ".lock"
 """The name of the file; it is removed at the end."""
@@ -43,7 +43,9 @@ _looking = threading.Lock()
 
 
 @contextmanager
-def alone(folder: Path, doing: str, hint: str = "", *, role: Role = "only") -> Iterator[None]:
+def exclusive_lock(
+    folder: Path, doing: str, hint: str = "", *, role: Role = "only"
+) -> Iterator[None]:
     """Keep others out of ``folder`` until the end.
 
     Where the file system knows no locks, that is told on stderr, and nobody is kept out.
@@ -80,7 +82,7 @@ def alone(folder: Path, doing: str, hint: str = "", *, role: Role = "only") -> I
                 place.rmdir()
 
 
-def still_there(folder: Path) -> None:
+def ensure_not_replaced(folder: Path) -> None:
     """Do nothing for a folder that is as it was when it was taken, or was not taken at all.
 
     Raises:
@@ -95,13 +97,13 @@ def still_there(folder: Path) -> None:
         )
 
 
-def holds_nothing(folder: Path) -> bool:
+def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is not there, or holds no more than a first write cut short."""
     if not folder.exists():
         return True
     return {path.name for path in folder.iterdir()} <= {
         LOCK,
-        *(path.name for path in rooms(folder)),
+        *(path.name for path in stale_temporary_folders(folder)),
     }
 
 
@@ -130,7 +132,7 @@ def _taken(folder: Path, role: Role) -> IO[str]:
     if any(_is_ours(folder, handle) for handle in ours):
         raise _Busy("this one, in fact")
     gone = FileNotFoundError(errno.ENOENT, "it does not stay")
-    with writable(folder / LOCK):
+    with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now
             try:
                 folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 
 __all__ = ["Result", "provenance"]
 
@@ -61,7 +61,7 @@ class Result:
 
     def save(self, path: Path) -> None:
         """Write the record to ``path``, whole or not at all."""
-        with replacing(path) as temporary:
+        with atomic_replace(path) as temporary:
             temporary.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod

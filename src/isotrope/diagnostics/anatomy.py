@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.findings import Diagnosis
@@ -283,7 +283,7 @@ class Anatomy:
         """
         file = _file(Path(path))
         with (
-            replacing(file) as temporary,
+            atomic_replace(file) as temporary,
             temporary.open("w", newline="", encoding="utf-8") as handle,
         ):
             writer = csv.writer(handle, lineterminator="\n")

@@ -31,7 +31,7 @@ __all__ = [
     "ANGLES",
     "NORMS",
     "Convergence",
-    "Protocol",
+    "ConvergenceProtocol",
     "Start",
     "as_csv",
     "convergence",
@@ -81,7 +81,7 @@ def grid(count: int) -> tuple[tuple[Start, ...], tuple[Start, ...]]:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ConvergenceProtocol:
     """What is the same in all runs; by default as in the paper's released code.
 
     Attributes:
@@ -143,7 +143,7 @@ class Convergence:
 
 
 def starts(
-    protocol: Protocol, places: Sequence[Start], dtype: torch.dtype = torch.float64
+    protocol: ConvergenceProtocol, places: Sequence[Start], dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor]:
     """Return the anchors and the positives of every start, each k x n x d.
 
@@ -169,7 +169,7 @@ def starts(
 def convergence(
     objective: Objective,
     places: Sequence[Start] = (*NORMS, *ANGLES),
-    protocol: Protocol | None = None,
+    protocol: ConvergenceProtocol | None = None,
     *,
     progress: Callable[[float], object] | None = None,
 ) -> list[Convergence]:
@@ -195,7 +195,7 @@ def convergence(
             f"{type(objective).__name__} has components but no formula, which is what is minimised "
             "here: write one (`--prove` holds it against the components)"
         )
-    protocol = protocol or Protocol()
+    protocol = protocol or ConvergenceProtocol()
     anchors, positives = starts(protocol, places)
     alone = objective.pairwise or objective.batch_level or objective.reduction == "sum"
     ends: list[_End] = []
@@ -218,7 +218,7 @@ class _End(NamedTuple):
 
 def _trained(
     objective: Objective,
-    protocol: Protocol,
+    protocol: ConvergenceProtocol,
     z: Tensor,
     other: Tensor,
     progress: Callable[[float], object] | None,
@@ -245,7 +245,7 @@ def _trained(
 
 
 def _going(
-    protocol: Protocol, z: Tensor, other: Tensor, moves: tuple[Tensor, Tensor]
+    protocol: ConvergenceProtocol, z: Tensor, other: Tensor, moves: tuple[Tensor, Tensor]
 ) -> list[bool]:
     """Which of k starts are below the target and still move: where nothing does, nothing will."""
     cosine = _cosines(z, other).mean(dim=1)
@@ -264,7 +264,7 @@ def _gradients(objective: Objective, z: Tensor, other: Tensor) -> tuple[Tensor, 
 
 
 def _record(
-    objective: Objective, protocol: Protocol, start: Start, begun: Tensor, end: _End
+    objective: Objective, protocol: ConvergenceProtocol, start: Start, begun: Tensor, end: _End
 ) -> Convergence:
     cosine = float(_cosines(end.z, end.other).mean())
     at_least = None

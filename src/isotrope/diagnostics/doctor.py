@@ -1,10 +1,10 @@
 """The doctor: what is wrong with a run or a model, the root cause first, and what to change.
 
-The evidence is a :class:`~isotrope.diagnostics.evidence.Case`, the knowledge stands in
+The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the knowledge stands in
 :mod:`isotrope.diagnostics.rules`, its numbers in :mod:`isotrope.diagnostics.thresholds`.
 """
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.readings import later_dead, most_dimensions, negatives, sick
 from isotrope.diagnostics.rules import EXPLAINS, RULES
@@ -14,7 +14,7 @@ from isotrope.diagnostics.thresholds import compared
 __all__ = ["diagnose"]
 
 
-def diagnose(case: Case) -> Diagnosis:
+def diagnose(case: RunEvidence) -> Diagnosis:
     """Return what is wrong, the root cause first; what a finding explains is not told again."""
     findings: list[Finding] = []
     explained: set[str] = set()
@@ -29,7 +29,7 @@ def diagnose(case: Case) -> Diagnosis:
     return Diagnosis(tuple(findings), case.notes, numbers, case.judgement)
 
 
-def _key_numbers(case: Case) -> tuple[Evidence, ...]:
+def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
     """Return what a healthy run is called so by, as far as it was measured."""
     share, count = case.end("hardest_share"), negatives(case)
     rank, most = case.end("effective_rank"), most_dimensions(case)

@@ -22,7 +22,7 @@ from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Case", "Row", "is_run", "of_rows", "of_run", "sane"]
+__all__ = ["Row", "RunEvidence", "is_run", "of_rows", "of_run", "sane"]
 
 Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
@@ -38,7 +38,7 @@ def sane(value: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Case:
+class RunEvidence:
     """What the doctor is shown.
 
     Attributes:
@@ -107,11 +107,11 @@ def of_rows(
     objective: Objective | None = None,
     settings: Mapping[str, Any] | None = None,
     kind: Kind = "",
-) -> Case:
+) -> RunEvidence:
     """Return the case of somebody's own loop.
 
     Args:
-        rows: as :class:`Case` has them; a missing column is a number that was not measured.
+        rows: as :class:`RunEvidence` has them; a missing column is a number that was not measured.
         objective: what was trained with, if it is one of ours.
         settings: what is known of the loop, in the words of the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``.
@@ -121,7 +121,7 @@ def of_rows(
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
     known = dict(settings or {})
     told = known.pop("kind", kind)
-    return Case(kind=told, rows=ordered, settings=known, objective=objective)
+    return RunEvidence(kind=told, rows=ordered, settings=known, objective=objective)
 
 
 def is_run(folder: Path) -> bool:
@@ -129,7 +129,7 @@ def is_run(folder: Path) -> bool:
     return (folder / "config.yaml").is_file() and (folder / "metrics.csv").is_file()
 
 
-def of_run(folder: Path) -> Case:
+def of_run(folder: Path) -> RunEvidence:
     """Return the case of a run folder, without probes.
 
     Raises:
@@ -148,7 +148,7 @@ def of_run(folder: Path) -> Case:
     objective, said = _objective(settings, details, folder)
     notes = [f"{len(measured)} logged steps" + ("" if finished else " of a run without a result")]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
-    return Case(
+    return RunEvidence(
         kind=kind,
         rows=measured,
         scores=scores,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.evidence import Case, Row, is_run, of_run
+from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
 from isotrope.diagnostics.probe import (
     ROWS,
     Texts,
@@ -40,7 +40,7 @@ def examine(
     data: str | None = None,
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
-) -> Case:
+) -> RunEvidence:
     """Return the case of a run folder or of a model.
 
     Args:
@@ -72,18 +72,18 @@ def examine(
 
 def _of_model(
     target: Path | str, data: str | None, columns: Sequence[str] | None, objective: Objective | None
-) -> Case:
+) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
             raise InputError(f"{target} takes images, and none are here: name some with --data")
         probe = _crops(target, data, {}, {}, objective)
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
-        return Case(kind="images", objective=objective, probe=probe, notes=notes)
+        return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
     texts = _docstrings() if data is None else read_texts([data], columns=columns)
     encoder = load_encoder(target)
     assert isinstance(encoder, SentenceEncoder)
     probe = probe_texts(encoder, texts, objective=objective, max_length=_TOKENS)
-    return Case(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
+    return RunEvidence(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
 
 
 def _docstrings() -> Texts:
@@ -95,8 +95,8 @@ def _docstrings() -> Texts:
 
 
 def _texts_of_run(
-    case: Case, folder: Path, data: str | None, columns: Sequence[str] | None
-) -> Case:
+    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
+) -> RunEvidence:
     """Probe the saved encoder, and where positives are texts of their own the one before it."""
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
@@ -125,8 +125,8 @@ def _texts_of_run(
 
 
 def _images_of_run(
-    case: Case, folder: Path, data: str | None, columns: Sequence[str] | None
-) -> Case:
+    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
+) -> RunEvidence:
     probe = _crops(folder, data or case.settings["data"], case.settings, case.details, None)
     case = _noting(case, f"{probe['count']:.0f} images, two crops of each")
     return replace(case, probe=probe)
@@ -171,5 +171,5 @@ def _shown(texts: Texts) -> str:
     return f"{len(texts.records)} of {texts.read:,} {what} ({texts.name})"
 
 
-def _noting(case: Case, note: str) -> Case:
+def _noting(case: RunEvidence, note: str) -> RunEvidence:
     return replace(case, notes=(*case.notes, note))

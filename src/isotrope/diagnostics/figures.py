@@ -14,13 +14,13 @@ from isotrope.diagnostics.simulate import dissipation, hardest_share
 from isotrope.diagnostics.surfaces import gradient_norm, ratio
 from isotrope.paradigm.registry import build
 
-__all__ = ["FIGURES", "Kind", "Panel", "figure", "numbers"]
+__all__ = ["FIGURES", "FigurePanel", "Kind", "figure", "numbers"]
 
 Kind = Literal["dissipation", "weight", "ratio", "norm"]
 
 
 @dataclass(frozen=True)
-class Panel:
+class FigurePanel:
     """An objective as a figure shows it.
 
     Attributes:
@@ -37,30 +37,30 @@ class Panel:
 
 
 # temperatures and margins of paper 001, table 2 (BERT-base); u of paper 000's released code
-_INFONCE = Panel("InfoNCE", "infonce", {"temperature": 0.05})
-_ARCCON = Panel("ArcCon", "arccon", {"temperature": 0.05, "margin": math.pi / 18})
-_MPT = Panel("MPT", "mpt", {"margin": 0.23})
-_MET = Panel("MET", "met", {"margin": 0.45})
+_INFONCE = FigurePanel("InfoNCE", "infonce", {"temperature": 0.05})
+_ARCCON = FigurePanel("ArcCon", "arccon", {"temperature": 0.05, "margin": math.pi / 18})
+_MPT = FigurePanel("MPT", "mpt", {"margin": 0.23})
+_MET = FigurePanel("MET", "met", {"margin": 0.45})
 
-FIGURES: dict[Kind, list[Panel]] = {
+FIGURES: dict[Kind, list[FigurePanel]] = {
     "dissipation": [_INFONCE, _ARCCON, _MPT, _MET],
     "weight": [
-        Panel(f"\N{GREEK SMALL LETTER TAU} = {tau:g}", "infonce", {"temperature": tau})
+        FigurePanel(f"\N{GREEK SMALL LETTER TAU} = {tau:g}", "infonce", {"temperature": tau})
         for tau in (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
     ],
     "ratio": [_ARCCON, _MET],
     # figure 2a has InfoNCE with four numbers of negatives, of which the text names 64
     "norm": [
         *(
-            Panel(f"InfoNCE, {k:,} negatives", "infonce", {"temperature": 0.05}, k)
+            FigurePanel(f"InfoNCE, {k:,} negatives", "infonce", {"temperature": 0.05}, k)
             for k in (64, 256, 1024, 4096)
         ),
-        Panel("align & uniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}),
-        Panel("DCL", "dcl", {"temperature": 0.03}),
-        Panel("DCL+", "dclplus", {"temperature": 0.17}),
+        FigurePanel("align & uniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}),
+        FigurePanel("DCL", "dcl", {"temperature": 0.03}),
+        FigurePanel("DCL+", "dclplus", {"temperature": 0.17}),
         _MPT,
         _MET,
-        Panel("MAT", "mat", {"margin": 0.15 * math.pi}),
+        FigurePanel("MAT", "mat", {"margin": 0.15 * math.pi}),
     ],
 }
 _NEGATIVES: dict[Kind, int] = {"dissipation": 127, "weight": 127, "ratio": 127, "norm": 64}
@@ -68,7 +68,7 @@ _NEGATIVES: dict[Kind, int] = {"dissipation": 127, "weight": 127, "ratio": 127, 
 
 def figure(
     kind: Kind,
-    panels: Sequence[Panel] | None = None,
+    panels: Sequence[FigurePanel] | None = None,
     *,
     grid: int = 100,
     negatives: int | None = None,
@@ -101,7 +101,7 @@ def figure(
     panels = FIGURES[kind] if panels is None else panels
     objectives = [build(panel.name, panel.settings) for panel in panels]
 
-    def angles(panel: Panel) -> Angles:
+    def angles(panel: FigurePanel) -> Angles:
         own = _NEGATIVES[kind] if panel.negatives is None else panel.negatives
         return Angles(
             np.array([0.5]) if kind == "weight" else np.linspace(0.05, 0.5, grid) * np.pi,

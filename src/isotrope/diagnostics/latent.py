@@ -18,13 +18,13 @@ from isotrope.diagnostics.cosine_checks import FAR
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
 
-__all__ = ["MEASURES", "Look", "course_csv", "pairs_csv"]
+__all__ = ["MEASURES", "LatentSnapshot", "course_csv", "pairs_csv"]
 
 MEASURES = ("norm", "angle", "opposite_halves", "far_opposite", "clusters")
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class LatentSnapshot:
     """Pairs of one set of images, as the objective sees them, after an epoch.
 
     Attributes:
@@ -62,7 +62,7 @@ class Look:
         }
 
 
-def course_csv(runs: Mapping[str, Sequence[Look]]) -> str:
+def course_csv(runs: Mapping[str, Sequence[LatentSnapshot]]) -> str:
     """Return a table of the measures, one line for every look of every run."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -73,7 +73,7 @@ def course_csv(runs: Mapping[str, Sequence[Look]]) -> str:
     return text.getvalue()
 
 
-def pairs_csv(runs: Mapping[str, Sequence[Look]]) -> str:
+def pairs_csv(runs: Mapping[str, Sequence[LatentSnapshot]]) -> str:
     """Return a table of the pairs, one line for each, in the first two dimensions."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")

@@ -4,7 +4,7 @@ import statistics
 
 import torch
 
-from isotrope.diagnostics.evidence import Case, Row
+from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.thresholds import THRESHOLDS
 from isotrope.paradigm.compose import pushes
@@ -36,24 +36,24 @@ def sick(name: str, number: float | None) -> bool:
     return THRESHOLDS[name].sick(number)
 
 
-def told(case: Case, *columns: str) -> tuple[Evidence, ...]:
+def told(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
     """Return the numbers at the end that explain a finding without deciding it."""
     found = ((column, case.end(column)) for column in columns)
     return tuple(Evidence(name, number) for name, number in found if number is not None)
 
 
-def gained(case: Case) -> float | None:
+def gained(case: RunEvidence) -> float | None:
     """Return the best dev score less the first, None without scores."""
     return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
 
 
-def later_dead(case: Case) -> float | None:
+def later_dead(case: RunEvidence) -> float | None:
     """Return the median share of anchors that are done after the first fifth of the looks."""
     dead = case.series("dead")
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
 
-def point_at_first(case: Case) -> bool:
+def point_at_first(case: RunEvidence) -> bool:
     """Tell whether all embeddings were one point before the first update."""
     at_first = sick("collapse_uniformity", case.first("uniformity"))
     return at_first or sick("collapse_std", case.first("std"))
@@ -69,23 +69,23 @@ def separation(row: Row | None) -> float | None:
     return None if near is None or far is None or spread == 0 else (far - near) / spread
 
 
-def learning_rate(case: Case) -> float | None:
+def learning_rate(case: RunEvidence) -> float | None:
     """Return the peak learning rate, if the settings or the recipe's plan tell it."""
     return _planned(case, "learning-rate")
 
 
-def weight_decay(case: Case) -> float | None:
+def weight_decay(case: RunEvidence) -> float | None:
     """Return the weight decay, if the settings or the recipe's plan tell it."""
     return _planned(case, "weight-decay")
 
 
-def lower_rate(case: Case, divisor: float) -> str:
+def lower_rate(case: RunEvidence, divisor: float) -> str:
     """Return the flag for a lower learning rate."""
     rate = learning_rate(case)
     return f"--learning-rate {f'RATE/{divisor:g}' if rate is None else f'{rate / divisor:.2g}'}"
 
 
-def most_dimensions(case: Case) -> int | None:
+def most_dimensions(case: RunEvidence) -> int | None:
     """Return the largest effective rank that a batch can have, as far as n and d are known."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
@@ -95,7 +95,7 @@ def most_dimensions(case: Case) -> int | None:
     return min(found) if found else None
 
 
-def negatives(case: Case) -> int | None:
+def negatives(case: RunEvidence) -> int | None:
     """Return how many negatives an anchor has: of the batch, of both views, or of a queue.
 
     A loss of somebody's own is taken to have those of the batch.
@@ -123,7 +123,7 @@ def anchors_done_on_ideal(objective: Objective) -> float:
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
-def parameters(case: Case) -> dict[str, object]:
+def parameters(case: RunEvidence) -> dict[str, object]:
     """Return the objective's hyperparameters and exchanged parts, those of a parent included."""
     if case.objective is None:
         return {}
@@ -133,7 +133,7 @@ def parameters(case: Case) -> dict[str, object]:
     return {**inherited, **own}
 
 
-def temperature(case: Case) -> float | None:
+def temperature(case: RunEvidence) -> float | None:
     """Return the temperature of the weights, None where they have none."""
     own = parameters(case)
     name, _, value = str(own.get("weight", "")).partition(":")
@@ -143,7 +143,7 @@ def temperature(case: Case) -> float | None:
     return float(tau) if isinstance(tau, (int, float)) else None
 
 
-def _planned(case: Case, name: str) -> float | None:
+def _planned(case: RunEvidence, name: str) -> float | None:
     told = case.setting(name)
     if told is None:
         told = (case.details.get("plan") or {}).get(name.replace("-", "_"))

@@ -17,7 +17,7 @@ from torch import nn
 
 from isotrope.core.documents import brief, read_json
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
 from isotrope.encoders.quiet import quiet_loading
 
@@ -142,7 +142,7 @@ def write(stored: Stored, folder: Path, card: str) -> None:
     """
     from safetensors import SafetensorError
 
-    with replacing(folder) as temporary, quiet_loading():
+    with atomic_replace(folder) as temporary, quiet_loading():
         temporary.mkdir()
         try:
             _write_model(stored.model, temporary)

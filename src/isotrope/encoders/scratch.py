@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import writable
+from isotrope.core.files import os_errors_as_input_errors
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def scratch_model(
         torch.manual_seed(seed)
         bert = BertModel(config)
         # sentence-transformers builds its first module from a folder only
-        with tempfile.TemporaryDirectory() as folder, writable(Path(folder)):
+        with tempfile.TemporaryDirectory() as folder, os_errors_as_input_errors(Path(folder)):
             try:
                 # not bert.save_pretrained, which writes in the first of several processes only
                 bert.config.save_pretrained(folder)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
 from isotrope.encoders.lora import merged, save_adapter
@@ -413,7 +413,7 @@ class SentenceEncoder(nn.Module):
         """
         from safetensors import SafetensorError
 
-        with replacing(folder) as temporary, quiet_loading():
+        with atomic_replace(folder) as temporary, quiet_loading():
             try:
                 with merged(self):
                     self.model.save_pretrained(str(temporary), create_model_card=False)

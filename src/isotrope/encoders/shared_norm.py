@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.distributed import summed, world_size
+from isotrope.core.distributed import all_reduce_sum, world_size
 
 __all__ = ["SharedBatchNorm", "share_statistics"]
 
@@ -95,14 +95,14 @@ class _Norm(torch.autograd.Function):
         shape = [1, -1, *[1] * (x.ndim - 2)]
         wide = x if x.dtype.itemsize >= 4 else x.float()
         rows = wide.new_tensor([x.numel() / x.shape[1]])
-        sums = summed(torch.cat([wide.sum(dims), rows]))
+        sums = all_reduce_sum(torch.cat([wide.sum(dims), rows]))
         count = sums[-1]
         # in this order: to read the count is to wait for a GPU
         if x.numel() < 2 * x.shape[1] and count < 2:
             raise ValueError(f"a batch norm learns from at least 2 values; found {tuple(x.shape)}")
         mean = sums[:-1] / count
         # a second sum, of squares about the mean: the difference of two large sums would cancel
-        variance = summed((wide - mean.view(shape)).square_().sum(dims)) / count
+        variance = all_reduce_sum((wide - mean.view(shape)).square_().sum(dims)) / count
         scale = (variance + eps).rsqrt()
         ctx.save_for_backward(x, weight, mean, scale, count)
         ctx.has_bias = bias is not None
@@ -127,7 +127,7 @@ class _Norm(torch.autograd.Function):
         unit = (x.to(mean.dtype) - mean.view(shape)).mul_(scale.view(shape))
         # of this process's rows: DDP averages the parameters' gradients over the processes
         d_bias, d_weight = wide.sum(dims), (wide * unit).sum(dims)
-        both = summed(torch.cat([d_bias, d_weight])) / count
+        both = all_reduce_sum(torch.cat([d_bias, d_weight])) / count
         about_mean, about_scale = (part.view(shape) for part in both.chunk(2))
         slope = scale if weight is None else scale * weight
         d_x = (wide - about_mean - unit.mul_(about_scale)).mul_(slope.view(shape))

@@ -21,8 +21,8 @@ __all__ = [
     "FULL",
     "PROTOTYPING",
     "SEED",
+    "ClassifierProtocol",
     "Fitted",
-    "Protocol",
     "TrainingSet",
     "fit_sequential",
     "held_out",
@@ -38,7 +38,7 @@ DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ClassifierProtocol:
     """How a classifier is trained.
 
     Attributes:
@@ -58,8 +58,8 @@ class Protocol:
     most: int = 200
 
 
-FULL = Protocol(folds=10, optimiser="adam", batch=64, tenacity=5, passes=4)
-PROTOTYPING = Protocol(folds=5, optimiser="rmsprop", batch=128, tenacity=3, passes=2)
+FULL = ClassifierProtocol(folds=10, optimiser="adam", batch=64, tenacity=5, passes=4)
+PROTOTYPING = ClassifierProtocol(folds=5, optimiser="rmsprop", batch=128, tenacity=3, passes=2)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def fit_sequential(
     y: Tensor,
     classes: int,
     sets: Sequence[TrainingSet],
-    protocol: Protocol,
+    protocol: ClassifierProtocol,
     done: Callable[[int], object] = lambda count: None,
 ) -> list[Fitted]:
     """Train one classifier after the other with ``torch.nn`` and ``torch.optim``.
@@ -149,7 +149,7 @@ def _fit(
     dev: tuple[Tensor, Tensor],
     classes: int,
     decay: float,
-    protocol: Protocol,
+    protocol: ClassifierProtocol,
     draws: np.random.RandomState,
 ) -> tuple[Tensor, float]:
     """Return the best weights (classes x (d + 1)) and their accuracy on ``dev``."""

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from isotrope.evaluation.classifier import (
     SEED,
+    ClassifierProtocol,
     Fitted,
     Indices,
-    Protocol,
     TrainingSet,
     held_out,
     initial,
@@ -36,7 +36,7 @@ def fit_batched(
     y: Tensor,
     classes: int,
     sets: Sequence[TrainingSet],
-    protocol: Protocol,
+    protocol: ClassifierProtocol,
     done: Callable[[int], object] = lambda count: None,
 ) -> list[Fitted]:
     """Train what ``fit_sequential`` trains, and return what it returns but for rounding.
@@ -80,7 +80,7 @@ class _Stack:
         targets: Tensor,
         first: Tensor,
         sets: Sequence[TrainingSet],
-        protocol: Protocol,
+        protocol: ClassifierProtocol,
     ) -> None:
         self.x, self.targets, self.protocol = x, targets, protocol
         self.classes = len(first)

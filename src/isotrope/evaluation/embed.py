@@ -8,7 +8,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 
-__all__ = ["Encoder", "Remembering", "Truncated", "embed", "encoder_name"]
+__all__ = ["CachedEncoder", "Encoder", "Truncated", "embed", "encoder_name"]
 
 
 @runtime_checkable
@@ -67,7 +67,7 @@ def embed(
     return vectors if len(distinct) == len(where) else vectors[where]
 
 
-class Remembering:
+class CachedEncoder:
     """An encoder that embeds each text once, however often and in however many calls it is asked.
 
     It holds every vector, so it is for the sentences of a few tasks, not for a corpus.

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.data.text.corpora import Record, read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.image_tasks import takes_images
@@ -68,7 +68,7 @@ def encode_file(
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     texts = (record.texts[0] for record in _records(file, columns))
     shape = (count, encoder.dimension)
-    with replacing(Path(output)) as temporary:
+    with atomic_replace(Path(output)) as temporary:
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         # written in order: a memory map of a file on a full disk ends in a bus error
         with temporary.open("wb") as handle:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import place
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.pictures import SUFFIXES, Unreadable, square
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.nearest import nearest_rows
@@ -65,14 +65,14 @@ def encode_pictures(
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
     kept: list[str] = []
-    with replacing(output) as temporary, temporary.open("wb") as handle:
+    with atomic_replace(output) as temporary, temporary.open("wb") as handle:
         _write_header(handle, len(names), encoder.dimension)
         for own, rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
             kept += own
             handle.write(rows.astype("<f4", copy=False).tobytes())
         handle.seek(0)
         _write_header(handle, len(kept), encoder.dimension)  # as long: NumPy leaves it room
-    with replacing(output.with_suffix(".txt")) as temporary:
+    with atomic_replace(output.with_suffix(".txt")) as temporary:
         # names as the file system has them, in whatever encoding
         listed = "".join(f"{name}\n" for name in kept).encode("utf-8", "surrogateescape")
         temporary.write_bytes(listed)

@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing, writable
+from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 
@@ -86,7 +86,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
         # hours later would be too late to hear of it
-        with writable(self.folder):
+        with os_errors_as_input_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             if not os.access(self.folder, os.W_OK | os.X_OK):
                 raise PermissionError(13, "permission denied")
@@ -127,7 +127,7 @@ class Store:
         if result.items:
             name = _archive(path, result.items)
             arrays: dict[str, Any] = {_stored(k): values for k, values in result.items.items()}
-            with replacing(self.folder / name) as temporary, temporary.open("wb") as handle:
+            with atomic_replace(self.folder / name) as temporary, temporary.open("wb") as handle:
                 np.savez_compressed(handle, **arrays)
         provenance = {**result.provenance, "key": dict(key), "items": name}
         replace(result, provenance=provenance).save(path)

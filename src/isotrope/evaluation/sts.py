@@ -19,7 +19,7 @@ import numpy as np
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
-from isotrope.evaluation.embed import Encoder, Remembering, embed, encoder_name
+from isotrope.evaluation.embed import CachedEncoder, Encoder, embed, encoder_name
 from isotrope.measures.judgement import Look
 
 __all__ = [
@@ -63,7 +63,7 @@ def sts(
     """
     sets = load_tasks(Path(data)) if isinstance(data, (str, Path)) else data
     check_tasks(sets)
-    memory = Remembering(encoder, batch_size=batch_size, progress=progress)
+    memory = CachedEncoder(encoder, batch_size=batch_size, progress=progress)
     return with_average([score_task(memory, task, subsets) for task, subsets in sets.items()])
 
 

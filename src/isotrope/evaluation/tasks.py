@@ -9,7 +9,7 @@ import numpy as np
 
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
-from isotrope.evaluation.embed import Encoder, Remembering
+from isotrope.evaluation.embed import CachedEncoder, Encoder
 
 __all__ = [
     "PROTOCOLS",
@@ -165,7 +165,7 @@ def finish(
         batch_size: texts a batch.
     """
     # the years of STS share sentences with STS-B
-    memory = Remembering(encoder, progress=progress, batch_size=batch_size)
+    memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []
     for task in tasks:
         result = known.get(task.name)

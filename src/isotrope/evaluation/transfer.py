@@ -27,9 +27,9 @@ from isotrope.evaluation.classifier import (
     FULL,
     PROTOTYPING,
     SEED,
+    ClassifierProtocol,
     Fitted,
     Indices,
-    Protocol,
     TrainingSet,
     fit_sequential,
     predict,
@@ -252,7 +252,7 @@ class _Task:
     x: Tensor
     y: NDArray[np.int64]
     rows: dict[str, Indices]
-    protocol: Protocol
+    protocol: ClassifierProtocol
     fit: Callable[[Sequence[TrainingSet]], list[Fitted]]
 
     def folds(self, rows: Indices) -> list[tuple[Indices, Indices]]:

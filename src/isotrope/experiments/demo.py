@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result, provenance
 from isotrope.core.views import Views
 from isotrope.data.text.docstrings import Documented, collect, split
@@ -187,7 +187,7 @@ def demo(
         f"({time.perf_counter() - began:.0f} s); {len(rest):,} to train on, "
         f"{len(heldout):,} held out"
     )
-    with replacing(output / "pairs.tsv") as temporary:
+    with atomic_replace(output / "pairs.tsv") as temporary:
         lines = (f"{_cell(item.query)}\t{_cell(item.target)}\n" for item in rest)
         temporary.write_text("".join(lines), encoding="utf-8")
     data = RetrievalSet(

@@ -37,7 +37,7 @@ from isotrope.kernels.tiles import (
     height,
     total,
 )
-from isotrope.kernels.topk import largest
+from isotrope.kernels.topk import chunked_topk
 
 __all__ = ["one_pass", "takes"]
 
@@ -167,7 +167,7 @@ class _OnePass:
         questions, tau = self.job.questions, self.job.temperature
         found = _Statistics({})
         if "hardest" in questions.kinds:
-            top, first = largest(tile, 1)
+            top, first = chunked_topk(tile, 1)
             found.first = first.squeeze(1)
             found.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
         if (mixing := questions.mixing) is not None:
@@ -295,7 +295,7 @@ class _Statistics:
 
 def _nearest(tile: Tensor, k: int) -> Tensor:
     """As ``Pairs.nearest``, from the similarities of a block."""
-    return largest(tile, k)[1]
+    return chunked_topk(tile, k)[1]
 
 
 def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:

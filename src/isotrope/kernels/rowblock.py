@@ -21,7 +21,7 @@ from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
-from isotrope.kernels.topk import largest
+from isotrope.kernels.topk import chunked_topk
 
 __all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs", "add_product"]
 
@@ -51,9 +51,9 @@ class RowBlockPairs(EagerPairs):
 
     def pushing(self) -> "RowBlockPairs":
         """Pairs of the same direction of which only the anchors move (``kernels.pushes``)."""
-        from isotrope.kernels.surrogate_sums import Pushing  # made of what is here
+        from isotrope.kernels.surrogate_sums import SurrogatePairs  # made of what is here
 
-        return Pushing(self.views, self.side, self.kept)
+        return SurrogatePairs(self.views, self.side, self.kept)
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         return self._reduced(_LogSumExp(), temperature, against)
@@ -68,7 +68,7 @@ class RowBlockPairs(EagerPairs):
         layout = Layout(self.views, against)
         k = min(k, sum(len(x) for x in layout.columns))
         with torch.no_grad():
-            return torch.cat([largest(tile, k)[1] for _, tile in layout.tiles(1.0)])
+            return torch.cat([chunked_topk(tile, k)[1] for _, tile in layout.tiles(1.0)])
 
     def count(self, against: Against = "cross") -> Tensor:
         return Layout(self.views, against).counts()
@@ -224,7 +224,7 @@ class _Softplus(_Statistic):
 
 class _Hardest(_Statistic):
     def reduce(self, tile: Tensor) -> tuple[Tensor, Tensor]:
-        value, first = largest(tile, 1)
+        value, first = chunked_topk(tile, 1)
         return value.squeeze(1), first.squeeze(1)
 
 

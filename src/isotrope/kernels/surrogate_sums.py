@@ -25,7 +25,7 @@ from isotrope.kernels.rowblock import Layout, RowBlockPairs, add_product
 from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.tiles import LEAST, TILE_BYTES, blocks
 
-__all__ = ["FLOOR", "Acting", "Exponent", "Masses", "Pushing"]
+__all__ = ["FLOOR", "Exponent", "LazyWeights", "Masses", "SurrogatePairs"]
 
 MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
 REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
@@ -57,7 +57,7 @@ class Exponent:
         return tile.clamp_min_(FLOOR).log_().mul_(self.power).masked_fill_(gone, -torch.inf)
 
 
-class Acting:
+class LazyWeights:
     """Weights known by what they do: their product with the columns and the sums of their rows.
 
     Like an n x c matrix they are scaled, by numbers or by rows, summed and multiplied. Whatever
@@ -73,15 +73,15 @@ class Acting:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __mul__(self, factor: float | Tensor) -> "Acting":
+    def __mul__(self, factor: float | Tensor) -> "LazyWeights":
         """Scaled by a number or by n x 1."""
-        found = Acting(self._push, self._mass, self.shape[1])
+        found = LazyWeights(self._push, self._mass, self.shape[1])
         found._factor = self._factor * factor
         return found
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: float) -> "Acting":
+    def __truediv__(self, divisor: float) -> "LazyWeights":
         return self * (1 / divisor)
 
     def __matmul__(self, columns: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class _Block(NamedTuple):
     left: Tensor
 
 
-class Pushing(RowBlockPairs):
+class SurrogatePairs(RowBlockPairs):
     """Row statistics of both directions, and what pushes the anchors of each; without history.
 
     Whatever is found out about one direction is kept for the other (``swapped``).
@@ -194,7 +194,7 @@ class Pushing(RowBlockPairs):
     def _acting(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
         """In place of the matrix, of which it has what surrogates ask for."""
         width = sum(len(x) for x in Layout(self.views, against).columns)
-        return cast("Tensor", Acting(push, mass, width))
+        return cast("Tensor", LazyWeights(push, mass, width))
 
     # statistics
 

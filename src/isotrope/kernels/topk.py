@@ -7,12 +7,12 @@ cut into chunks; only their maxima are searched, and then the one chunk that hol
 import torch
 from torch import Tensor
 
-__all__ = ["largest"]
+__all__ = ["chunked_topk"]
 
 _CHUNK = 64  # columns: narrower ones leave more maxima to search, wider ones more entries
 
 
-def largest(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row, in order, and their columns; both B x k.
 
     Ties go to the lower column. Where a row has fewer entries above -inf, the rest is -inf, at

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.measures.bootstrap import (
     LEVEL,
     RESAMPLES,
@@ -102,7 +102,7 @@ class Looks:
         }
         if looks[0].gold is not None:
             arrays["gold"] = looks[0].gold
-        with replacing(path) as temporary, temporary.open("wb") as handle:
+        with atomic_replace(path) as temporary, temporary.open("wb") as handle:
             np.savez_compressed(handle, **arrays)
 
     @classmethod

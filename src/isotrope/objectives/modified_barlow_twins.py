@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.objectives.barlow_twins import BarlowTwins
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
@@ -70,7 +70,7 @@ class ModifiedBarlowTwins(
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        return walk(
+        return exchange_components(
             self.step,
             original=BarlowTwins(),
             balanced=BarlowTwins(weight=1.0),

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from isotrope.core.hyper import Temperature
 from isotrope.objectives.mhe import MHE
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
@@ -70,7 +70,7 @@ class ModifiedMHE(
         ratio = {"GD": None, "GD+W": None, "GD+W+R": self.ratio}
         if self.variant == "released":
             ratio["GD+W"] = 1.0  # its weight scales the alignment too
-        return walk(
+        return exchange_components(
             self.step,
             original=MHE(weight=10.0, variant=self.variant),
             balanced=MHE(variant=self.variant),

@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from isotrope.objectives.mhs import MHS
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
@@ -60,7 +60,7 @@ class ModifiedMHS(
     @cached_property
     def paradigm(self) -> Paradigm:
         parent = MHS(variant=self.variant)
-        return walk(
+        return exchange_components(
             self.step,
             original=parent,
             balanced=parent,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.objectives.modified_barlow_twins import ModifiedBarlowTwins
 from isotrope.objectives.unigrad import VICRegGrad
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, walk
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper
@@ -63,7 +63,7 @@ class ModifiedVICReg(
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        return walk(
+        return exchange_components(
             self.step,
             original=VICRegGrad(),
             balanced=VICRegGrad(weight=1.0),

@@ -8,13 +8,13 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.authors_code import Crowded, Variant
+from isotrope.paradigm.authors_code import Variant, WithinViewMargin
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Weight
 
-__all__ = ["Gap", "Modified", "Pull", "Step", "walk"]
+__all__ = ["Gap", "Modified", "Pull", "Step", "exchange_components"]
 
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
 
@@ -61,7 +61,7 @@ class Modified(ABC):
         return self.paradigm.modify(dissipation=dissipation, weight=weight, ratio=ratio)
 
 
-def walk(
+def exchange_components(
     step: Step,
     *,
     original: Objective,
@@ -85,7 +85,9 @@ def walk(
     parent = original if step == "GD" else balanced
     return replace(
         parent.modify(
-            dissipation=Margin(margin=margin) if variant == "paper" else Crowded(margin=margin),
+            dissipation=Margin(margin=margin)
+            if variant == "paper"
+            else WithinViewMargin(margin=margin),
             weight=None if step == "GD" else weight,
             ratio=ratio,
         ),

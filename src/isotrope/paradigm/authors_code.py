@@ -16,7 +16,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Dissipation, active
 
-__all__ = ["Crowded", "Variant", "rows_masked", "vectors_masked"]
+__all__ = ["Variant", "WithinViewMargin", "rows_masked", "vectors_masked"]
 
 Variant = Annotated[
     Literal["paper", "released"],
@@ -25,7 +25,7 @@ Variant = Annotated[
 
 
 @dataclass(frozen=True)
-class Crowded(Dissipation):
+class WithinViewMargin(Dissipation):
     """GD = 1[1 - max_k h_i.h_k < m]: while another anchor of the same view is that close.
 
     The released code of the modified objectives has it in place of ``Margin``: 1 stands where the

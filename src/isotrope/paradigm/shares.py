@@ -2,14 +2,14 @@
 
 from torch import Tensor
 
-from isotrope.core.distributed import Whole, summed, world_size
+from isotrope.core.distributed import GlobalBatch, all_reduce_sum, world_size
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import of_rows
 
 __all__ = ["shared_loss"]
 
 
-def shared_loss(objective: Objective, whole: Whole, *, backend: str = "auto") -> Tensor:
+def shared_loss(objective: Objective, whole: GlobalBatch, *, backend: str = "auto") -> Tensor:
     """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
 
     Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
@@ -33,4 +33,4 @@ def shared_loss(objective: Objective, whole: Whole, *, backend: str = "auto") ->
         return objective.loss(whole.views, backend=backend)
     share = of_rows(objective, whole.views, whole.rows, backend=backend)
     ours = processes * share
-    return summed(share) + (ours - ours.detach())
+    return all_reduce_sum(share) + (ours - ours.detach())

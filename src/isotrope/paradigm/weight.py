@@ -11,7 +11,7 @@ from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.surrogate_sums import FLOOR, Exponent, Pushing
+from isotrope.kernels.surrogate_sums import FLOOR, Exponent, SurrogatePairs
 from isotrope.paradigm.metric import Metric, slope
 
 __all__ = [
@@ -66,7 +66,7 @@ class Weight:
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.
 
-        Of ``Pushing`` pairs, no matrix but what it does (``kernels.surrogate_sums.Acting``).
+        Of ``SurrogatePairs`` pairs, no matrix but what it does (``kernels.surrogate_sums.Acting``).
         """
         raise TypeError(f"{type(self).__name__} computes nothing")
 
@@ -91,7 +91,7 @@ class Softmax(Weight):
         return self.normaliser == "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, Pushing):
+        if isinstance(pairs, SurrogatePairs):
             exponent = Exponent(temperature=float(self.temperature))
             return pairs.shares(self.by, exponent, whole=self.batch_wide)
         similarity, negative = _compared(pairs, self.by)
@@ -133,7 +133,7 @@ class Power(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, Pushing):
+        if isinstance(pairs, SurrogatePairs):
             return pairs.shares(self.by, Exponent(power=self.power))
         similarity, negative = _compared(pairs, self.by)
         # by logarithms: a high power of a small similarity leaves the range of the dtype
@@ -150,7 +150,7 @@ class Uniform(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, Pushing):
+        if isinstance(pairs, SurrogatePairs):
             return pairs.shares(self.by, Exponent(power=0.0))
         similarity, negative = _compared(pairs, self.by)
         mass = negative.to(similarity.dtype)
@@ -171,7 +171,7 @@ class Hardest(Weight):
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
-        if isinstance(pairs, Pushing):
+        if isinstance(pairs, SurrogatePairs):
             at, nearest = pairs.first(self.by)
             return pairs.single(self.by, at, slope(nearest, self.metric))
         similarity, negative = _compared(pairs, self.by)
@@ -183,7 +183,7 @@ class Hardest(Weight):
 def nothing(pairs: Pairs) -> Tensor:
     """Return weights of the other view that are all 0, where nothing pushes."""
     views, none = pairs.views, torch.zeros_like(pairs.positive)
-    if isinstance(pairs, Pushing):
+    if isinstance(pairs, SurrogatePairs):
         return pairs.single("cross", none.long(), none)
     return none.new_zeros(len(none), len(views.positives))
 
@@ -197,7 +197,7 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
         compared: for each view among the columns the x, n x d.
         against: which views the columns are.
     """
-    if isinstance(pairs, Pushing) and len(rows) > rows.shape[1]:
+    if isinstance(pairs, SurrogatePairs) and len(rows) > rows.shape[1]:
         return pairs.products(against, rows, *compared)
     parts = [(rows @ x.T).fill_diagonal_(0) for x in compared]
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from isotrope.measures.judgement import unjudged
 from isotrope.report.runs import Run
 
-__all__ = ["Cell", "cells", "columns", "digits_of", "headline", "number", "twins", "verdict"]
+__all__ = [
+    "ComparisonCell",
+    "cells",
+    "columns",
+    "digits_of",
+    "headline",
+    "number",
+    "twins",
+    "verdict",
+]
 
 _COLUMNS = (
     ("dev_start", "Dev start", "score of the model before training (step 0)"),
@@ -39,7 +48,7 @@ _FIXED_DIGITS = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparisonCell:
     """One number of a table as it is shown: why it is missing, its gain, if it is best, a label."""
 
     text: str
@@ -175,9 +184,9 @@ def _unsaved(run: Run, key: str) -> str:
     return "" if run.saved_step == run.steps.max(initial=0.0) else "not saved"
 
 
-def cells(runs: Sequence[Run]) -> list[list[Cell]]:
+def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     """Return the cells of the comparison, one row per run, without the run's own column."""
-    rows: list[list[Cell]] = [[] for _ in runs]
+    rows: list[list[ComparisonCell]] = [[] for _ in runs]
     scores = [run.metric(run.saved) for run in runs]
     top = max((score for score in scores if score is not None), default=math.nan)
     comparable = len(runs) > 1 and len({run.dev_data for run in runs if run.finished}) <= 1
@@ -189,10 +198,12 @@ def cells(runs: Sequence[Run]) -> list[list[Cell]]:
         digits = _FIXED_DIGITS.get(key, digits)
         for row, run, value in zip(rows, runs, values, strict=True):
             if value is None:
-                row.append(Cell("\N{EN DASH}", _why_missing(run, key)))
+                row.append(ComparisonCell("\N{EN DASH}", _why_missing(run, key)))
                 continue
             start = run.metric("dev_start")
             gain = "" if key != run.saved or start is None else _signed(value - start, digits)
             best = key == run.saved and comparable and value == top
-            row.append(Cell(number(value, digits), gain=gain, best=best, note=_unsaved(run, key)))
+            row.append(
+                ComparisonCell(number(value, digits), gain=gain, best=best, note=_unsaved(run, key))
+            )
     return rows

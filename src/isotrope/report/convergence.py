@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from isotrope.report.plots import INK, styles
 from isotrope.report.surfaces import Picture, pi_ticks, settings, written
 
-__all__ = ["Pairs", "Steps", "pairs_in_plane", "steps_over"]
+__all__ = ["PlanePairs", "StepsOverNorm", "pairs_in_plane", "steps_over"]
 
 _RIM = "#009e73"
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepsOverNorm:
     """Steps to convergence from several starts.
 
     Attributes:
@@ -37,7 +37,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PlanePairs:
     """n pairs in the plane after an epoch: n x 2 each, and their cosines."""
 
     epoch: int
@@ -46,7 +46,9 @@ class Pairs:
     cosines: NDArray[np.float64]
 
 
-def steps_over(norms: Sequence[Steps], angles: Sequence[Steps], limit: int) -> Picture:
+def steps_over(
+    norms: Sequence[StepsOverNorm], angles: Sequence[StepsOverNorm], limit: int
+) -> Picture:
     """Draw steps over the norm (both logarithmic) and over the angle.
 
     Args:
@@ -74,7 +76,7 @@ def steps_over(norms: Sequence[Steps], angles: Sequence[Steps], limit: int) -> P
         return written(figure)
 
 
-def _steps(axes: Axes, found: Steps, colour: str, limit: int) -> None:
+def _steps(axes: Axes, found: StepsOverNorm, colour: str, limit: int) -> None:
     came = np.isfinite(found.steps)
     axes.plot(found.x[came], found.steps[came], "o-", ms=3, lw=1.5, color=colour, label=found.title)
     never = found.x[~came]
@@ -87,7 +89,7 @@ def _steps(axes: Axes, found: Steps, colour: str, limit: int) -> None:
         line.set_dashes((4, 2))
 
 
-def pairs_in_plane(runs: Mapping[str, Sequence[Pairs]]) -> Picture:
+def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
     """Draw a row of panels for each run, and in each a line between the two views of every image.
 
     Lines go from red (opposite) to blue (together), as in paper 003, figure 4. Every panel has its
@@ -114,7 +116,7 @@ def pairs_in_plane(runs: Mapping[str, Sequence[Pairs]]) -> Picture:
         return written(figure)
 
 
-def _pairs(axes: Axes, look: Pairs) -> LineCollection:
+def _pairs(axes: Axes, look: PlanePairs) -> LineCollection:
     both = np.concatenate([look.anchors, look.positives])
     reach = float(np.linalg.norm(both, axis=1).max()) * 1.25 or 1.0
     lengths = np.linalg.norm(look.anchors, axis=1, keepdims=True)

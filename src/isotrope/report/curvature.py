@@ -14,7 +14,7 @@ from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 
-__all__ = ["HEADINGS", "Spectrum", "cells_of", "densities", "read_spectrum"]
+__all__ = ["HEADINGS", "StoredSpectrum", "cells_of", "densities", "read_spectrum"]
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ _METRICS = ("lambda_max", "lambda_min", "negative", "flat", "trace")
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class StoredSpectrum:
     """The spectrum of one run at the last step where it was computed.
 
     Attributes:
@@ -50,7 +50,7 @@ class Spectrum:
     probes: tuple[tuple[Floats, Floats], ...]
 
 
-def read_spectrum(folder: Path) -> Spectrum | None:
+def read_spectrum(folder: Path) -> StoredSpectrum | None:
     """Read ``spectrum/step-N.json`` and ``.csv`` of the greatest N; None if there is none.
 
     Raises:
@@ -69,7 +69,7 @@ def read_spectrum(folder: Path) -> Spectrum | None:
             probes.setdefault((line["seed"], line["probe"]), []).append(pair)
         verdicts = [result.details["verdict"], result.details["learning_rate"]["verdict"]]
         columns = [np.array(pairs).T for pairs in probes.values()]
-        return Spectrum(
+        return StoredSpectrum(
             int(result.metrics["step"] or 0),
             {name: result.metrics[name] for name in _METRICS},
             "; ".join(map(str, verdicts)),
@@ -87,7 +87,7 @@ def _step(path: Path) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def densities(spectra: Sequence[Spectrum | None]) -> list[tuple[Floats, Floats] | None]:
+def densities(spectra: Sequence[StoredSpectrum | None]) -> list[tuple[Floats, Floats] | None]:
     """Return the density of each spectrum's eigenvalues, all smoothed alike.
 
     Returns:
@@ -102,7 +102,7 @@ def densities(spectra: Sequence[Spectrum | None]) -> list[tuple[Floats, Floats] 
     return [None if found is None else (where, _density(found, where, width)) for found in spectra]
 
 
-def _density(found: Spectrum, where: Floats, width: float) -> Floats:
+def _density(found: StoredSpectrum, where: Floats, width: float) -> Floats:
     """The mean over start vectors of sum_i w_i N(x; theta_i, width)."""
     kernels = [
         np.exp(-0.5 * ((where[:, None] - values) / width) ** 2) @ weights
@@ -111,7 +111,7 @@ def _density(found: Spectrum, where: Floats, width: float) -> Floats:
     return np.asarray(np.mean(kernels, axis=0) / (width * np.sqrt(2 * np.pi)))
 
 
-def cells_of(name: str, found: Spectrum) -> list[str | int | float | None]:
+def cells_of(name: str, found: StoredSpectrum) -> list[str | int | float | None]:
     """Return a line of the table of spectra; counts that are means may be no whole numbers."""
     numbers = [found.metrics[key] for key in _METRICS]
     counts = {"negative", "flat"}

@@ -13,7 +13,15 @@ from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.report.comparison import number
 
-__all__ = ["FILE", "Diagnosis", "Finding", "command", "pill", "read_diagnosis", "summary"]
+__all__ = [
+    "FILE",
+    "StoredDiagnosis",
+    "StoredFinding",
+    "command",
+    "pill",
+    "read_diagnosis",
+    "summary",
+]
 
 FILE = "diagnosis.json"
 _HEALTHY = "healthy"
@@ -21,7 +29,7 @@ _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoredFinding:
     """One cause of trouble.
 
     Attributes:
@@ -40,14 +48,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class StoredDiagnosis:
     """The verdict on a run (``("healthy",)`` or the causes, the first one first) and why.
 
     ``numbers`` are the key numbers of a healthy run, as evidence of a finding.
     """
 
     verdict: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[StoredFinding, ...]
     numbers: tuple[tuple[str, str, str], ...] = ()
 
     @property
@@ -61,7 +69,7 @@ class Diagnosis:
         return ", ".join(cause.replace("-", " ") for cause in self.verdict)
 
 
-def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
+def pill(diagnosis: StoredDiagnosis, outcome: str) -> tuple[str, str]:
     """Return the words of the pill and its class: green only where nothing speaks against it.
 
     Args:
@@ -79,7 +87,9 @@ def command(folder: Path) -> str:
     return shlex.join(["isotrope", "diagnose", str(folder)])
 
 
-def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
+def summary(
+    diagnoses: Sequence[tuple[str, StoredDiagnosis | None]], worse: Collection[str] = ()
+) -> str:
     """Return one sentence on the health of the runs; empty if none has a diagnosis.
 
     Args:
@@ -106,7 +116,7 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
     return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
 
 
-def read_diagnosis(folder: Path) -> Diagnosis | None:
+def read_diagnosis(folder: Path) -> StoredDiagnosis | None:
     """Read the diagnosis of a run folder; None if there is none.
 
     Raises:
@@ -127,11 +137,11 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
             f"{path} is no diagnosis ({type(error).__name__}: {error}); "
             f"run `{command(folder)}` again"
         ) from error
-    return Diagnosis(verdict, findings, numbers)
+    return StoredDiagnosis(verdict, findings, numbers)
 
 
-def _finding(record: Mapping[str, Any]) -> Finding:
-    return Finding(
+def _finding(record: Mapping[str, Any]) -> StoredFinding:
+    return StoredFinding(
         str(record["verdict"]).replace("-", " ").capitalize(),
         str(record["detail"]),
         tuple(_evidence(row) for row in record["evidence"]),

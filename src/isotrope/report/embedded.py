@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from isotrope.report.curvature import densities
-from isotrope.report.diagnoses import Diagnosis
+from isotrope.report.diagnoses import StoredDiagnosis
 from isotrope.report.panels import Scale
 from isotrope.report.plots import styles
 from isotrope.report.runs import Run
@@ -37,7 +37,7 @@ def permission(script: str) -> Markup:
 
 def data(
     runs: Sequence[Run],
-    diagnoses: Sequence[Diagnosis | None],
+    diagnoses: Sequence[StoredDiagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
     """Return everything shown as JSON that cannot end the script element it stands in."""

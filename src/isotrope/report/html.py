@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.report.comparison import (
-    Cell,
+    ComparisonCell,
     cells,
     columns,
     digits_of,
@@ -89,7 +89,7 @@ def write_report(
         raise InputError(f"{output} cannot be both the page and the folder of pictures; name two")
     read = _named([read_run(Path(run)) for run in runs])
     page = _page(read, title, tables, examples)
-    with replacing(output) as temporary:
+    with atomic_replace(output) as temporary:
         # a folder's name may be no text
         temporary.write_text(page, encoding="utf-8", errors="replace")
         if pictures is not None:  # within: all is written, or nothing
@@ -167,7 +167,7 @@ def _page(
     )
 
 
-def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[Cell]]] | None:
+def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[ComparisonCell]]] | None:
     """Return the table of the spectra, if there are any."""
     rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
     table = Table("Eigenvalues of the Hessian", HEADINGS, rows)
@@ -198,7 +198,7 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _cells(table: Table) -> list[list[Cell]]:
+def _cells(table: Table) -> list[list[ComparisonCell]]:
     """Return the cells of an extra table.
 
     Raises:
@@ -217,11 +217,11 @@ def _cells(table: Table) -> list[list[Cell]]:
     digits = [digits_of(column) for column in numbers]
     return [
         [
-            Cell("\N{EN DASH}", "not measured", bool(numbers[i]))
+            ComparisonCell("\N{EN DASH}", "not measured", bool(numbers[i]))
             if value is None or (isinstance(value, float) and not math.isfinite(value))
-            else Cell(value, number=False)
+            else ComparisonCell(value, number=False)
             if isinstance(value, str)
-            else Cell(number(value, digits[i]))
+            else ComparisonCell(number(value, digits[i]))
             for i, value in enumerate(row)
         ]
         for row in table.rows

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.report.plots import INK, SECOND, Curve, draw, expanded, heading, styles
 from isotrope.report.quantities import QUANTITIES, Quantity
 from isotrope.report.runs import Run
@@ -44,7 +44,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
             raise InputError(f"{file} is a folder, not a picture; remove it or name another folder")
     with contextlib.ExitStack() as stack:
         for file, content in files.items():
-            stack.enter_context(replacing(file)).write_bytes(content)
+            stack.enter_context(atomic_replace(file)).write_bytes(content)
     return list(files)
 
 

@@ -16,7 +16,7 @@ from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
-from isotrope.report.curvature import Spectrum, read_spectrum
+from isotrope.report.curvature import StoredSpectrum, read_spectrum
 
 __all__ = ["Run", "legible", "read_run"]
 
@@ -51,7 +51,7 @@ class Run:
     steps: Series
     series: Mapping[str, Series]
     result: Result | None
-    spectrum: Spectrum | None = None
+    spectrum: StoredSpectrum | None = None
     judgement: Judgement | None = None
 
     @property

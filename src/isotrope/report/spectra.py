@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from isotrope.report.plots import INK, Style, styles
 from isotrope.report.surfaces import Picture, settings, written
 
-__all__ = ["Curve", "spectra"]
+__all__ = ["DensityCurve", "spectra"]
 
 _FLOOR = 1e-5  # of the largest density; less is drawn as nothing
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 5.8, 0.7, 0.15, 0.15, 0.5  # inches
@@ -24,7 +24,7 @@ _HEIGHT, _TICKS, _LEGEND = 2.2, 0.16, 0.2  # of the density, of a row of ticks, 
 
 
 @dataclass(frozen=True)
-class Curve:
+class DensityCurve:
     """One spectrum.
 
     Attributes:
@@ -40,7 +40,7 @@ class Curve:
     values: NDArray[np.float64]
 
 
-def spectra(curves: Sequence[Curve]) -> Picture:
+def spectra(curves: Sequence[DensityCurve]) -> Picture:
     """Draw spectra over each other.
 
     Args:
@@ -61,7 +61,7 @@ def spectra(curves: Sequence[Curve]) -> Picture:
         return written(figure)
 
 
-def _densities(axes: Axes, drawn: Sequence[tuple[Curve, Style]]) -> None:
+def _densities(axes: Axes, drawn: Sequence[tuple[DensityCurve, Style]]) -> None:
     top = max(float(curve.density.max()) for curve, _ in drawn)
     for curve, style in drawn:
         shown = np.where(curve.density > _FLOOR * top, curve.density, np.nan)
@@ -75,7 +75,7 @@ def _densities(axes: Axes, drawn: Sequence[tuple[Curve, Style]]) -> None:
     axes.tick_params(labelbottom=False, length=2)
 
 
-def _values(axes: Axes, drawn: Sequence[tuple[Curve, Style]]) -> None:
+def _values(axes: Axes, drawn: Sequence[tuple[DensityCurve, Style]]) -> None:
     """One row of ticks for each spectrum."""
     for row, (curve, style) in enumerate(reversed(drawn)):
         axes.vlines(curve.values, row + 0.12, row + 0.88, color=style.colour, lw=0.7)

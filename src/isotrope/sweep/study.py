@@ -30,7 +30,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState, create_trial
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing, writable
+from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.sweep.search_space import Varied
 from isotrope.sweep.spec import Sweep, Values
@@ -131,7 +131,7 @@ class StageStudy:
         title = f"{place}. {', '.join(one.name for one in stage)} ({spec.metric})"
         ranges = [(one.name, one.values, one.span) for one in stage]
         choice = [spec.sampler_of(stage), spec.draws, spec.highest, list(spec.seeds)]
-        with writable(self._journal):
+        with os_errors_as_input_errors(self._journal):
             self._study = optuna.create_study(
                 storage=_open(self._journal),
                 study_name=f"{title} {fingerprint(spec.metric, ranges, dict(fixed), choice)[:6]}",
@@ -172,13 +172,13 @@ class StageStudy:
             params=_params(self._stage, values),
             distributions=_distributions(self._stage),
         )
-        with writable(self._journal):
+        with os_errors_as_input_errors(self._journal):
             self._study.add_trial(trial)
         return len(self._study.get_trials(deepcopy=False)) - 1
 
     def _ask(self) -> tuple[int, dict[str, str]]:
         seed = _seed(self._spec, len(self._study.get_trials(deepcopy=False)))
-        with warnings.catch_warnings(), writable(self._journal):
+        with warnings.catch_warnings(), os_errors_as_input_errors(self._journal):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             # trials that are running count as bad, so that those beside them differ
             sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
@@ -189,7 +189,7 @@ class StageStudy:
     def tell(self, number: int, score: float | None) -> None:
         """Keep the score of a trial, None where it has none; a trial that has one keeps it."""
         failed = TrialState.FAIL if score is None else None
-        with writable(self._journal):
+        with os_errors_as_input_errors(self._journal):
             self._study.tell(number, score, state=failed, skip_if_finished=True)
 
 
@@ -212,7 +212,7 @@ def _mend(journal: Path) -> None:
     text = journal.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if whole != text:
-        with replacing(journal) as temporary:
+        with atomic_replace(journal) as temporary:
             temporary.write_bytes(whole)
 
 

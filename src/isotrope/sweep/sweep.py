@@ -15,8 +15,8 @@ from typing import Any
 
 from isotrope.core.durations import lasting
 from isotrope.core.errors import Diverged, InputError
-from isotrope.core.files import replacing
-from isotrope.core.lock import alone
+from isotrope.core.files import atomic_replace
+from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import Result
 from isotrope.sweep.checks import check_sweep
 from isotrope.sweep.search_space import Varied
@@ -56,7 +56,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
         return _stages(spec, report, measure=False)
     check_sweep(spec)
     doing = f"measuring into {spec.output}"
-    with alone(spec.output, doing, " (--show looks at what there is)"):
+    with exclusive_lock(spec.output, doing, " (--show looks at what there is)"):
         _same_base(spec)
         return _stages(spec, report, measure=True)
 
@@ -204,7 +204,7 @@ def _train(run: Run) -> Result | str:
     try:
         return trained(_training(settings), settings).result
     except Diverged as error:
-        with replacing(Path(settings.output) / _DIVERGED) as temporary:
+        with atomic_replace(Path(settings.output) / _DIVERGED) as temporary:
             temporary.write_text(str(error), encoding="utf-8")
         return str(error)
 

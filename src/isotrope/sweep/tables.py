@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.durations import lasting
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result, provenance
 from isotrope.sweep.plot import picture
 from isotrope.sweep.spec import Sweep
@@ -230,6 +230,6 @@ def write(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) ->
         "sweep.json": as_result(spec, stages, again, best).to_json().encode(),
     }
     for name, content in contents.items():
-        with replacing(spec.output / name) as temporary:
+        with atomic_replace(spec.output / name) as temporary:
             temporary.write_bytes(content)
     return [spec.output / name for name in contents]

@@ -15,12 +15,12 @@ import lightning as L
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from isotrope.core.checksum import seal
-from isotrope.core.distributed import agreed, lost
+from isotrope.core.checksum import add_checksum
+from isotrope.core.distributed import all_reduce_max, is_peer_failure
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.files import replacing, writable
-from isotrope.core.lock import still_there
+from isotrope.core.files import atomic_replace, os_errors_as_input_errors
+from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.diagnostics.observe import columns
 from isotrope.measures.judgement import FILE, Judgement, Look, Looks, judge, unjudged
@@ -32,15 +32,15 @@ from isotrope.training.progress import Progress, warn
 __all__ = [
     "COLUMNS",
     "SPARE",
-    "AtOnce",
     "Checkpoints",
+    "DataFingerprintCheck",
     "Dev",
+    "DirectCheckpointIO",
+    "ImmediateInterrupt",
     "Measuring",
     "Metrics",
-    "Origin",
-    "SameData",
+    "ProvenanceWriter",
     "Stop",
-    "Straight",
     "Timer",
     "worker_gone",
 ]
@@ -146,7 +146,10 @@ class Metrics(L.Callback):
         kept = [(at, row) for at, row in sorted(rows.items()) if at < step]
         measured = [row for _, row in kept if row.get("loss") is not None]
         self._newest = measured[-1] if measured else {}
-        with replacing(self.path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        with (
+            atomic_replace(self.path) as temporary,
+            temporary.open("w", encoding="utf-8") as handle,
+        ):
             handle.write(",".join(self.columns) + "\n")
             handle.writelines(self._line(at, row) for at, row in kept)
 
@@ -173,12 +176,12 @@ class Metrics(L.Callback):
     ) -> None:
         """Flush the file to the disk: the checkpoint has the rows that come, not those before."""
         if self.path.is_file():
-            with writable(self.path), self.path.open("rb") as handle:
+            with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
                 os.fsync(handle.fileno())
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Begin or complete the row of ``step``; it is written when the next one begins."""
-        still_there(self.path.parent)
+        ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.flush()
             self._pending, self._row = step, {}
@@ -204,8 +207,8 @@ class Metrics(L.Callback):
         """Write the row that is being filled."""
         if self._pending is None:
             return
-        still_there(self.path.parent)
-        with writable(self.path), self.path.open("a", encoding="utf-8") as handle:
+        ensure_not_replaced(self.path.parent)
+        with os_errors_as_input_errors(self.path), self.path.open("a", encoding="utf-8") as handle:
             handle.write(self._line(self._pending, self._row))
         self._pending = None
 
@@ -377,7 +380,7 @@ def worker_gone(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker")
 
 
-class Straight(TorchCheckpointIO):
+class DirectCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint to its file; Lightning holds it in memory and goes through /tmp."""
 
     def save_checkpoint(
@@ -425,15 +428,15 @@ class Checkpoints(L.Callback):
         if not trainer.is_global_zero:
             trainer.save_checkpoint(newest)  # meets the first process, which writes
             return
-        still_there(self.folder.parent)
-        with replacing(newest) as temporary:
+        ensure_not_replaced(self.folder.parent)
+        with atomic_replace(newest) as temporary:
             try:
                 trainer.save_checkpoint(temporary)
             except RuntimeError as error:
                 # after a whole file: the others, who meet us behind it, are gone
-                if not lost(error):
+                if not is_peer_failure(error):
                     raise
-            seal(temporary)
+            add_checksum(temporary)
             if newest.is_file() and newest.name == "last.ckpt":
                 self._keep(newest)
         self.timer.rest(time.perf_counter() - start)
@@ -452,7 +455,7 @@ class Checkpoints(L.Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
         """Save the last whole step when another process is lost: the next one cannot end."""
-        if lost(exception) and trainer.is_global_zero and trainer.global_step > 0:
+        if is_peer_failure(exception) and trainer.is_global_zero and trainer.global_step > 0:
             self.save(trainer)
 
     def on_train_batch_end(
@@ -477,7 +480,7 @@ class Checkpoints(L.Callback):
             self._write(trainer, self.folder / "step-0.ckpt")
 
 
-class SameData(L.Callback):
+class DataFingerprintCheck(L.Callback):
     """Sees to it that a run goes on with the data it began with."""
 
     def __init__(self, fingerprint: str) -> None:
@@ -501,7 +504,7 @@ class SameData(L.Callback):
             )
 
 
-class Origin(L.Callback):
+class ProvenanceWriter(L.Callback):
     """provenance.json: what each part of a run was made with; one that went on has several.
 
     Args:
@@ -528,11 +531,11 @@ class Origin(L.Callback):
                 f"warning: other versions than before ({self.path} has both): from here on the "
                 "numbers may differ in their last digits"
             )
-        with replacing(self.path) as temporary:
+        with atomic_replace(self.path) as temporary:
             temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
 
 
-class AtOnce(BaseException):
+class ImmediateInterrupt(BaseException):
     """A second Ctrl-C; Lightning would turn a KeyboardInterrupt into exit code 1."""
 
 
@@ -549,7 +552,7 @@ class Stop(L.Callback):
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
-            raise AtOnce
+            raise ImmediateInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         warn(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")
@@ -569,7 +572,7 @@ class Stop(L.Callback):
         batch_idx: int,
     ) -> None:
         """End the run if we, or any process of it, were asked to."""
-        self.signal = agreed(self.signal or 0) or None
+        self.signal = all_reduce_max(self.signal or 0) or None
         if self.signal is not None and not trainer.should_stop:
             self.checkpoints.save(trainer)
             trainer.should_stop = True

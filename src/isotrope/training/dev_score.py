@@ -16,20 +16,20 @@ from isotrope.evaluation.retrieval import retrieval_look
 from isotrope.evaluation.sts import sts_look
 from isotrope.measures.judgement import Look
 
-__all__ = ["Watch", "watch_file", "watch_held_out"]
+__all__ = ["DevMetric", "dev_metric_held_out", "dev_metric_of_file"]
 
 _HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most twice that
 
 
 @dataclass(frozen=True)
-class Watch:
+class DevMetric:
     """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
 
     name: str
     score: Callable[[SentenceEncoder], Look]
 
 
-def watch_file(path: Path) -> Watch:
+def dev_metric_of_file(path: Path) -> DevMetric:
     """Return the dev score of an STS file, a retrieval folder or a pairs file.
 
     Raises:
@@ -37,9 +37,9 @@ def watch_file(path: Path) -> Watch:
     """
     if not _is_sts(path):
         data = load_retrieval(path)
-        return Watch("dev retrieval MRR@10", functools.partial(retrieval_look, data=data))
+        return DevMetric("dev retrieval MRR@10", functools.partial(retrieval_look, data=data))
     subset = load_sts_file(path)
-    return Watch(f"dev STS Spearman ({path.name})", lambda encoder: sts_look(encoder, subset))
+    return DevMetric(f"dev STS Spearman ({path.name})", lambda encoder: sts_look(encoder, subset))
 
 
 def _is_sts(path: Path) -> bool:
@@ -60,7 +60,7 @@ def _is_sts(path: Path) -> bool:
     return len(fields) == 3
 
 
-def watch_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> Watch:
+def dev_metric_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> DevMetric:
     """Return the label-free score on the held-out records of a run.
 
     Args:
@@ -79,4 +79,4 @@ def watch_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> Watch:
         corpus=[prompts[1] + text for text in data.corpus],
     )
     name = f"held-out MRR@10 of {len(data.queries)} queries"
-    return Watch(name, functools.partial(retrieval_look, data=data))
+    return DevMetric(name, functools.partial(retrieval_look, data=data))

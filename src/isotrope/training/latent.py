@@ -25,7 +25,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatches
 from isotrope.data.images.sets import ImageSet, load_images
-from isotrope.diagnostics.latent import Look
+from isotrope.diagnostics.latent import LatentSnapshot
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
 from isotrope.paradigm.registry import build
@@ -89,7 +89,7 @@ def latent(
     limit: int = 2000,
     seed: int = 0,
     progress: Callable[[float], object] | None = None,
-) -> dict[str, list[Look]]:
+) -> dict[str, list[LatentSnapshot]]:
     """Train every cell and look at its pairs before training and after each epoch.
 
     Args:
@@ -168,7 +168,7 @@ def _train(
     epochs: int,
     seed: int,
     progress: Callable[[float], object] | None,
-) -> list[Look]:
+) -> list[LatentSnapshot]:
     batches = ImageBatches(images.train, _BATCH, seed)
     crops = _fixed_crops(module, images, seed)
     optimizer = build_optimizer(module, module.plan, fused=False)
@@ -192,7 +192,7 @@ def _fixed_crops(module: ImageMethod, images: ImageSet, seed: int) -> list[Tenso
 
 
 @torch.no_grad()
-def _look(module: ImageMethod, crops: Sequence[Tensor], epoch: int) -> Look:
+def _look(module: ImageMethod, crops: Sequence[Tensor], epoch: int) -> LatentSnapshot:
     """On a copy: a forward pass moves the running statistics of batch normalisations."""
     seen: Views = copy.deepcopy(module).views(list(crops))[0]
-    return Look(epoch, seen.anchors.clone(), seen.positives.clone())
+    return LatentSnapshot(epoch, seen.anchors.clone(), seen.positives.clone())

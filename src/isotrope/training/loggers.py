@@ -12,7 +12,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import writable
+from isotrope.core.files import os_errors_as_input_errors
 from isotrope.training.settings import read_yaml
 
 __all__ = ["Loggers", "check_wandb"]
@@ -50,10 +50,10 @@ class _Board:
         if self._file is None:
             name = f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
             self._file = self._folder / name
-            with writable(self._file):
+            with os_errors_as_input_errors(self._file):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._write(Event(file_version="brain.Event:2"))
-        with writable(self._file), self._file.open("ab") as handle:
+        with os_errors_as_input_errors(self._file), self._file.open("ab") as handle:
             RecordWriter(handle).write(event.SerializeToString())
 
 

@@ -21,9 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from isotrope.core.distributed import agreed, collected, rank
+from isotrope.core.distributed import all_gather_objects, all_reduce_max, rank
 from isotrope.core.errors import Diverged, InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.data.text.batches import Batch
@@ -32,7 +32,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
-__all__ = ["MOST", "Guard", "described", "refuse_broken", "unfinite"]
+__all__ = ["MOST", "NonFiniteGuard", "described", "non_finite_names", "refuse_broken"]
 
 MOST = 10
 """So many steps in a row are not left out: training is over by then."""
@@ -41,7 +41,7 @@ What = Literal["the loss is", "an embedding is", "the gradient is"]
 _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
-class Trained(Protocol):
+class GuardedModule(Protocol):
     """What is asked of a training module, besides what Lightning knows of it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Trained(Protocol):
         ...
 
 
-class Guard(L.Callback):
+class NonFiniteGuard(L.Callback):
     """Keeps what is not finite out of a model.
 
     A callback, for its counts go into checkpoints; before those that log, score and save.
@@ -123,7 +123,7 @@ class Guard(L.Callback):
             what = 2
         elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
             what = 1
-        if found := agreed(what):
+        if found := all_reduce_max(what):
             self._found(module, step, _WHATS[found - 1])
         return not found
 
@@ -144,7 +144,7 @@ class Guard(L.Callback):
             Diverged: it is not finite, and the run ends.
         """
         wrong = not (self.skipping or math.isfinite(float(norm)) or _overflow(module))
-        if agreed(int(wrong)):
+        if all_reduce_max(int(wrong)):
             self._found(module, step, "the gradient is")
         if self.skipping:
             # optimisers pass over parameters without a gradient, and over their states
@@ -179,7 +179,7 @@ class Guard(L.Callback):
         batch_idx: int,
     ) -> None:
         """Count a step that was left out, and undo what its forward pass moved."""
-        module: Trained = pl_module  # type: ignore[assignment]
+        module: GuardedModule = pl_module  # type: ignore[assignment]
         if self.skipping:
             for buffer, before in self._buffers:
                 buffer.copy_(before)
@@ -229,7 +229,7 @@ class Guard(L.Callback):
         what: What,
     ) -> str:
         """Write the batch of all processes down; return where it is."""
-        parts = collected(_arrays(batch))
+        parts = all_gather_objects(_arrays(batch))
         file = Path(settings.output) / f"nan-step-{step}.safetensors"
         about = {
             "kind": settings.kind,
@@ -245,12 +245,12 @@ class Guard(L.Callback):
         lost = False
         if rank() == 0:
             try:
-                with replacing(file) as temporary:
+                with atomic_replace(file) as temporary:
                     save_file(tensors, temporary, about)
             except (InputError, SafetensorError) as error:
                 warn(f"warning: the batch is lost: {error}")
                 lost = True
-        if agreed(int(lost)):
+        if all_reduce_max(int(lost)):
             return ""
         return f", which is in {file} (python -m isotrope.training.replay {file})"
 
@@ -261,14 +261,14 @@ def refuse_broken(module: nn.Module, step: int) -> None:
     Raises:
         Diverged: the last update has made a parameter infinite, or NaN.
     """
-    if broken := unfinite(module.named_parameters()):
+    if broken := non_finite_names(module.named_parameters()):
         raise Diverged(
             f"training diverged: after {step} steps the weights are not finite ({broken[0]}), and "
             "are not saved; use a lower --learning-rate"
         )
 
 
-def unfinite(named: Iterable[tuple[str, Tensor | None]]) -> list[str]:
+def non_finite_names(named: Iterable[tuple[str, Tensor | None]]) -> list[str]:
     """Return the names of the tensors that are not finite."""
     return [name for name, x in named if x is not None and not _is_finite(x)]
 
@@ -295,7 +295,7 @@ def described(
         ("gradients", {k: p.grad for k, p in module.named_parameters() if p.grad is not None}),
     ):
         if named:
-            broken = unfinite(named.items())
+            broken = non_finite_names(named.items())
             first = f", the first of them {broken[0]}" if broken else ""
             yield f"  {name}: {len(named) - len(broken):,} of {len(named):,} finite{first}"
 
@@ -320,7 +320,7 @@ def _span(x: Tensor) -> str:
 
 def _advice(module: L.LightningModule, settings: RunSettings | None) -> Iterator[str]:
     """Yield what may help, in the words of the command line."""
-    trained: Trained = module  # type: ignore[assignment]
+    trained: GuardedModule = module  # type: ignore[assignment]
     yield f"a lower --learning-rate (it is {trained.learning_rate:g})"
     temperature = trained.objective.hyperparameters().get("temperature")
     if temperature is not None:
@@ -350,7 +350,7 @@ def _overflow(module: L.LightningModule) -> bool:
 
     The scaler halves its scale then, and leaves the step out. Below 1 that is no reason any more.
     """
-    trained: Trained = module  # type: ignore[assignment]
+    trained: GuardedModule = module  # type: ignore[assignment]
     if not trained.scaled or module._trainer is None:
         return trained.scaled
     scaler = getattr(module.trainer.precision_plugin, "scaler", None)

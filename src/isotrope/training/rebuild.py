@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.checksum import Damaged
-from isotrope.core.distributed import gathered
+from isotrope.core.checksum import ChecksumMismatch
+from isotrope.core.distributed import all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.views import Views
@@ -187,8 +187,8 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         found = read_checkpoint(file)
         if not {"state_dict", "global_step"} <= set(found):
-            raise Damaged("it holds no run")
-    except Damaged as error:
+            raise ChecksumMismatch("it holds no run")
+    except ChecksumMismatch as error:
         raise InputError(f"{file} is no checkpoint that can be read ({error})") from error
     return found
 
@@ -253,7 +253,9 @@ def image_terms(method: ImageMethod, batch: ImageBatch) -> Terms:
         method.step = batch.step
         torch.manual_seed(step_seed(method.seed, batch.step))
         views = [view.map(at_least_float) for view in method.views(crops)]
-        return [whole.views for whole in method.completed([gathered(view) for view in views])]
+        return [
+            whole.views for whole in method.completed([all_gather_views(view) for view in views])
+        ]
 
     return terms
 

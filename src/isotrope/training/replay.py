@@ -27,7 +27,7 @@ from isotrope.paradigm import registry
 from isotrope.training import text
 from isotrope.training.images import train
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.nan_guard import described, unfinite
+from isotrope.training.nan_guard import described, non_finite_names
 from isotrope.training.rebuild import image_terms
 from isotrope.training.settings import RunSettings, TrainSettings
 from isotrope.training.simcse import SimCSE, nested, step_seed
@@ -103,8 +103,8 @@ def replay(
         step=step,
         loss=float(loss.detach()),
         first=broken[0] if broken else None,
-        weights=unfinite(named),
-        gradients=unfinite((name, p.grad) for name, p in named),
+        weights=non_finite_names(named),
+        gradients=non_finite_names((name, p.grad) for name, p in named),
         lines=[
             f"step {step}, {about['what']} of which was not finite, in precision {precision}:",
             *described(module, [view.detached() for view in views], loss.detach()),
@@ -206,7 +206,7 @@ def _watched(module: nn.Module) -> Iterator[list[str]]:
             if (
                 isinstance(output, Tensor)
                 and output.is_floating_point()
-                and unfinite([("", output)])
+                and non_finite_names([("", output)])
             ):
                 broken.append(name)
 

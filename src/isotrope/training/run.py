@@ -18,17 +18,31 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
 
-from isotrope.core.checksum import Damaged, verify
-from isotrope.core.distributed import agreed, joined, lost, rank, started, world_size
+from isotrope.core.checksum import ChecksumMismatch, verify_checksum
+from isotrope.core.distributed import (
+    all_reduce_max,
+    is_peer_failure,
+    launched_processes,
+    process_group,
+    rank,
+    world_size,
+)
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
 from isotrope.core.files import remove, tidy
-from isotrope.core.lock import LOCK, Role, alone, holds_nothing
+from isotrope.core.lock import LOCK, Role, exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import SPARE, AtOnce, Metrics, Stop, Straight, worker_gone
+from isotrope.training.callbacks import (
+    SPARE,
+    DirectCheckpointIO,
+    ImmediateInterrupt,
+    Metrics,
+    Stop,
+    worker_gone,
+)
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import (
     REQUEUE,
@@ -39,7 +53,7 @@ from isotrope.training.launch import (
     launched,
 )
 from isotrope.training.loggers import check_wandb
-from isotrope.training.nan_guard import Guard
+from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress
 from isotrope.training.settings import RunSettings, read_yaml
 from isotrope.training.simcse import SimCSE
@@ -47,16 +61,16 @@ from isotrope.training.simcse import SimCSE
 __all__ = [
     "Outcome",
     "backend_of",
-    "begin",
     "check_output",
     "checkpoint",
+    "empty_result",
     "make_steps",
-    "nothing",
-    "put_away",
     "read_checkpoint",
+    "remove_intermediates",
     "run",
     "stopped",
     "try_objective",
+    "write_config",
 ]
 
 Settings = TypeVar("Settings", bound=RunSettings)
@@ -84,7 +98,7 @@ class Outcome:
     first: bool = True
 
 
-def nothing(output: Path) -> Result:
+def empty_result(output: Path) -> Result:
     """Return the result of a run of which this process knows no numbers."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
@@ -114,12 +128,12 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     check_wandb(settings.wandb)
     device = _check_devices(settings)
     try:
-        if settings.devices > 1 and started()[0] == 1:
+        if settings.devices > 1 and launched_processes()[0] == 1:
             return _launch(settings, work, output, resume=resume, lines=lines)
-        with joined(device):
+        with process_group(device):
             return _here(settings, work, output, resume=resume, lines=lines)
     except Exception as error:
-        if not isinstance(error, LostProcess) and not lost(error):
+        if not isinstance(error, LostProcess) and not is_peer_failure(error):
             raise
         what = error if isinstance(error, LostProcess) else "another process of this run has gone"
         saved = (output / "checkpoints" / "last.ckpt").is_file()
@@ -135,7 +149,7 @@ def _launch(
         if finished is not None:
             return finished
         code, result = launch(settings.devices, _rank, (settings, work, resume, lines))
-        return Outcome(result or nothing(output), output, exit_code=code)
+        return Outcome(result or empty_result(output), output, exit_code=code)
 
 
 def _rank(order: tuple[Settings, Work[Settings], bool, bool]) -> tuple[int, Result]:
@@ -156,12 +170,12 @@ def _here(
     with handling(interrupt, [signal.SIGTERM]):
         try:
             with taken as finished:
-                if agreed(finished is not None):
-                    return finished or Outcome(nothing(output), output, first=False)
+                if all_reduce_max(finished is not None):
+                    return finished or Outcome(empty_result(output), output, first=False)
                 return work(settings, lines)
         except Terminated:
             # the same command goes on
-            return Outcome(nothing(output), output, exit_code=REQUEUE)
+            return Outcome(empty_result(output), output, exit_code=REQUEUE)
 
 
 @contextmanager
@@ -175,10 +189,10 @@ def _taken(
         if finished is not None:
             yield finished
             return
-    with alone(output, f"training in {output}", role=role):
+    with exclusive_lock(output, f"training in {output}", role=role):
         finished = check_output(output, settings, resume=resume)
         if finished is not None:
-            put_away(output)
+            remove_intermediates(output)
         yield finished
 
 
@@ -189,7 +203,7 @@ def _check_devices(settings: RunSettings) -> str:
         InputError: too few GPUs, too small a batch, or another number than torchrun started.
     """
     kind = find_device(settings.device).type
-    total, here = started()
+    total, here = launched_processes()
     if total == 1:
         total = here = settings.devices
     elif settings.devices not in (1, here):
@@ -231,7 +245,7 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
                 f"output {output} lies in {folder}, which is read as data: the run would train on "
                 "its own files; choose an output folder elsewhere"
             )
-    if holds_nothing(output):
+    if is_effectively_empty(output):
         return None
     if not resume:
         raise InputError(
@@ -255,7 +269,7 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
     return None
 
 
-def begin(settings: RunSettings) -> None:
+def write_config(settings: RunSettings) -> None:
     """Make the run folder: by its config.yaml ``--resume`` knows it from here on.
 
     What a run that was killed while it wrote has left half written is removed.
@@ -265,7 +279,7 @@ def begin(settings: RunSettings) -> None:
     _tidy(output)
 
 
-def put_away(output: Path) -> None:
+def remove_intermediates(output: Path) -> None:
     """Remove what a finished run does not need."""
     _tidy(output)
     remove(output / "tokens")
@@ -307,17 +321,17 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
         Damaged: it is not as it was written, or cannot be read.
     """
     try:
-        verify(file)
+        verify_checksum(file)
         found = torch.load(file, map_location="cpu", weights_only=True)
         if not isinstance(found, dict):
-            raise Damaged("it is no checkpoint")
+            raise ChecksumMismatch("it is no checkpoint")
         return found
-    except (Damaged, MemoryError):
+    except (ChecksumMismatch, MemoryError):
         raise
     # whatever else a damaged archive makes torch raise
     except Exception as error:
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
-        raise Damaged(str(why)) from error
+        raise ChecksumMismatch(str(why)) from error
 
 
 def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
@@ -333,8 +347,8 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
         try:
             found = read_checkpoint(path)
             if missing := _PARTS - set(found):
-                raise Damaged(f"no {sorted(missing)[0]} in it")
-        except Damaged as error:
+                raise ChecksumMismatch(f"no {sorted(missing)[0]} in it")
+        except ChecksumMismatch as error:
             damaged.append(f"{path} ({error})")
             tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
             continue
@@ -369,8 +383,8 @@ def make_steps(
         clip: largest norm of the gradient, or None.
     """
     together = world_size() > 1
-    here = started()[1] if together else 1
-    module.guard = Guard(settings)
+    here = launched_processes()[1] if together else 1
+    module.guard = NonFiniteGuard(settings)
     (stop,) = (c for c in callbacks if isinstance(c, Stop))
     timer, *others = callbacks
     with _quiet(), _closing(callbacks):
@@ -380,7 +394,7 @@ def make_steps(
             num_nodes=world_size() // here,
             # buffers are the same everywhere: no step needs them sent around
             strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
-            plugins=[Straight(), *([TorchElasticEnvironment()] if together else [])],
+            plugins=[DirectCheckpointIO(), *([TorchElasticEnvironment()] if together else [])],
             precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
             max_steps=steps,
             max_epochs=-1,
@@ -396,7 +410,7 @@ def make_steps(
         )
         try:
             trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
-        except AtOnce:
+        except ImmediateInterrupt:
             raise KeyboardInterrupt from None
         except (CannotResume, Diverged):
             raise

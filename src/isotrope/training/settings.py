@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.core.usual import meant
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
@@ -306,7 +306,7 @@ class RunSettings(BaseModel):
 
     def save(self, path: Path) -> None:
         """Write :meth:`to_yaml` to ``path``."""
-        with replacing(path) as temporary:
+        with atomic_replace(path) as temporary:
             temporary.write_text(self.to_yaml(), encoding="utf-8")
 
 

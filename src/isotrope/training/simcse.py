@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
-from isotrope.core.distributed import gathered, rank
+from isotrope.core.distributed import all_gather_views, rank
 from isotrope.core.views import Views
 from isotrope.data.text.batches import Batch
 from isotrope.diagnostics.observe import measure
@@ -27,7 +27,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.shares import shared_loss
 from isotrope.training.gradient_cache import cached
-from isotrope.training.nan_guard import Guard
+from isotrope.training.nan_guard import NonFiniteGuard
 
 __all__ = ["SimCSE", "Steps", "nested", "step_seed"]
 
@@ -110,7 +110,7 @@ class SimCSE(L.LightningModule):
         self.weight_decay = weight_decay
         self.seed = seed
         self.log_every = log_every
-        self.guard = Guard()
+        self.guard = NonFiniteGuard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
 
@@ -148,7 +148,7 @@ class SimCSE(L.LightningModule):
         """Return the loss of one batch; every ``log_every`` steps also look inside it."""
         step = self.global_step
         torch.manual_seed(step_seed(self.seed, step, rank()))
-        whole = gathered(self.views(batch))
+        whole = all_gather_views(self.views(batch))
         with _full_precision(whole.views.anchors.device.type):
             losses = [
                 shared_loss(self.objective, whole._replace(views=part), backend=self.backend)

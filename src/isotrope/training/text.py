@@ -17,10 +17,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from isotrope.core.distributed import rank, rows_of, wait, world_size
+from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
-from isotrope.core.lock import clear, holds_nothing, still_there
+from isotrope.core.files import atomic_replace
+from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.batches import CHUNK_OVERHEAD, Batch, Batches, collate
@@ -35,23 +35,31 @@ from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import Checkpoints, Dev, Metrics, Origin, SameData, Stop, Timer
+from isotrope.training.callbacks import (
+    Checkpoints,
+    DataFingerprintCheck,
+    Dev,
+    Metrics,
+    ProvenanceWriter,
+    Stop,
+    Timer,
+)
 from isotrope.training.card import lora_line, model_card
-from isotrope.training.dev_score import Watch, watch_file, watch_held_out
+from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.nan_guard import refuse_broken
 from isotrope.training.progress import Progress, warn
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    begin,
     checkpoint,
+    empty_result,
     make_steps,
-    nothing,
-    put_away,
+    remove_intermediates,
     run,
     stopped,
     try_objective,
+    write_config,
 )
 from isotrope.training.settings import TrainSettings, flag
 from isotrope.training.simcse import SimCSE, Steps
@@ -115,14 +123,14 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
 
 def _train(settings: TrainSettings, lines: bool) -> Outcome:
     if rank() > 0:
-        wait()  # until the first has read the data
+        barrier()  # until the first has read the data
     prepared = _prepare(settings, Path(settings.output))
     if rank() == 0:
-        wait()
+        barrier()
     return _run(settings, *prepared, lines=lines)
 
 
-def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, Watch | None]:
+def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetric | None]:
     """Find what is wrong with settings, files, dev set and encoder; nothing is written.
 
     Raises:
@@ -132,23 +140,25 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, Watch | 
         registry.load_plugin(Path(plugin))
     objective = registry.build(settings.objective, settings.objective_settings)
     try_objective(objective, negatives=objective.takes_negatives)
-    watch = None if settings.dev in (None, "auto") else watch_file(Path(str(settings.dev)))
+    watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
     next(_records(settings))  # the first record: what is wrong with the files shows early
     return encoder_of(settings), objective, watch
 
 
 def _prepare(
     settings: TrainSettings, output: Path
-) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, Watch | None]:
+) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, DevMetric | None]:
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
-    ours = rank() == 0 and holds_nothing(output)
+    ours = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
-            begin(settings)
+            write_config(settings)
         store = store_of(settings, encoder, output / "tokens")
         if settings.dev == "auto":
-            watch = watch_held_out(store, prompts=(settings.query_prompt, settings.passage_prompt))
+            watch = dev_metric_held_out(
+                store, prompts=(settings.query_prompt, settings.passage_prompt)
+            )
         batches = Batches(store, settings.batch_size, settings.seed)
         if objective.takes_negatives is False and store.columns == 3:
             raise InputError(
@@ -374,7 +384,7 @@ def _run(
     objective: Objective,
     store: TokenStore,
     batches: Batches,
-    watch: Watch | None,
+    watch: DevMetric | None,
     *,
     lines: bool,
 ) -> Outcome:
@@ -402,8 +412,8 @@ def _run(
         timer=timer,
     )
     stop = Stop(checkpoints)
-    same = SameData(store.report.fingerprint)
-    origin = Origin(output, seed=settings.seed, data=same.fingerprint)
+    same = DataFingerprintCheck(store.report.fingerprint)
+    origin = ProvenanceWriter(output, seed=settings.seed, data=same.fingerprint)
 
     if settings.query_prompt or settings.passage_prompt:
         # where encode_query and encode_document of sentence-transformers look for them
@@ -428,7 +438,7 @@ def _run(
 
     def keep(step: int) -> str:
         refuse_broken(encoder, step)
-        still_there(output)
+        ensure_not_replaced(output)
         encoder.save(output / "model", card=card(step, None))
         with merged(encoder):
             return encoder.fingerprint()
@@ -466,18 +476,18 @@ def _run(
         result = _result(settings, objective, store, dev, metrics, timer, module)
         return Outcome(result, output, code, encoder, first=rank() == 0)
     if rank() > 0:
-        return Outcome(nothing(output), output, encoder=encoder, first=False)
+        return Outcome(empty_result(output), output, encoder=encoder, first=False)
     if watch is None:
         dev.weights[steps] = keep(steps)
     result = _result(settings, objective, store, dev, metrics, timer, module)
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
-    still_there(output)
+    ensure_not_replaced(output)
     if dev.best is not None:  # what is saved could not be judged before the last step
-        with replacing(output / "model" / "README.md") as temporary:
+        with atomic_replace(output / "model" / "README.md") as temporary:
             text = card(dev.best[0], Judgement.read(result.details["judgement"]))
             temporary.write_text(text, encoding="utf-8")
     result.save(output / "result.json")
-    put_away(output)
+    remove_intermediates(output)
     return Outcome(result, output, encoder=encoder)
 
 

@@ -11,13 +11,13 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.pictures import square
 from isotrope.data.images.folder import EncodedImages, load_folder
-from isotrope.data.images.records import Found
+from isotrope.data.images.records import RecognisedSet
 from isotrope.data.images.sets import load_images
 
 from .pictures import folders, ramp, save
 
 
-def names(found: Found) -> list[str]:
+def names(found: RecognisedSet) -> list[str]:
     images = found.train.images
     assert isinstance(images, EncodedImages)
     return [images.files.name(i) for i in range(len(images))]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from isotrope.core.distributed import Whole
+from isotrope.core.distributed import GlobalBatch
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatches, ImageSteps
@@ -94,7 +94,7 @@ def test_caching_is_refused_with_batch_statistics_in_the_encoder_only() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_half_precision_reaches_no_objective(name: str) -> None:
     made = method(name, batch_norm=True, log_every=1).float()
-    seen: list[Whole] = []
+    seen: list[GlobalBatch] = []
     completed = made.completed
     made.completed = lambda wholes: (seen.extend(wholes), completed(wholes))[1]
     with torch.autocast("cpu", torch.bfloat16):

@@ -15,7 +15,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.model import BaseModel
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import writable
+from isotrope.core.files import os_errors_as_input_errors
 from isotrope.evaluation.dispatch import evaluate
 from isotrope.evaluation.embed import Encoder
 
@@ -117,7 +117,7 @@ class ProtocolEvaluator(BaseEvaluator):
 
     def _write(self, folder: Path, row: dict[str, float]) -> None:
         file = folder / f"protocols{f'_{self.name}' if self.name else ''}_results.csv"
-        with writable(file):
+        with os_errors_as_input_errors(file):
             folder.mkdir(parents=True, exist_ok=True)
             new = not file.exists()
             with file.open("a", newline="", encoding="utf-8") as handle:

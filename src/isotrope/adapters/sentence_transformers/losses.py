@@ -22,7 +22,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from torch import Tensor, nn
 
-from isotrope.core.distributed import gathered
+from isotrope.core.distributed import all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
@@ -110,7 +110,7 @@ class ObjectiveLoss(nn.Module):
             )
         views = Views(anchors, positives, torch.cat(hard) if hard else None)
         with torch.autocast(anchors.device.type, enabled=False):
-            whole = gathered(views) if self.gather_across_devices else None
+            whole = all_gather_views(views) if self.gather_across_devices else None
             rows = len(anchors if whole is None else whole.views.anchors)
             if rows < self.objective.least_rows and not hard:
                 # their trainer's last batch of an epoch: there is nothing to compare a row with

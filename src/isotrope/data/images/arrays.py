@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.pictures import Unreadable, pixels, square
-from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, place, shown
 
@@ -84,7 +84,7 @@ class ArrayImages:
         yield self.array
 
 
-def load_npz(path: Path) -> Found:
+def load_npz(path: Path) -> RecognisedSet:
     """Open the pictures of an ``.npz`` file.
 
     Raises:
@@ -103,7 +103,7 @@ def load_npz(path: Path) -> Found:
         test, test_key = None, arrays.one_of(_TEST_IMAGES)
         if test_key is not None:
             test, names = _part(arrays, test_key, arrays.one_of(_TEST_LABELS), names)
-    return Found(path.stem, train, test, names)
+    return RecognisedSet(path.stem, train, test, names)
 
 
 @contextmanager
@@ -175,11 +175,11 @@ class _Archive:
 
 def _part(
     arrays: _Archive, images: str, labels: str | None, names: tuple[str, ...] | None
-) -> tuple[FoundPart, tuple[str, ...] | None]:
+) -> tuple[RecognisedPart, tuple[str, ...] | None]:
     """Return a split, and the names of the classes as far as they are known."""
     rows = ArrayImages(_channels_first(arrays[images], arrays.path, images))
     if labels is None:
-        return FoundPart(rows, None), names
+        return RecognisedPart(rows, None), names
     found = arrays[labels]
     if found.shape not in {(len(rows),), (len(rows), 1)}:
         raise InputError(
@@ -199,12 +199,12 @@ def _part(
             f"{place(arrays.path)}: labels from {numbers.min()} to {numbers.max()}, but "
             f"{len(names)} class names; labels count from 0"
         )
-    return FoundPart(rows, numbers), names
+    return RecognisedPart(rows, numbers), names
 
 
 def _by_name(
     rows: ArrayImages, found: NDArray[Any], names: tuple[str, ...] | None, path: Path
-) -> tuple[FoundPart, tuple[str, ...]]:
+) -> tuple[RecognisedPart, tuple[str, ...]]:
     """Number labels that are names."""
     known = tuple(sorted(set(found.tolist()))) if names is None else names
     number = {name: i for i, name in enumerate(known)}
@@ -214,7 +214,9 @@ def _by_name(
             f"{place(path)}: label {shown(unknown)} is none of the {len(known)} classes of the "
             "training part; give class_names"
         )
-    return FoundPart(rows, np.array([number[name] for name in found.tolist()], np.int64)), known
+    return RecognisedPart(
+        rows, np.array([number[name] for name in found.tolist()], np.int64)
+    ), known
 
 
 def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.uint8]:
@@ -253,7 +255,7 @@ def is_strips(folder: Path) -> bool:
     return any(folder.glob("train*.npz"))
 
 
-def load_strips(folder: Path, limit: int | None = None) -> Found:
+def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     """Open a folder of strips of lossless WebP.
 
     Args:
@@ -269,7 +271,7 @@ def load_strips(folder: Path, limit: int | None = None) -> Found:
     if limit is not None:
         labels = np.concatenate([_strip_labels(path) for path in files])
         needed = int(balanced_prefix(labels, limit, len(labels))[-1]) + 1
-    parts: list[FoundPart] = []
+    parts: list[RecognisedPart] = []
     names = None
     for path in files:
         before = sum(len(part.images) for part in parts)
@@ -280,7 +282,7 @@ def load_strips(folder: Path, limit: int | None = None) -> Found:
     labels = np.concatenate([part.labels for part in parts if part.labels is not None])
     test_file = folder / "test.npz"
     test = _strips(test_file)[0] if test_file.exists() else None
-    return Found(folder.name, FoundPart(ArrayImages(array), labels), test, names)
+    return RecognisedSet(folder.name, RecognisedPart(ArrayImages(array), labels), test, names)
 
 
 def _strip_labels(path: Path) -> NDArray[np.int64]:
@@ -289,7 +291,7 @@ def _strip_labels(path: Path) -> NDArray[np.int64]:
         return arrays["labels"].astype(np.int64)
 
 
-def _strips(path: Path, limit: int | None = None) -> tuple[FoundPart, tuple[str, ...] | None]:
+def _strips(path: Path, limit: int | None = None) -> tuple[RecognisedPart, tuple[str, ...] | None]:
     with _opened(path) as arrays:
         arrays.need(*_STRIPS)
         webp, offsets = arrays["webp"], arrays["offsets"]
@@ -321,10 +323,10 @@ def _strips(path: Path, limit: int | None = None) -> tuple[FoundPart, tuple[str,
         raise InputError(
             f"{place(path)}: {len(rows)} pictures, but {len(labels)} labels; copy the file again"
         )
-    return FoundPart(ArrayImages(np.ascontiguousarray(rows)), labels[:limit]), names
+    return RecognisedPart(ArrayImages(np.ascontiguousarray(rows)), labels[:limit]), names
 
 
-def load_digits(share: float, seed: int) -> Found:
+def load_digits(share: float, seed: int) -> RecognisedSet:
     """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
 
     Args:
@@ -341,7 +343,7 @@ def load_digits(share: float, seed: int) -> Found:
     digits = bundled()
     grey = (digits.images * (255 / 16)).round().astype(np.uint8)[:, None]
     images = ArrayImages(np.ascontiguousarray(np.broadcast_to(grey, (len(grey), 3, 8, 8))))
-    everything = FoundPart(images, digits.target.astype(np.int64))
+    everything = RecognisedPart(images, digits.target.astype(np.int64))
     train, test = held_out(digits.target, share or _DIGITS_TEST, seed)
     names = tuple(map(str, range(10)))
-    return Found("digits", everything.taken(train), everything.taken(test), names)
+    return RecognisedSet("digits", everything.taken(train), everything.taken(test), names)

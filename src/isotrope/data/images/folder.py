@@ -19,7 +19,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
-from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import place, shown
 
 __all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "measured"]
@@ -168,7 +168,7 @@ def _flags(n: int) -> Tensor:
 
 def measured(
     files: Files, labels: NDArray[np.int64] | None, where: Path
-) -> tuple[FoundPart, tuple[str, ...]]:
+) -> tuple[RecognisedPart, tuple[str, ...]]:
     """Return the pictures whose headers can be read, and the names of the others.
 
     Args:
@@ -198,10 +198,10 @@ def measured(
         )
     kept = None if labels is None else labels[places]
     images = EncodedImages(files.taken(places), facts[places], kept, _flags(len(places)))
-    return FoundPart(images, kept), skipped
+    return RecognisedPart(images, kept), skipped
 
 
-def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Found:
+def load_folder(folder: Path, classes: Sequence[str] | None = None) -> RecognisedSet:
     """Open a folder of pictures.
 
     Args:
@@ -227,7 +227,7 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Found:
     parts = [scan.measured(root, names) for scan in scans]
     skipped = tuple(name for _, left in parts for name in left)
     tested = parts[1][0] if test is not None else None
-    return Found(folder.resolve().name, parts[0][0], tested, names, skipped)
+    return RecognisedSet(folder.resolve().name, parts[0][0], tested, names, skipped)
 
 
 def _inner(folder: Path) -> Path:
@@ -280,7 +280,7 @@ class _Scan:
 
     def measured(
         self, root: Path, names: Iterable[str] | None
-    ) -> tuple[FoundPart, tuple[str, ...]]:
+    ) -> tuple[RecognisedPart, tuple[str, ...]]:
         """Return the pictures, called by their paths from a folder above, and those left out."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)

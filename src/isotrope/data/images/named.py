@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.arrays import ArrayImages
 from isotrope.data.images.folder import FolderFiles, load_folder, measured
-from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import long_tailed
 from isotrope.data.lines import check_file, lines, place, shown
 
@@ -34,9 +34,9 @@ _FLOWERS = "image_{:05d}.jpg"
 _LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real ones have 15,000
 
 
-def find_named(folder: Path) -> Callable[[], Found] | None:
+def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
     """Return what loads a folder, or None if it is no copy of a known set."""
-    known: tuple[tuple[str, Sequence[str], Callable[[Path], Found]], ...] = (
+    known: tuple[tuple[str, Sequence[str], Callable[[Path], RecognisedSet]], ...] = (
         ("cifar-10-batches-py", ("data_batch_1", "test_batch"), _cifar10),
         ("cifar-100-python", ("train", "test", "meta"), _cifar100),
         ("stl10_binary", ("train_X.bin", "test_X.bin"), _stl10),
@@ -170,18 +170,18 @@ def _load(handle: IO[bytes]) -> object:
     return _Plain(handle, encoding="latin1").load()  # texts and arrays of Python 2
 
 
-def _cifar10(folder: Path) -> Found:
+def _cifar10(folder: Path) -> RecognisedSet:
     files = [path for i in range(1, 6) if (path := folder / f"data_batch_{i}").is_file()]
     return _cifar("cifar10", files, folder / "test_batch", folder / "batches.meta", "label")
 
 
-def _cifar100(folder: Path) -> Found:
+def _cifar100(folder: Path) -> RecognisedSet:
     return _cifar("cifar100", [folder / "train"], folder / "test", folder / "meta", "fine_label")
 
 
-def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> Found:
+def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> RecognisedSet:
     names = _unpickled(meta).get(f"{key}_names") if meta.is_file() else None
-    return Found(
+    return RecognisedSet(
         name,
         _cifar_part(files, f"{key}s"),
         _cifar_part([test], f"{key}s"),
@@ -193,7 +193,7 @@ def _text(name: object) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-def _cifar_part(files: list[Path], key: str) -> FoundPart:
+def _cifar_part(files: list[Path], key: str) -> RecognisedPart:
     arrays, labels = [], []
     for path in files:
         found = _unpickled(path)
@@ -212,16 +212,16 @@ def _cifar_part(files: list[Path], key: str) -> FoundPart:
             )
         arrays.append(data.reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
         labels.append(np.array(numbers, np.int64))
-    return FoundPart(ArrayImages(np.concatenate(arrays)), np.concatenate(labels))
+    return RecognisedPart(ArrayImages(np.concatenate(arrays)), np.concatenate(labels))
 
 
-def _stl10(folder: Path) -> Found:
+def _stl10(folder: Path) -> RecognisedSet:
     listed = folder / "class_names.txt"
     names = tuple(text.strip() for _, text in lines(listed)) if listed.is_file() else None
-    return Found("stl10", _stl_part(folder, "train"), _stl_part(folder, "test"), names)
+    return RecognisedSet("stl10", _stl_part(folder, "train"), _stl_part(folder, "test"), names)
 
 
-def _stl_part(folder: Path, split: str) -> FoundPart:
+def _stl_part(folder: Path, split: str) -> RecognisedPart:
     """Return a split: pictures column by column, labels from 1."""
     pictures, numbers = folder / f"{split}_X.bin", folder / f"{split}_y.bin"
     check_file(pictures)
@@ -235,10 +235,10 @@ def _stl_part(folder: Path, split: str) -> FoundPart:
             f"has {length} bytes and a label from 1"
         )
     rows = np.memmap(pictures, np.uint8, "r", shape=(n, 3, _STL_SIDE, _STL_SIDE))
-    return FoundPart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
+    return RecognisedPart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
 
 
-def _tiny(folder: Path) -> Found:
+def _tiny(folder: Path) -> RecognisedSet:
     """Return Tiny-ImageNet: the training part is a folder of classes."""
     found = load_folder(folder / "train")
     number = {name: i for i, name in enumerate(found.class_names or ())}
@@ -261,10 +261,12 @@ def _tiny(folder: Path) -> Found:
         labels.append(label)
     test, skipped = measured(FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder)
     left = (*(f"train/{name}" for name in found.skipped), *skipped)
-    return Found("tiny-imagenet", found.train, test, found.class_names, left)
+    return RecognisedSet("tiny-imagenet", found.train, test, found.class_names, left)
 
 
-def load_flowers(folder: Path, *, tail: tuple[int, int] | None = None, seed: int = 0) -> Found:
+def load_flowers(
+    folder: Path, *, tail: tuple[int, int] | None = None, seed: int = 0
+) -> RecognisedSet:
     """Open Flowers102.
 
     The long-tailed part follows a sentence of paper 003, section 4: a training split from the
@@ -300,12 +302,12 @@ def load_flowers(folder: Path, *, tail: tuple[int, int] | None = None, seed: int
     names = tuple(str(i) for i in range(1, int(labels.max()) + 2))
     skipped = tuple(name for _, left in parts for name in left)
     name = "flowers102" if tail is None else "flowers102-long-tailed"
-    return Found(name, parts[0][0], parts[1][0], names, skipped)
+    return RecognisedSet(name, parts[0][0], parts[1][0], names, skipped)
 
 
 def _flowers(
     folder: Path, places: NDArray[np.int64], labels: NDArray[np.int64]
-) -> tuple[FoundPart, tuple[str, ...]]:
+) -> tuple[RecognisedPart, tuple[str, ...]]:
     names = tuple("jpg/" + _FLOWERS.format(i + 1) for i in places.tolist())
     return measured(FolderFiles(folder, names), labels[places], folder)
 

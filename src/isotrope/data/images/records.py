@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Found", "FoundPart", "ImagePart", "ImageSet", "Images", "Pictures"]
+__all__ = ["ImagePart", "ImageSet", "Images", "Pictures", "RecognisedPart", "RecognisedSet"]
 
 
 class Images(Protocol):
@@ -96,24 +96,24 @@ class ImageSet:
 
 
 @dataclass(frozen=True, eq=False)
-class FoundPart:
+class RecognisedPart:
     """A split as it was found: any sizes, labels as they are stored."""
 
     images: Pictures
     labels: NDArray[np.int64] | None
 
-    def taken(self, places: NDArray[np.int64]) -> "FoundPart":
+    def taken(self, places: NDArray[np.int64]) -> "RecognisedPart":
         """Return only the rows at these places, in this order."""
         labels = None if self.labels is None else self.labels[places]
-        return FoundPart(self.images.taken(places), labels)
+        return RecognisedPart(self.images.taken(places), labels)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RecognisedSet:
     """A data set as it was found, before anything is held out, limited or resized."""
 
     name: str
-    train: FoundPart
-    test: FoundPart | None = None
+    train: RecognisedPart
+    test: RecognisedPart | None = None
     class_names: tuple[str, ...] | None = None
     skipped: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named, load_flowers
-from isotrope.data.images.records import Found, FoundPart, ImagePart, Images, ImageSet
+from isotrope.data.images.records import ImagePart, Images, ImageSet, RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
 from isotrope.data.lines import check_file, is_folder, lines, place
@@ -110,7 +110,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
 
 def _found(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
-) -> Found:
+) -> RecognisedSet:
     """Open what lies there."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(f"{place(Path(path))}: a list of classes is for a folder of classes")
@@ -131,7 +131,7 @@ def _found(
     return load_folder(path)
 
 
-def _file(path: Path) -> Found:
+def _file(path: Path) -> RecognisedSet:
     check_file(path)
     if path.suffix.lower() != ".npz":
         raise InputError(
@@ -142,7 +142,7 @@ def _file(path: Path) -> Found:
 
 
 def _finished(
-    found: Found,
+    found: RecognisedSet,
     *,
     side: int | None = None,
     holdout: float = 0.0,
@@ -190,7 +190,7 @@ def _finished(
     )
 
 
-def _fitted(part: FoundPart, side: int) -> FoundPart:
+def _fitted(part: RecognisedPart, side: int) -> RecognisedPart:
     return replace(part, images=part.images.fitted(side))
 
 

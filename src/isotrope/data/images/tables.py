@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.folder import measured
-from isotrope.data.images.records import Found, FoundPart
+from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import place, shown
 from isotrope.data.splits import TRAIN, named_split
 
@@ -98,7 +98,7 @@ def _check_splits(folder: Path) -> None:
             check_file(path)
 
 
-def load_table(folder: Path) -> Found:
+def load_table(folder: Path) -> RecognisedSet:
     """Open a Hugging Face dataset folder.
 
     Raises:
@@ -139,16 +139,16 @@ def load_table(folder: Path) -> Found:
     train, names, skipped = _part(train_rows, folder)
     test_name = next((name for name in _TEST if name in splits), None)
     if test_name is None or len(splits) == 1:
-        return Found(folder.resolve().name, train, None, names, skipped)
+        return RecognisedSet(folder.resolve().name, train, None, names, skipped)
     test, _, more = _part(splits[test_name], folder, names)
-    return Found(folder.resolve().name, train, test, names, (*skipped, *more))
+    return RecognisedSet(folder.resolve().name, train, test, names, (*skipped, *more))
 
 
 def _part(
     rows: Any,  # noqa: ANN401 - a datasets.Dataset
     folder: Path,
     names: tuple[str, ...] | None = None,
-) -> tuple[FoundPart, tuple[str, ...] | None, tuple[str, ...]]:
+) -> tuple[RecognisedPart, tuple[str, ...] | None, tuple[str, ...]]:
     """Return a split, the names of its classes, and what could not be read."""
     import datasets
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
 from isotrope.data.text.corpora import Record
 from isotrope.data.text.repeats import CHUNK, hash64, mark_repeated, near_identical, read_part
@@ -201,7 +201,7 @@ def build(
     former = Former(resolve(views, first), holdout, seed)
     columns = 2 if former.views == "adjacent" else len(first.texts)
     dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
-    with replacing(folder) as temporary:
+    with atomic_replace(folder) as temporary:
         temporary.mkdir()
         with _Writer(temporary, tokenize, max_length, dtype, prompts) as writer:
             for formed in former.form(chain([first], stream)):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 
 __all__ = ["Floats", "Lanczos", "Operator", "Progress", "Ritz"]
 
@@ -206,7 +206,7 @@ class Lanczos:
     def _write(self) -> None:
         if self.state is None:
             return
-        with replacing(self.state) as temporary, temporary.open("wb") as file:
+        with atomic_replace(self.state) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
                 belongs=np.array(self.belongs),

@@ -1,12 +1,12 @@
 """What the doctor knows: one rule for each verdict, and the order of cause and effect.
 
-A rule looks at a :class:`~isotrope.diagnostics.evidence.Case` and returns a finding or None. A
-number that was not measured decides nothing.
+A rule looks at a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
+A number that was not measured decides nothing.
 """
 
 from collections.abc import Callable
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding
 from isotrope.diagnostics.rules.collapse import collapsed, dimensional_collapse, diverging
 from isotrope.diagnostics.rules.forces import (
@@ -23,7 +23,7 @@ from isotrope.diagnostics.rules.seen import not_finite
 
 __all__ = ["EXPLAINS", "RULES"]
 
-RULES: tuple[Callable[[Case], Finding | None], ...] = (
+RULES: tuple[Callable[[RunEvidence], Finding | None], ...] = (
     not_finite,
     no_negatives,
     dead_views,

@@ -1,6 +1,6 @@
 """Rules about embeddings that are thrown together: at once, to a point, or to a few directions."""
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
     learning_rate,
@@ -21,7 +21,7 @@ ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
 _HELD_APART = ("byol", "simsiam", "dino")  # by a predictor or a centre, without negatives
 
 
-def diverging(case: Case) -> Finding | None:
+def diverging(case: RunEvidence) -> Finding | None:
     """The first steps lose what the encoder had: the loss does not come back, or norms explode."""
     if _decayed(case) or _nothing_pushes(case) or point_at_first(case):
         return None
@@ -48,7 +48,7 @@ def diverging(case: Case) -> Finding | None:
     )
 
 
-def _exploding(case: Case, jump: float | None) -> bool:
+def _exploding(case: RunEvidence, jump: float | None) -> bool:
     """Whether norms explode; cut weights grow fast, and that is what they are for."""
     if sick("radial", case.end("radial")):
         return False
@@ -57,19 +57,19 @@ def _exploding(case: Case, jump: float | None) -> bool:
     return sick("norm_jump_text", jump) and (case.setting("cut") or 1) <= 1
 
 
-def _over_first(case: Case, column: str) -> float | None:
+def _over_first(case: RunEvidence, column: str) -> float | None:
     """A column in the first third of the run, over its value before the first update."""
     first, early = case.first(column), case.early(column)
     return early / first if first and early is not None else None
 
 
-def _rise(case: Case) -> float | None:
+def _rise(case: RunEvidence) -> float | None:
     """The loss at the end over that of step 0, where both are positive."""
     first, end = case.first("loss"), case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
 
 
-def collapsed(case: Case) -> Finding | None:
+def collapsed(case: RunEvidence) -> Finding | None:
     """All embeddings are one point; what else is known says why."""
     numbers = {"collapse_uniformity": case.end("uniformity"), "collapse_std": case.end("std")}
     found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
@@ -89,7 +89,7 @@ def collapsed(case: Case) -> Finding | None:
     )
 
 
-def dimensional_collapse(case: Case) -> Finding | None:
+def dimensional_collapse(case: RunEvidence) -> Finding | None:
     """The embeddings differ, but in a few directions only."""
     rank, most = case.end("effective_rank"), most_dimensions(case)
     if rank is None or not most or not sick("rank_share", rank / most):
@@ -116,7 +116,7 @@ def dimensional_collapse(case: Case) -> Finding | None:
     )
 
 
-def _why_collapsed(case: Case) -> tuple[str, str, tuple[Evidence, ...]]:
+def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     """The cause, the change, and the numbers that decide between causes."""
     decay = weight_decay(case)
     if not case.rows or point_at_first(case):
@@ -138,18 +138,18 @@ def _why_collapsed(case: Case) -> tuple[str, str, tuple[Evidence, ...]]:
     return "No setting explains it but the length of the steps.", lower_rate(case, 10), ()
 
 
-def _decayed(case: Case) -> bool:
+def _decayed(case: RunEvidence) -> bool:
     """Whether the weight decay is one that kills encoders of images."""
     return case.kind == "images" and sick("decay_that_kills", weight_decay(case))
 
 
-def _nothing_pushes(case: Case) -> bool:
+def _nothing_pushes(case: RunEvidence) -> bool:
     """Whether neither the objective nor the method keeps embeddings apart."""
     if case.objective is None or pushing(case.objective):
         return False
     return case.setting("method") not in _HELD_APART
 
 
-def _stops_by_margin(case: Case) -> bool:
+def _stops_by_margin(case: RunEvidence) -> bool:
     own = parameters(case)
     return "margin" in own or str(own.get("dissipation", "")).startswith("margin")

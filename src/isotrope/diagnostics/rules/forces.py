@@ -1,6 +1,6 @@
 """Rules about the components of the gradient: which negatives push, how long, against what pull."""
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
     anchors_done_on_ideal,
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def no_negatives(case: Case) -> Finding | None:
+def no_negatives(case: RunEvidence) -> Finding | None:
     """A contrastive loss is given batches of one row, or of one group: nothing is a negative.
 
     Its loss and gradient are then 0 from the first step on. A loss of pairs has a gradient all the
@@ -62,7 +62,7 @@ def no_negatives(case: Case) -> Finding | None:
     )
 
 
-def negatives_not_hard(case: Case) -> Finding | None:
+def negatives_not_hard(case: RunEvidence) -> Finding | None:
     """A softmax of a high temperature is uniform; weights known to have none are not judged.
 
     It is uniform at any temperature where embeddings lie together, as early in a training.
@@ -95,7 +95,7 @@ def negatives_not_hard(case: Case) -> Finding | None:
     )
 
 
-def never_dissipating(case: Case) -> Finding | None:
+def never_dissipating(case: RunEvidence) -> Finding | None:
     """GD stays 1: by a margin that no batch can keep or, on sentences, by design."""
     end, objective = case.end("dissipation"), case.objective
     if end is None or objective is None or not sick("gd_at_the_end", end):
@@ -121,7 +121,7 @@ def never_dissipating(case: Case) -> Finding | None:
     )
 
 
-def dissipated_early(case: Case) -> Finding | None:
+def dissipated_early(case: RunEvidence) -> Finding | None:
     """Hardly an anchor has a gradient after the first fifth, and the dev score has not gained."""
     later, gain = later_dead(case), gained(case)
     if later is None or len(case.series("dead")) < 5:
@@ -142,7 +142,7 @@ def dissipated_early(case: Case) -> Finding | None:
     )
 
 
-def ratio_under_bound(case: Case) -> Finding | None:
+def ratio_under_bound(case: RunEvidence) -> Finding | None:
     """The pull loses against the push (Lemma 1)."""
     above = case.end("above_bound")
     if above is None or not sick("above_bound", above):
@@ -169,7 +169,7 @@ def _stopping(objective: Objective) -> str:
     return "--objective.dissipation margin:0.3"
 
 
-def _harder(case: Case) -> str:
+def _harder(case: RunEvidence) -> str:
     """What leaves anchors more to learn."""
     own = parameters(case)
     margin, tau = own.get("margin"), own.get("temperature")

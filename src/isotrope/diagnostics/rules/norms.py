@@ -1,6 +1,6 @@
 """The rule about norms: embeddings too long to be turned by their gradient (paper 003)."""
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import sick, told, weight_decay
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
@@ -8,7 +8,7 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 __all__ = ["norms_too_large"]
 
 
-def norms_too_large(case: Case) -> Finding | None:
+def norms_too_large(case: RunEvidence) -> Finding | None:
     """Long by any measure, or long and with nothing that holds them."""
     norm, decay = case.end("norm"), weight_decay(case)
     if norm is None or (case.objective is not None and case.objective.space != "sphere"):
@@ -38,7 +38,7 @@ def norms_too_large(case: Case) -> Finding | None:
     )
 
 
-def _shorter(case: Case) -> str:
+def _shorter(case: RunEvidence) -> str:
     """What makes the embeddings shorter to begin with."""
     if case.kind != "images" and case.setting("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"

@@ -2,7 +2,7 @@
 
 import statistics
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import gained, lower_rate, sick, told
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
@@ -12,7 +12,7 @@ __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
 _LOOKS = 3  # of which a median says something
 
 
-def anisotropic_start(case: Case) -> Finding | None:
+def anisotropic_start(case: RunEvidence) -> Finding | None:
     """Different texts point one way, and training, if there was any, has left them so.
 
     Features of images after a ReLU have no negative entries, and so always do.
@@ -32,7 +32,7 @@ def anisotropic_start(case: Case) -> Finding | None:
     )
 
 
-def nothing_left_to_learn(case: Case) -> Finding | None:
+def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
     """Most anchors were done before training began, and it gained nothing.
 
     Where training itself has brought them there, it is dissipated-early.
@@ -64,7 +64,7 @@ def nothing_left_to_learn(case: Case) -> Finding | None:
     )
 
 
-def overfitting(case: Case) -> Finding | None:
+def overfitting(case: RunEvidence) -> Finding | None:
     """The dev score falls from its best while training goes on."""
     if len(case.scores) < 2:
         return None

@@ -1,6 +1,6 @@
 """Rules about the views: the same, unrelated, or with copies of themselves among the negatives."""
 
-from isotrope.diagnostics.evidence import Case
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding
 from isotrope.diagnostics.readings import point_at_first, separation, sick, told
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
@@ -8,7 +8,7 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 __all__ = ["dead_views", "false_negatives", "unrelated_positives"]
 
 
-def dead_views(case: Case) -> Finding | None:
+def dead_views(case: RunEvidence) -> Finding | None:
     """A text and itself: every angle to a positive is 0, in embeddings that are not one point."""
     angles = case.series("positive_mean")
     if not angles and case.objective is not None and case.probe is not None:
@@ -25,7 +25,7 @@ def dead_views(case: Case) -> Finding | None:
     )
 
 
-def unrelated_positives(case: Case) -> Finding | None:
+def unrelated_positives(case: RunEvidence) -> Finding | None:
     """Before training real pairs are closer than chance; those of a shuffled file are not.
 
     Crops belong together by themselves, though an untrained encoder of images may not see it.
@@ -50,7 +50,7 @@ def unrelated_positives(case: Case) -> Finding | None:
     )
 
 
-def false_negatives(case: Case) -> Finding | None:
+def false_negatives(case: RunEvidence) -> Finding | None:
     """Copies that are pushed apart; two images can look alike and still be two."""
     if case.kind == "images":
         return None

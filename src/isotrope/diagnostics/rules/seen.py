@@ -1,6 +1,6 @@
 """Rules about the log itself: numbers that are none, and too few of them."""
 
-from isotrope.diagnostics.evidence import Case, sane
+from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.diagnostics.readings import learning_rate, lower_rate, sick
@@ -9,7 +9,7 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 __all__ = ["not_enough_seen", "not_finite"]
 
 
-def not_finite(case: Case) -> Finding | None:
+def not_finite(case: RunEvidence) -> Finding | None:
     """The loss or the embeddings became NaN, infinite, or larger than any number means."""
     broken = sum(
         any((x := row.get(name)) is not None and not sane(x) for name in ("loss", *MEASURED))
@@ -32,7 +32,7 @@ def not_finite(case: Case) -> Finding | None:
     )
 
 
-def not_enough_seen(case: Case) -> Finding | None:
+def not_enough_seen(case: RunEvidence) -> Finding | None:
     """No model was probed, and hardly a step was looked at: neither healthy nor sick."""
     steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
     if case.probe is not None or not sick("logged_steps", steps):

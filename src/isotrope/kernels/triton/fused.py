@@ -26,8 +26,8 @@ from isotrope.core.terms import Against
 from isotrope.kernels.mixtures import Mixing, Mixture
 from isotrope.kernels.statistics import Key, Kind
 from isotrope.kernels.tiles import LN2, UNSHIFTED, Gradients, Job, blocks
-from isotrope.kernels.triton.operands import NOWHERE, PASSED, Factors, Found, Rows
-from isotrope.kernels.triton.parts import Part, Parts
+from isotrope.kernels.triton.operands import NOWHERE, PASSED, Factors, Rows, RowStatistics
+from isotrope.kernels.triton.parts import ColumnSources, Part
 from isotrope.kernels.triton.passes import spread
 from isotrope.kernels.triton.tiles import EXP, NONE, SOFTPLUS
 
@@ -72,7 +72,7 @@ class _Fused:
     def __init__(self, job: Job, sides: int) -> None:
         views = job.views if sides == 1 else job.views.swapped().swapped()  # complains, or not
         self.job, self.sides, self.n = job, sides, len(views.anchors)
-        self.parts = Parts(views, sides)
+        self.parts = ColumnSources(views, sides)
         self.kinds = [kind for kind in _SUMMED if kind in job.questions.kinds]
         self.scale = 1 / (job.temperature * LN2) if self.kinds else 1.0
         self.shifted = 1 / job.temperature > UNSHIFTED
@@ -82,7 +82,7 @@ class _Fused:
         for rows, own in self._pairs():
             self.positive[rows] = (a.numbers(rows) * p.numbers(own)).sum(dim=1)
         self.positive *= a.exact * p.exact[self.own]
-        self.found: dict[tuple[Kind, Part], dict[int, Found]] = {}
+        self.found: dict[tuple[Kind, Part], dict[int, RowStatistics]] = {}
         self.by: list[dict[Key, Tensor]] = []
         self.by_positive = torch.zeros_like(self.positive)
         self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
@@ -113,7 +113,7 @@ class _Fused:
     def _shifted(self, kind: Kind) -> bool:
         return self.shifted and kind == "logsumexp"
 
-    def _joined(self, kind: Kind, against: Against, side: int) -> Found:
+    def _joined(self, kind: Kind, against: Against, side: int) -> RowStatistics:
         found = {part: self.found[kind, part][side] for part in self.parts.of(against)}
         return self.parts.joined(against, side, found)
 

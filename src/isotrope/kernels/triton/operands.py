@@ -1,8 +1,9 @@
-"""Meetings: the rows of one matrix against those of another, and what they find.
+"""Operands of the kernels: the rows of one matrix, the columns of another, and their statistics.
 
-``Rows`` are vectors as the kernels want them, ``Meeting`` says who meets whom and which pairs are
-no negatives, ``Found`` what rows or columns found. Any number of rows and any d: rows are padded
-with zeros to whole slices of d, what lies beyond the last row is masked.
+``Rows`` are vectors as the kernels want them, ``RowColumnBlock`` says which rows are compared with
+which columns and which pairs are no negatives, ``RowStatistics`` holds the result for each row or
+column. Any number of rows and any d: rows are padded with zeros to whole slices of d, what lies
+beyond the last row is masked.
 
 Excluded pairs: ``offset``, the column of a row's own positive (or itself); equal ``groups``; for
 further negatives nothing. A meeting that excludes everything is not held.
@@ -17,8 +18,8 @@ and as many sent.
 blocks of keys travel from process to process. Each pass is p meetings of n x n, with the block's
 statistics of columns (first pass) or sums of gradients (second pass) in tow; after a round they are
 home, complete, and the formula is called. 8 n m d for one direction and for both. Inside a view a
-pair of blocks is met once, so half a round is enough: 4 n m d for each view. A ``Found`` is joined
-with another in any order and gradients add up: nothing in the kernels changes. While a block is met
+pair of blocks is met once, so half a round is enough: 4 n m d for each view. Two
+``RowStatistics`` are joined in any order and gradients add up: nothing in the kernels changes. While a block is met
 the next one is on its way: in the second pass 6 n n d operations against 6 n d bytes, bfloat16 keys
 and their sums, so from n of some thousands on nobody should wait.
 """
@@ -33,7 +34,7 @@ from torch import Tensor
 from isotrope.kernels.tiles import blocks
 from isotrope.kernels.triton.tiles import LAST
 
-__all__ = ["NOWHERE", "PASSED", "Factors", "Found", "Meeting", "Rows", "finite"]
+__all__ = ["NOWHERE", "PASSED", "Factors", "RowColumnBlock", "RowStatistics", "Rows", "finite"]
 
 NOWHERE: int = LAST.value
 SHORT = 128  # numbers of a vector that is loaded once for a tile
@@ -122,7 +123,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class RowColumnBlock:
     """Rows, the columns that they meet, and which pairs are no negatives.
 
     Attributes:
@@ -140,13 +141,13 @@ class Meeting:
     upper: bool = False
     moved: tuple[Rows, Rows] | None = None
 
-    def swapped(self) -> "Meeting":
+    def swapped(self) -> "RowColumnBlock":
         """The columns as rows."""
         offset = None if self.offset is None else -self.offset
         moved = None if self.moved is None else self.moved[::-1]
         return replace(self, rows=self.columns, columns=self.rows, offset=offset, moved=moved)
 
-    def whole(self) -> "Meeting":
+    def whole(self) -> "RowColumnBlock":
         """The same with each pair in both orders."""
         return replace(self, upper=False, offset=0) if self.upper else self
 
@@ -169,7 +170,7 @@ class Factors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class RowStatistics:
     """What each row found among some columns.
 
     Attributes:
@@ -185,23 +186,23 @@ class Found:
     shifted: bool = False
 
     @classmethod
-    def nothing(cls, rows: Rows) -> "Found":
+    def nothing(cls, rows: Rows) -> "RowStatistics":
         """What rows find where there are no columns."""
         none = torch.zeros_like(rows.reciprocal)
         top = torch.full_like(none, -torch.inf)
         return cls(top, none, torch.full_like(none, NOWHERE, dtype=torch.int32), shifted=True)
 
     @classmethod
-    def joined(cls, parts: "Sequence[Found]") -> "Found":
+    def joined(cls, parts: "Sequence[RowStatistics]") -> "RowStatistics":
         """What rows found among the columns of all parts."""
         return _map(torch.stack, parts).reduced()
 
     @classmethod
-    def behind(cls, parts: "Sequence[Found]") -> "Found":
+    def behind(cls, parts: "Sequence[RowStatistics]") -> "RowStatistics":
         """What the rows of all parts found, one behind the other."""
         return _map(torch.cat, parts)
 
-    def reduced(self) -> "Found":
+    def reduced(self) -> "RowStatistics":
         """The findings of k x n, joined to n."""
         top, mass, place = self.top, self.mass, self.place
         if self.top is not None:
@@ -211,7 +212,7 @@ class Found:
             if place is not None:
                 place = place.where(self.top == top, NOWHERE).amin(dim=0)
                 place = place.masked_fill(top == -torch.inf, NOWHERE)
-        return Found(top, None if mass is None else mass.sum(dim=0), place, self.shifted)
+        return RowStatistics(top, None if mass is None else mass.sum(dim=0), place, self.shifted)
 
     @property
     def tops(self) -> Tensor:
@@ -219,7 +220,7 @@ class Found:
         assert self.top is not None
         return self.top
 
-    def factors(self, by: Tensor, whole: "Found", *, of_logarithm: bool = True) -> Factors:
+    def factors(self, by: Tensor, whole: "RowStatistics", *, of_logarithm: bool = True) -> Factors:
         """Turn derivatives by what rows found among all columns into factors of slopes here.
 
         Args:
@@ -234,22 +235,22 @@ class Found:
             return Factors(by)
         return Factors(by * torch.exp2(self.tops - finite(whole.tops)), finite(self.tops))
 
-    def first(self, count: int) -> "Found":
+    def first(self, count: int) -> "RowStatistics":
         """What the first rows found."""
         return _map(lambda x: x[0][..., :count], [self])
 
-    def counted_from(self, first: int) -> "Found":
+    def counted_from(self, first: int) -> "RowStatistics":
         """The same where the first column has this number."""
         if self.place is None:
             return self
         return replace(self, place=self.place.where(self.place == NOWHERE, self.place + first))
 
 
-def _map(function: Any, parts: Sequence[Found]) -> Found:  # noqa: ANN401 - of lists of tensors
+def _map(function: Any, parts: Sequence[RowStatistics]) -> RowStatistics:  # noqa: ANN401 - of lists of tensors
     """Apply a function to the tops, the masses and the places of all parts."""
     columns = zip(*((x.top, x.mass, x.place) for x in parts), strict=True)
     top, mass, place = (None if x[0] is None else function(x) for x in columns)
-    return Found(top, mass, place, parts[0].shifted)
+    return RowStatistics(top, mass, place, parts[0].shifted)
 
 
 def finite(top: Tensor) -> Tensor:

@@ -18,14 +18,21 @@ from isotrope.core.errors import NeedsEager
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.rowblock import Layout, RowBlockPairs
-from isotrope.kernels.surrogate_sums import Exponent, Masses, Pushing
+from isotrope.kernels.surrogate_sums import Exponent, Masses, SurrogatePairs
 from isotrope.kernels.tiles import LN2
-from isotrope.kernels.triton.operands import NOWHERE, Factors, Found, Meeting, Rows, finite
-from isotrope.kernels.triton.parts import Part, Parts
+from isotrope.kernels.triton.operands import (
+    NOWHERE,
+    Factors,
+    RowColumnBlock,
+    Rows,
+    RowStatistics,
+    finite,
+)
+from isotrope.kernels.triton.parts import ColumnSources, Part
 from isotrope.kernels.triton.passes import reduced, spread
 from isotrope.kernels.triton.tiles import EXP, NONE, POWER, SOFTPLUS
 
-__all__ = ["TritonPairs", "TritonPushing"]
+__all__ = ["TritonPairs", "TritonSurrogatePairs"]
 
 
 class TritonPairs(RowBlockPairs):
@@ -54,18 +61,18 @@ class TritonPairs(RowBlockPairs):
         raw = None if self.raw is None else self.raw.swapped()
         return type(self)(self.views.swapped(), 1 - self.side, self.kept, raw)
 
-    def pushing(self) -> "TritonPushing":
-        return TritonPushing(self.views, self.side, self.kept, self.raw)
+    def pushing(self) -> "TritonSurrogatePairs":
+        return TritonSurrogatePairs(self.views, self.side, self.kept, self.raw)
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> ColumnSources:
         """The meetings of both directions, made once."""
         if "parts" not in self.kept:
             given = self.views.detached() if self.raw is None else self.raw
             square = len(given.anchors) == len(given.positives)
             given = given if self.side == 0 else given.swapped()
-            self.kept["parts"] = Parts(given, 2 if square else 1, given=self.raw is None)
-        return cast("Parts", self.kept["parts"])
+            self.kept["parts"] = ColumnSources(given, 2 if square else 1, given=self.raw is None)
+        return cast("ColumnSources", self.kept["parts"])
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         return self._summed(EXP, temperature, against)
@@ -112,7 +119,7 @@ class _Asked(NamedTuple):
         against: over which columns.
     """
 
-    parts: Parts
+    parts: ColumnSources
     side: int
     kind: tl.constexpr
     temperature: float
@@ -122,7 +129,7 @@ class _Asked(NamedTuple):
     def scale(self) -> float:
         return 1 / (self.temperature * LN2)
 
-    def found(self) -> dict[Part, Found]:
+    def found(self) -> dict[Part, RowStatistics]:
         """What the anchors find, by part; exponentials with a maximum of their own."""
         parts, side, shifted = self.parts, self.side, self.kind is EXP
         return {
@@ -130,7 +137,7 @@ class _Asked(NamedTuple):
             for part in parts.of(self.against)
         }
 
-    def value(self, found: Found) -> Tensor:
+    def value(self, found: RowStatistics) -> Tensor:
         """The statistic."""
         assert found.mass is not None
         return (found.mass.log2() + found.tops) * LN2 if self.kind is EXP else found.mass
@@ -173,7 +180,7 @@ class _Summed(torch.autograd.Function):
         return None, *grads, slope
 
 
-class TritonPushing(Pushing, TritonPairs):
+class TritonSurrogatePairs(SurrogatePairs, TritonPairs):
     """The same where only anchors move, for both directions at once."""
 
     def __init__(
@@ -238,15 +245,19 @@ class TritonPushing(Pushing, TritonPairs):
         *,
         shifted: bool = False,
         place: bool = False,
-    ) -> Found:
+    ) -> RowStatistics:
         """What the anchors of this direction find, where ``by`` is compared."""
         found = [
             reduced(meeting, kind, scale, shifted=shifted, place=place)[0].counted_from(first)
             for first, meeting in self._meetings(by)
         ]
-        return Found.joined(found) if found else Found.nothing(self.parts.both[self.side])
+        return (
+            RowStatistics.joined(found)
+            if found
+            else RowStatistics.nothing(self.parts.both[self.side])
+        )
 
-    def _meetings(self, by: By) -> Iterator[tuple[int, Meeting]]:
+    def _meetings(self, by: By) -> Iterator[tuple[int, RowColumnBlock]]:
         """The anchors of this direction with each part of their columns, and the first's number."""
         parts, against, side = self.parts, AGAINST[by], self.side
         for part in parts.of(against):

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.triton.operands import Found, Meeting, Rows
+from isotrope.kernels.triton.operands import RowColumnBlock, Rows, RowStatistics
 from isotrope.kernels.triton.passes import reduced
 from isotrope.kernels.triton.tiles import NONE
 
-__all__ = ["Met", "Part", "Parts"]
+__all__ = ["ColumnSources", "Part", "RowColumnPart"]
 
 Part = Literal["across", "inside", "further"]
 
@@ -28,7 +28,7 @@ _OF: dict[Against, tuple[Part, ...]] = {
 }
 
 
-class Met(NamedTuple):
+class RowColumnPart(NamedTuple):
     """A meeting, and whose statistics it is about.
 
     Attributes:
@@ -37,12 +37,12 @@ class Met(NamedTuple):
         columns: the side whose anchors are the columns, None where nobody asks.
     """
 
-    meeting: Meeting
+    meeting: RowColumnBlock
     rows: int
     columns: int | None
 
 
-class Parts:
+class ColumnSources:
     """Views as rows, and their meetings.
 
     Attributes:
@@ -87,20 +87,26 @@ class Parts:
         before = _OF[against][: _OF[against].index(part)]
         return sum(len(self.columns(x, side)) for x in before)
 
-    def meetings(self, part: Part, side: int | None = None) -> list[Met]:
+    def meetings(self, part: Part, side: int | None = None) -> list[RowColumnPart]:
         """The meetings of a part: every one, or what the anchors of one side meet."""
         sides = range(self.sides) if side is None else [side]
         if part == "across":
             a, p, offset = *self.both, self.views.offset
             if side is None:
-                return [Met(Meeting(a, p, offset=offset), 0, 1 if self.sides == 2 else None)]
-            meeting = Meeting(a, p, offset=offset)
-            return [Met(meeting if side == 0 else meeting.swapped(), side, None)]
+                return [
+                    RowColumnPart(
+                        RowColumnBlock(a, p, offset=offset), 0, 1 if self.sides == 2 else None
+                    )
+                ]
+            meeting = RowColumnBlock(a, p, offset=offset)
+            return [RowColumnPart(meeting if side == 0 else meeting.swapped(), side, None)]
         found = []
         for k in sides:
             rows, columns = self.both[k], self.columns(part, k)
             inside = part == "inside"
-            found.append(Met(Meeting(rows, columns, upper=inside), k, k if inside else None))
+            found.append(
+                RowColumnPart(RowColumnBlock(rows, columns, upper=inside), k, k if inside else None)
+            )
         return found
 
     def reduced(
@@ -113,9 +119,9 @@ class Parts:
         shifted: bool = False,
         top: bool = False,
         place: bool = False,
-    ) -> dict[int, Found]:
+    ) -> dict[int, RowStatistics]:
         """What the anchors of each side, or of one, found in a part (``triton.passes``)."""
-        found: dict[int, list[Found]] = {}
+        found: dict[int, list[RowStatistics]] = {}
         for meeting, rows, columns in self.meetings(part, side):
             own, theirs = reduced(
                 meeting,
@@ -129,14 +135,16 @@ class Parts:
             found.setdefault(rows, []).append(own)
             if columns is not None and theirs is not None:
                 found.setdefault(columns, []).append(theirs)
-        return {k: Found.joined(x) for k, x in found.items()}
+        return {k: RowStatistics.joined(x) for k, x in found.items()}
 
-    def joined(self, against: Against, side: int, found: dict[Part, Found]) -> Found:
+    def joined(
+        self, against: Against, side: int, found: dict[Part, RowStatistics]
+    ) -> RowStatistics:
         """What the anchors of a side found in all parts."""
         parts = [
             found[part].counted_from(self.first(against, part, side)) for part in self.of(against)
         ]
-        return Found.joined(parts) if parts else Found.nothing(self.both[side])
+        return RowStatistics.joined(parts) if parts else RowStatistics.nothing(self.both[side])
 
     def nearest(self, k: int, against: Against, side: int, known: Tensor | None = None) -> Tensor:
         """N x k, the columns of the k hardest negatives, the hardest first; ``NOWHERE`` if none.

@@ -15,7 +15,14 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from isotrope.kernels.triton import tiles
-from isotrope.kernels.triton.operands import NOWHERE, SHORT, Factors, Found, Meeting, Rows
+from isotrope.kernels.triton.operands import (
+    NOWHERE,
+    SHORT,
+    Factors,
+    RowColumnBlock,
+    Rows,
+    RowStatistics,
+)
 from isotrope.kernels.triton.tiles import INTERPRETED, NONE
 
 __all__ = ["reduced", "spread"]
@@ -51,7 +58,7 @@ class Tiling:
 
 
 def reduced(
-    meeting: Meeting,
+    meeting: RowColumnBlock,
     kind: tl.constexpr,
     scale: float,
     *,
@@ -60,7 +67,7 @@ def reduced(
     place: bool = False,
     columns: bool = False,
     taken: Tensor | None = None,
-) -> tuple[Found, Found | None]:
+) -> tuple[RowStatistics, RowStatistics | None]:
     """Return what rows found and, on request, what columns found.
 
     Args:
@@ -94,17 +101,19 @@ def reduced(
         given |= {"TERMS": 16 if rows.sums == torch.float64 else 8}
         _launch(tiles.statistics, (panel.blocks, panel.chunks), cut, given)
         of_rows, of_columns = (
-            Found(x[0] if top else None, x[1] if summed else None, y if place else None, shifted)
+            RowStatistics(
+                x[0] if top else None, x[1] if summed else None, y if place else None, shifted
+            )
             for x, y in ((found, at), (met, met_at))
         )
         own.append(of_rows.reduced().first(len(rows) - panel.first * cut.rows))
         if columns:
             theirs.append(of_columns.reduced().first(len(others)))
-    return Found.behind(own), Found.joined(theirs) if columns else None
+    return RowStatistics.behind(own), RowStatistics.joined(theirs) if columns else None
 
 
 def spread(
-    meeting: Meeting,
+    meeting: RowColumnBlock,
     slope: tl.constexpr,
     scale: float,
     rows: Factors | None,
@@ -138,13 +147,13 @@ def spread(
         _spread(meeting.swapped(), slope, scale, (columns, rows), into, owned=True)
 
 
-def _in_order(meeting: Meeting) -> bool:
+def _in_order(meeting: RowColumnBlock) -> bool:
     """Whether sums have one order; atomic ones do not, nor are there any of float64."""
     return meeting.rows.sums == torch.float64 or torch.are_deterministic_algorithms_enabled()
 
 
 def _spread(
-    meeting: Meeting,
+    meeting: RowColumnBlock,
     slope: tl.constexpr,
     scale: float,
     factors: tuple[Factors | None, Factors | None],
@@ -204,7 +213,7 @@ class _Panel(NamedTuple):
     together: int
 
 
-def _panels(meeting: Meeting, cut: Tiling, *, chunked: bool = True) -> Iterator[_Panel]:
+def _panels(meeting: RowColumnBlock, cut: Tiling, *, chunked: bool = True) -> Iterator[_Panel]:
     """Cut a meeting into launches."""
     device = meeting.rows.data.device
     programs = WAVES
@@ -222,7 +231,7 @@ def _panels(meeting: Meeting, cut: Tiling, *, chunked: bool = True) -> Iterator[
         yield _Panel(first, here, lowest, highest, -(-met // together), together)
 
 
-def _given(meeting: Meeting, cut: Tiling, panel: _Panel, scale: float) -> dict[str, Any]:
+def _given(meeting: RowColumnBlock, cut: Tiling, panel: _Panel, scale: float) -> dict[str, Any]:
     """What both kernels are told."""
     rows, columns = meeting.rows, meeting.columns
     groups = (rows.groups, columns.groups) if meeting.grouped else (rows.reciprocal,) * 2

@@ -11,7 +11,7 @@ from isotrope.encoders.projectors import projector
 from isotrope.paradigm.objective import Paper
 from isotrope.training.images.method import ImageMethod, Options, Recipe
 
-__all__ = ["BarlowTwins", "BarlowTwinsOptions"]
+__all__ = ["BarlowTwinsMethod", "BarlowTwinsOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class BarlowTwinsOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
 
 
-class BarlowTwins(ImageMethod):
+class BarlowTwinsMethod(ImageMethod):
     r"""The cross-correlation of the two views shall be the identity: no negatives, no average.
 
     Terms: one, (z, z'), z = g(f(x)), both with gradients; the objective standardises each

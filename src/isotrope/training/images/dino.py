@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.distributed import summed
+from isotrope.core.distributed import all_reduce_sum
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper
 from isotrope.core.views import Views
@@ -18,7 +18,7 @@ from isotrope.paradigm.objective import Objective, Paper
 from isotrope.training.images.method import ImageMethod, Options, Recipe, at_least_float
 from isotrope.training.optimisers import cosine
 
-__all__ = ["DINO", "DINOOptions"]
+__all__ = ["DINOMethod", "DINOOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class DINOOptions(Options):
     ] = -1
 
 
-class DINO(ImageMethod):
+class DINOMethod(ImageMethod):
     r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
 
     Terms: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v: logits over K
@@ -181,6 +181,6 @@ class DINO(ImageMethod):
             decay = cosine(decay, 1.0, self.step / self.plan.steps)
         self.teacher.update(self._student(), decay)
         rows = self._outputs.new_tensor(float(len(self._outputs)))
-        mean = summed(self._outputs.sum(dim=0)) / summed(rows)
+        mean = all_reduce_sum(self._outputs.sum(dim=0)) / all_reduce_sum(rows)
         self.middle.lerp_(mean.to(self.middle.dtype), 1 - self.options.centre)
         self._outputs = None

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isotrope.core.distributed import summed
+from isotrope.core.distributed import all_reduce_sum
 from isotrope.core.views import Views
 from isotrope.diagnostics import observe
 from isotrope.paradigm.objective import Objective
@@ -34,4 +34,6 @@ def _norms(features: Tensor) -> Tensor:
 
 
 def _mean_of_all(values: Tensor) -> float:
-    return float(summed(values.sum()) / summed(torch.full_like(values.sum(), len(values))))
+    return float(
+        all_reduce_sum(values.sum()) / all_reduce_sum(torch.full_like(values.sum(), len(values)))
+    )

@@ -16,7 +16,7 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.distributed import Whole, gathered, rank, rows_of, world_size
+from isotrope.core.distributed import GlobalBatch, all_gather_views, rank, rows_of, world_size
 from isotrope.core.hyper import check
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
@@ -29,7 +29,7 @@ from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.shares import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure
-from isotrope.training.nan_guard import Guard
+from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.recipe import Plan, Recipe
 from isotrope.training.simcse import step_seed
@@ -115,7 +115,7 @@ class ImageMethod(L.LightningModule):
         self.augments = tuple(augments)
         self.seed, self.log_every, self.caching, self.scaled = seed, log_every, caching, scaled
         self.step = 0
-        self.guard = Guard()
+        self.guard = NonFiniteGuard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
         self._features: Tensor | None = None
@@ -139,7 +139,7 @@ class ImageMethod(L.LightningModule):
         """
         raise NotImplementedError
 
-    def completed(self, wholes: list[Whole]) -> list[Whole]:
+    def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
         """Return the terms with what has to be added once all processes' rows are there."""
         return wholes
 
@@ -216,7 +216,9 @@ class ImageMethod(L.LightningModule):
         """Return the loss of one batch; every ``log_every`` steps also look inside it."""
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
-        wholes = self.completed([gathered(_wide(views)) for views in self.views(self.crops(batch))])
+        wholes = self.completed(
+            [all_gather_views(_wide(views)) for views in self.views(self.crops(batch))]
+        )
         with _full_precision(wholes[0].views.anchors.device.type):
             terms = [shared_loss(self.objective, w, backend=self.backend) for w in wholes]
             loss = torch.stack(terms).mean()

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.distributed import Whole
+from isotrope.core.distributed import GlobalBatch
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper
 from isotrope.core.views import Views
@@ -109,7 +109,7 @@ class MoCoV2(ImageMethod):
             for x, other in pairs
         ]
 
-    def completed(self, wholes: list[Whole]) -> list[Whole]:
+    def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
         """Return the terms with the queue, and keep the keys of all processes for it."""
         # the first crop's keys belong to the last term
         self._keys = [whole.views.positives.detach() for whole in reversed(wholes)]

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from isotrope.core.distributed import rank, rows_of, wait, world_size
+from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError
-from isotrope.core.lock import still_there
+from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.images.pixels import need_kornia
@@ -36,10 +36,10 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import (
     Checkpoints,
+    DataFingerprintCheck,
     Dev,
     Metrics,
-    Origin,
-    SameData,
+    ProvenanceWriter,
     Stop,
     Timer,
 )
@@ -54,14 +54,14 @@ from isotrope.training.progress import Progress, warn
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    begin,
     checkpoint,
+    empty_result,
     make_steps,
-    nothing,
-    put_away,
+    remove_intermediates,
     run,
     stopped,
     try_objective,
+    write_config,
 )
 
 __all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "labelled", "prepare", "summary", "train"]
@@ -144,8 +144,8 @@ def _train(settings: ImageSettings, lines: bool, own: ImageEncoder | None = None
     """Check everything, and only then write: what is wrong leaves no folder behind."""
     prepared = prepare(settings, own)
     if rank() == 0:
-        begin(settings)
-    wait()
+        write_config(settings)
+    barrier()
     return _run(settings, prepared, lines=lines)
 
 
@@ -310,8 +310,8 @@ def _run(settings: ImageSettings, prepared: Prepared, *, lines: bool) -> Outcome
         timer=timer,
     )
     stop = Stop(checkpoints)
-    same = SameData(prepared.images.fingerprint)
-    origin = Origin(output, seed=settings.seed, data=same.fingerprint)
+    same = DataFingerprintCheck(prepared.images.fingerprint)
+    origin = ProvenanceWriter(output, seed=settings.seed, data=same.fingerprint)
     dev = Dev(
         _neighbours(settings, prepared),
         every=settings.knn_every * per_epoch,
@@ -344,15 +344,15 @@ def _run(settings: ImageSettings, prepared: Prepared, *, lines: bool) -> Outcome
         result = _result(settings, prepared, dev, metrics, timer, module.global_step)
         return Outcome(result, output, code, module.encoder, first=rank() == 0)
     if rank() > 0:
-        return Outcome(nothing(output), output, encoder=module.encoder, first=False)
+        return Outcome(empty_result(output), output, encoder=module.encoder, first=False)
     result = _result(settings, prepared, dev, metrics, timer, steps)
     refuse_broken(module.encoder, steps)
     _probe(settings, prepared, result, progress.say)
-    still_there(output)
+    ensure_not_replaced(output)
     module.encoder.save(output / "model", card=image_card(settings, result))
     result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
     result.save(output / "result.json")
-    put_away(output)
+    remove_intermediates(output)
     return Outcome(result, output, encoder=module.encoder)
 
 

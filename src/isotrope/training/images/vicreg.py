@@ -11,7 +11,7 @@ from isotrope.encoders.projectors import projector
 from isotrope.paradigm.objective import Paper
 from isotrope.training.images.method import ImageMethod, Options, Recipe
 
-__all__ = ["VICReg", "VICRegOptions"]
+__all__ = ["VICRegMethod", "VICRegOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class VICRegOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
 
 
-class VICReg(ImageMethod):
+class VICRegMethod(ImageMethod):
     r"""No negatives, no moving average: each dimension keeps its variance, pairs of them none.
 
     Terms: one, (z, z'), z = g(f(x)), both with gradients and not normalised (``space="raw"``).
