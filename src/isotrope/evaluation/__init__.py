@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Encoder": "embed",
-    "evaluate": "one_call",
+    "evaluate": "dispatch",
     "holdout_set": "holdout",
     "retrieval_dev": "retrieval",
     "search": "retrieval",
