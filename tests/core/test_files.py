@@ -21,11 +21,11 @@ LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from isotrope.core.errors import InputError
-from isotrope.core.files import replacing
+from isotrope.core.files import atomic_replace
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 try:
-    with replacing(Path(sys.argv[1])) as temporary:
+    with atomic_replace(Path(sys.argv[1])) as temporary:
         temporary.write_text("new " * 1000)
 except InputError as error:
     print(error)

@@ -26,8 +26,8 @@ from isotrope.core.lock import (
 HOLDS = """
 import os, sys, time
 from pathlib import Path
-from isotrope.core.lock import alone
-with alone(Path(sys.argv[1]), "training in x", role=sys.argv[2]):
+from isotrope.core.lock import exclusive_lock
+with exclusive_lock(Path(sys.argv[1]), "training in x", role=sys.argv[2]):
     worker = os.fork() if sys.argv[3] == "with a worker" else 1
     if worker == 0:
         time.sleep(60)

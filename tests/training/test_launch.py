@@ -250,7 +250,7 @@ def test_a_machine_that_does_not_see_the_run_folder(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("isotrope.training.text.rank", lambda: 1)
-    monkeypatch.setattr("isotrope.training.text.wait", lambda: None)
+    monkeypatch.setattr("isotrope.training.text.barrier", lambda: None)
     with pytest.raises(InputError, match=r"process 1 sees no .*tokens, which the first process"):
         fit(**quick)
 

@@ -120,7 +120,7 @@ def test_who_was_started_by_us(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_several_processes_the_starter_and_the_first_have_the_folder(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In between, and when one of them is killed, nobody else gets in (tests/core/test_alone)."""
+    """In between, and when one of them is killed, nobody else gets in (tests/core/test_lock)."""
     output, found = Path(quick["output"]), []
 
     def launch(devices: int, task: object, order: object) -> tuple[int, None]:

@@ -109,7 +109,7 @@ def test_one_process_gathers_nothing() -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
     monkeypatch.setattr(shares, "world_size", lambda: processes)
-    monkeypatch.setattr(shares, "summed", lambda share: share.detach())
+    monkeypatch.setattr(shares, "all_reduce_sum", lambda share: share.detach())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0))
     whole = all_gather_views(Views(x[0], x[1]))
     objective = registry.build("infonce")

@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DemoRecipe:
     """The settings of the demo, found by experiment (docs/LOG.md).
 
     Attributes:
@@ -82,7 +82,7 @@ class Recipe:
     probe: int = 64
 
 
-RECIPE = Recipe()
+RECIPE = DemoRecipe()
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Demo:
 class _Vectors:
     """An encoder that keeps what it has encoded, so that several measures share one pass."""
 
-    def __init__(self, encoder: SentenceEncoder, recipe: Recipe, texts: Sequence[str]) -> None:
+    def __init__(self, encoder: SentenceEncoder, recipe: DemoRecipe, texts: Sequence[str]) -> None:
         matrix = encoder.encode(texts, max_length=recipe.search_length)
         self.name = encoder.name
         self.known = dict(zip(texts, matrix, strict=True))
@@ -161,7 +161,7 @@ class _Vectors:
 
 
 def demo(
-    output: Path, *, seed: int = 0, recipe: Recipe = RECIPE, tell: Callable[[str], None] = print
+    output: Path, *, seed: int = 0, recipe: DemoRecipe = RECIPE, tell: Callable[[str], None] = print
 ) -> Demo:
     """Run the demo once and write its folder: a run for each objective, and the report.
 
@@ -308,7 +308,7 @@ def _row(
     before: _Vectors,
     data: RetrievalSet,
     seconds: float | None,
-    recipe: Recipe,
+    recipe: DemoRecipe,
 ) -> Row:
     metrics = retrieval(vectors, data, ks=(1,)).metrics
     judged = Looks("MRR@10 of the held-out functions", "last")

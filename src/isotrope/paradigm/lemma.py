@@ -24,7 +24,7 @@ from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
 __all__ = [
-    "Angles",
+    "AnchorAngles",
     "Range",
     "Satisfied",
     "angles",
@@ -49,7 +49,7 @@ class Range(NamedTuple):
     discriminant: Tensor
 
 
-class Angles(NamedTuple):
+class AnchorAngles(NamedTuple):
     """What Lemma 1 asks of an anchor, in radians.
 
     Attributes:
@@ -125,7 +125,7 @@ def lemma1(
     return Range(along + step * across / (1 + root), along + (1 + root) / step, discriminant)
 
 
-def angles(anchors: Tensor, positives: Tensor) -> Angles:
+def angles(anchors: Tensor, positives: Tensor) -> AnchorAngles:
     """Return n of each angle, for the hardest negative of the other view (first at ties).
 
     alpha is the angle of the tangent parts of h'_i and h'_n at h_i; where one of them vanishes it
@@ -141,7 +141,7 @@ def angles(anchors: Tensor, positives: Tensor) -> Angles:
     return angles_of(Views(anchors, positives))
 
 
-def angles_of(views: Views) -> Angles:
+def angles_of(views: Views) -> AnchorAngles:
     """Return n of each angle, as :func:`angles`, of raw views with whatever negatives they have.
 
     Raises:
@@ -156,7 +156,7 @@ def angles_of(views: Views) -> Angles:
     own, other = tangent(views.own, views.anchors), tangent(hardest, views.anchors)
     # by two arguments: arccos loses half the digits of a small angle
     u, v = unit(own), unit(other)
-    return Angles(
+    return AnchorAngles(
         torch.atan2(own.norm(dim=1), (views.own * views.anchors).sum(dim=1)),
         torch.atan2(other.norm(dim=1), (hardest * views.anchors).sum(dim=1)),
         2 * torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1)),

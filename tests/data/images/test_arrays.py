@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.images.arrays import ArrayImages, load_strips
 from isotrope.data.images.sets import load_images
 
-from .pictures import ramp
+from ..pictures import ramp
 
 X = np.stack([ramp(8, 8, seed) for seed in range(6)])
 Y = np.array([0, 1, 2, 0, 1, 2])

@@ -14,7 +14,7 @@ from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.images.records import ImagePart
 from isotrope.data.images.sets import load_images
 
-from .pictures import folders, ramp, save
+from ..pictures import folders, ramp, save
 
 # fewer cores than workers: slower than it could be, and otherwise the same
 few = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

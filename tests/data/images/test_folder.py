@@ -14,7 +14,7 @@ from isotrope.data.images.folder import EncodedImages, load_folder
 from isotrope.data.images.records import RecognisedSet
 from isotrope.data.images.sets import load_images
 
-from .pictures import folders, ramp, save
+from ..pictures import folders, ramp, save
 
 
 def names(found: RecognisedSet) -> list[str]:

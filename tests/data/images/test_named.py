@@ -13,7 +13,7 @@ import pytest
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.sets import load_flowers_tail, load_images
 
-from .pictures import ramp, save
+from ..pictures import ramp, save
 
 RANDOM = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ import pytest
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.sets import load_images
 
-from .pictures import folders, ramp, save
+from ..pictures import folders, ramp, save
 
 
 def of_sizes(root: Path, *sizes: tuple[int, int]) -> Path:

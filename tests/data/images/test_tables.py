@@ -10,7 +10,7 @@ from PIL import Image
 from isotrope.core.errors import InputError
 from isotrope.data.images.sets import load_images
 
-from .pictures import ramp, save
+from ..pictures import ramp, save
 
 datasets = pytest.importorskip("datasets")
 

@@ -8,7 +8,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text.batches import Batch, Batches, collate, cut, joined_groups
 
-from .conftest import Make, tokenize
+from ..conftest import Make, tokenize
 
 PAD = 0
 

@@ -10,7 +10,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text.sts_sets import TASKS, load_sts, load_sts_file
 
-from ..sts_folder import write_plain, write_senteval
+from ...sts_folder import write_plain, write_senteval
 
 ROWS = '4.5\ta  "cat"  sat\tthe cat sat .\n0\tone\ttwo\n'
 

@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.text import tokens
 from isotrope.data.text.tokens import TokenStore, build
 
-from .conftest import VOCABULARY, Make, records, tokenize
+from ..conftest import VOCABULARY, Make, records, tokenize
 
 
 def ids(text: str, max_length: int = 16) -> list[int]:

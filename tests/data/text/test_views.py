@@ -7,7 +7,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text.views import Former, resolve
 
-from .conftest import records
+from ..conftest import records
 
 SENTENCES = [f"sentence number {i}" for i in range(2000)]
 

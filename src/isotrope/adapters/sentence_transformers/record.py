@@ -120,7 +120,7 @@ class _Watch:
         self.trainer, self.losses, self.anatomy = trainer, losses, anatomy
         self._hooks: list[RemovableHandle] = []
         self._said: set[str] = set()
-        self._batch: _Batch | None = None
+        self._batch: _HookedBatch | None = None
 
     def open(self) -> None:
         """Look on from here."""
@@ -172,7 +172,7 @@ class _Watch:
         """Collect from here on, if the step is to be looked at and not an evaluation."""
         training = self.trainer.model.training and torch.is_grad_enabled()
         due = training and self.anatomy.due(self.trainer.state.global_step)
-        self._batch = _Batch(loss, given) if due else None
+        self._batch = _HookedBatch(loss, given) if due else None
 
     def _embedded(self, model: nn.Module, given: tuple[Any, ...], output: object) -> None:
         """Keep what the model makes of a column, or of a piece of one."""
@@ -209,7 +209,7 @@ class _Watch:
             self.anatomy.note(step, learning_rate=optimizer.param_groups[0]["lr"])
 
 
-class _Batch:
+class _HookedBatch:
     """One call of a loss."""
 
     def __init__(self, loss: nn.Module, given: tuple[Any, ...]) -> None:
@@ -274,7 +274,7 @@ def _rows(features: object) -> int | None:
     return next((len(x) for x in features.values() if isinstance(x, Tensor) and x.ndim), None)
 
 
-def _unseen(batch: _Batch, caught: Caught, row: Row) -> list[str]:
+def _unseen(batch: _HookedBatch, caught: Caught, row: Row) -> list[str]:
     """What of this batch is not to be seen, and why."""
     lying = "how embeddings lie is shown, GD, W and R are not"
     if batch.columns < 2 or not caught.whole:

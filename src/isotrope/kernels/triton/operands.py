@@ -19,9 +19,9 @@ blocks of keys travel from process to process. Each pass is p meetings of n x n,
 statistics of columns (first pass) or sums of gradients (second pass) in tow; after a round they are
 home, complete, and the formula is called. 8 n m d for one direction and for both. Inside a view a
 pair of blocks is met once, so half a round is enough: 4 n m d for each view. Two
-``RowStatistics`` are joined in any order and gradients add up: nothing in the kernels changes. While a block is met
-the next one is on its way: in the second pass 6 n n d operations against 6 n d bytes, bfloat16 keys
-and their sums, so from n of some thousands on nobody should wait.
+``RowStatistics`` are joined in any order and gradients add up: nothing in the kernels changes.
+While a block is met the next one is on its way: in the second pass 6 n n d operations against
+6 n d bytes, bfloat16 keys and their sums, so from n of some thousands on nobody should wait.
 """
 
 from collections.abc import Sequence

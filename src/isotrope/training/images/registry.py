@@ -19,9 +19,9 @@ METHODS = {
     "mocov3": ("moco_v3", "MoCoV3"),
     "byol": ("byol", "BYOL"),
     "simsiam": ("simsiam", "SimSiam"),
-    "barlowtwins": ("barlow_twins", "BarlowTwins"),
-    "vicreg": ("vicreg", "VICReg"),
-    "dino": ("dino", "DINO"),
+    "barlowtwins": ("barlow_twins", "BarlowTwinsMethod"),
+    "vicreg": ("vicreg", "VICRegMethod"),
+    "dino": ("dino", "DINOMethod"),
 }
 """Name on the command line: file in this folder, and class in it."""
 
