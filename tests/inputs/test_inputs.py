@@ -42,7 +42,7 @@ def test_what_is_not_refused_is_seen(what: str, bench: Bench, tmp_path: Path) ->
         if what == "written":
             return ["encode", bench.text, bench.sentences, "-o", "out.npy"]
         if what == "two lines":
-            (room / "p.py").write_text("import sys\nprint('no', file=sys.stderr)\n")
+            (room / "p.py").write_text("import sys\nprint('error: no', file=sys.stderr)\n")
             return ["objectives", "--plugin", "p.py"]
         (room / "p.py").write_text("raise BaseException('a bug')\n")
         return ["objectives", "--plugin", "p.py"]
