@@ -18,7 +18,13 @@ from torch import nn
 from isotrope.core.documents import brief, read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
-from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
+from isotrope.encoders.image_nets import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    READERS,
+    channels_last,
+    cifar_resnet,
+)
 from isotrope.encoders.quiet import quiet_loading
 
 __all__ = ["CIFAR", "MODULE", "Stored", "read", "write"]
@@ -119,8 +125,6 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
 
 def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
     """Return the side, mean and standard deviation that a folder asks for."""
-    from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD
-
     processor = _json(folder / "preprocessor_config.json")
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARCHITECTURES",
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
     "READERS",
     "Reader",
     "build_net",
@@ -28,6 +30,12 @@ __all__ = [
     "cifar_resnet",
     "freeze_patches",
 ]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+"""Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
+
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Standard deviation of the same."""
 
 Reader: TypeAlias = Callable[[Any, Tensor], Tensor]
 

@@ -27,8 +27,8 @@ from isotrope.data.images.pixels import need_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
-from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
-from isotrope.encoders.image_nets import ARCHITECTURES
+from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
 from isotrope.encoders.sentence import find_device
 from isotrope.evaluation.image_scores import image_scores, knn_look
 from isotrope.measures.judgement import Look
