@@ -82,7 +82,7 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
         )
 
 
-def _metavar(kind: Any) -> str:  # noqa: ANN401 - an annotation
+def _metavar(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
     if typing.get_origin(kind) in (types.UnionType, typing.Union):

@@ -87,7 +87,7 @@ class Result:
         return found
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["ROWS", "Texts", "probe_images", "probe_texts", "read_texts", "texts_of"]
+
+T = TypeVar("T")
 
 ROWS = 256
 """Inputs that are embedded: their share of anything is known to three percent."""
@@ -207,6 +209,6 @@ def _groups(texts: Texts) -> Tensor:
     return torch.from_numpy(joined_groups(np.array(marks, np.uint64)))
 
 
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401 - records
+def _chained(first: T, rest: Iterator[T]) -> Iterator[T]:
     yield first
     yield from islice(rest, _READ - 1)

@@ -186,7 +186,7 @@ class ImageEncoder(nn.Module):
     @classmethod
     def _around(
         cls,
-        model: Any,  # noqa: ANN401 - a model of transformers
+        model: nn.Module,
         name: str,
         image_size: int,
         mean: Sequence[float],

@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -26,6 +26,9 @@ from isotrope.encoders.image_nets import (
     cifar_resnet,
 )
 from isotrope.encoders.quiet import quiet_loading
+
+if TYPE_CHECKING:
+    from transformers import ViTModel
 
 __all__ = ["CIFAR", "MODULE", "Stored", "read", "write"]
 
@@ -176,7 +179,7 @@ def _write_model(model: nn.Module, folder: Path) -> None:
         _write_json(folder / "config.json", written)
 
 
-def _with_pooler(model: Any) -> nn.Module:  # noqa: ANN401 - a ViTModel
+def _with_pooler(model: "ViTModel") -> nn.Module:
     """Return a copy that ends in a pooler which changes nothing.
 
     transformers adds a pooler to every ViT it loads, of random weights where the folder has none:

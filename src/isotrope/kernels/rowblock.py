@@ -10,11 +10,11 @@ There are no second derivatives: asked for one, the backward pass names the eage
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.errors import NeedsEager
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
@@ -124,7 +124,7 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401 - torch's context
+        ctx: Context,
         statistic: _Statistic,
         mask: Mask,
         temperature: float,
@@ -140,7 +140,7 @@ class _Reduce(torch.autograd.Function):
         return values
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
             raise NeedsEager(
                 "the rowblock backend has no second derivatives; ask for backend='eager'"

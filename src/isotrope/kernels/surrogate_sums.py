@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -106,11 +106,11 @@ class LazyWeights:
     def any(self) -> bool:
         return bool(self._mass.any()) or bool(self._push().any())
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a matrix has
+    def __getattr__(self, name: str) -> NoReturn:
         raise Unfused(f"the weights are asked for {name}")
 
     @classmethod
-    def __torch_function__(cls, *asked: object) -> None:
+    def __torch_function__(cls, *asked: object) -> NoReturn:
         raise Unfused("the weights are given to a function of torch")
 
 

@@ -128,7 +128,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         raise InputError(f"objective {name}: {error}") from error
 
 
-def _setting(name: str, key: str, hyper: Hyper, value: object) -> Any:  # noqa: ANN401 - any field's
+def _setting(name: str, key: str, hyper: Hyper, value: object) -> object:
     try:
         return value_of(hyper, value)
     except ValueError as error:

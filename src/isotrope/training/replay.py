@@ -97,7 +97,7 @@ def replay(
             views = terms()
         losses = [module.objective.loss(v, backend=settings.backend) for v in views]
         loss = torch.stack(losses).mean()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     named = list(module.named_parameters())
     return Replayed(
         step=step,

@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from isotrope.data.images.folder import measured
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import place, shown
 from isotrope.data.splits import TRAIN, named_split
+
+if TYPE_CHECKING:
+    import datasets
 
 __all__ = ["TableFiles", "is_table", "load_table"]
 
@@ -145,7 +148,7 @@ def load_table(folder: Path) -> RecognisedSet:
 
 
 def _part(
-    rows: Any,  # noqa: ANN401 - a datasets.Dataset
+    rows: "datasets.Dataset",
     folder: Path,
     names: tuple[str, ...] | None = None,
 ) -> tuple[RecognisedPart, tuple[str, ...] | None, tuple[str, ...]]:
@@ -169,7 +172,7 @@ def _part(
     return part, names, skipped
 
 
-def _column(rows: Any, kind: type, names: tuple[str, ...]) -> str | None:  # noqa: ANN401
+def _column(rows: "datasets.Dataset", kind: type, names: tuple[str, ...]) -> str | None:
     """Return the first column of a kind, or of a name."""
     features = rows.features
     typed = [name for name, feature in features.items() if isinstance(feature, kind)]
@@ -177,7 +180,7 @@ def _column(rows: Any, kind: type, names: tuple[str, ...]) -> str | None:  # noq
 
 
 def _labels(
-    rows: Any,  # noqa: ANN401
+    rows: "datasets.Dataset",
     column: str | None,
     names: tuple[str, ...] | None,
     folder: Path,

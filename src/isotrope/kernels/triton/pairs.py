@@ -9,12 +9,13 @@ derivatives.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 import triton.language as tl
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.errors import NeedsEager
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
@@ -148,13 +149,13 @@ class _Summed(torch.autograd.Function):
     """A sum of each row as a function of anchors, positives, further negatives and temperature."""
 
     @staticmethod
-    def forward(ctx: Any, asked: _Asked, *inputs: Tensor | None) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Context, asked: _Asked, *inputs: Tensor | None) -> Tensor:
         ctx.asked, ctx.found = asked, asked.found()
         ctx.whole = asked.parts.joined(asked.against, asked.side, ctx.found)
         return asked.value(ctx.whole)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
             raise NeedsEager(
                 "the triton backend has no second derivatives; ask for backend='eager'"
