@@ -39,14 +39,14 @@ def spoil(
     """Have something in these steps that is not finite."""
     module = MODULES[kind]
     if what == "input":  # all that follows, running statistics too
-        method = "embed" if kind == "text" else "crops"
-        plain = getattr(module, method)
+        step = "embed" if kind == "text" else "crops"
+        plain = getattr(module, step)
 
         def spoilt(self: Any, batch: Any) -> list[Tensor]:
             found = plain(self, batch)
             return [x * value for x in found] if self.global_step in steps else found
 
-        patch.setattr(module, method, spoilt)
+        patch.setattr(module, step, spoilt)
         return
     file = simcse if kind == "text" else method
     shared = file.shared_loss
@@ -239,7 +239,7 @@ def test_ten_steps_in_a_row_end_the_run(
         train(**settings, on_nan="skip")
     checkpoint = read_checkpoint(Path(settings["output"]) / "checkpoints" / "last.ckpt")
     assert checkpoint["global_step"] == 12
-    guard = next(v for k, v in checkpoint["callbacks"].items() if k.startswith("Guard"))
+    guard = next(v for k, v in checkpoint["callbacks"].items() if k.startswith("NonFiniteGuard"))
     assert guard == {"skipped": 10, "in_a_row": 8}
     # the count goes on where the run does
     with pytest.raises(Diverged, match="not finite at step 13"):
