@@ -34,7 +34,7 @@ from isotrope.measures.judgement import Judgement, Looks, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.report.html import Example, Table, write_report
+from isotrope.reports.html import Example, Table, write_report
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import read_yaml
 
