@@ -154,7 +154,7 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
 def test_without_a_package_nothing_is_written(
     run, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    for name in ("sweep.study", "sweep.checks", "sweep.sweep", "sweep.plot", "sweep.tables"):
+    for name in ("sweeps.study", "sweeps.checks", "sweeps.sweep", "sweeps.plot", "sweeps.tables"):
         monkeypatch.delitem(sys.modules, f"isotrope.{name}", raising=False)
     monkeypatch.delitem(sys.modules, "isotrope.reports.scores", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
