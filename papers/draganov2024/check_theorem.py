@@ -16,7 +16,7 @@ from papers.draganov2024.looks import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 DRAWS: dict[Scale, int] = {"smoke": 2000, "cpu": 20_000, "paper": 20_000}
 PAIRS, NEGATIVES, DIMENSION = 64, 32, 20

@@ -11,7 +11,7 @@ from papers.draganov2024.looks import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 STEPS, RATE = 3, 1.0
 START, TARGET = (1.0, 0.0), (-0.5, math.sqrt(0.75))

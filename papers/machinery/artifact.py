@@ -13,7 +13,7 @@ from papers.machinery.cell import Cell
 from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "PAPERS",

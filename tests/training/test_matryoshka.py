@@ -15,9 +15,10 @@ from isotrope.data.text.batches import Batches
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import InfoNCE
 from isotrope.training import simcse
+from isotrope.training.fit_text import fit
 from isotrope.training.replay import _built
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import batch_at, check, fit, module_of, store_of
+from isotrope.training.text import batch_at, check, module_of, store_of
 
 from .conftest import sentences
 from .interrupted import power_cut
