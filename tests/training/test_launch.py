@@ -19,7 +19,7 @@ from isotrope.core import distributed
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.training import launch as launching
 from isotrope.training.settings import TrainSettings
-from isotrope.training.simcse import step_seed
+from isotrope.training.step import step_seed
 from isotrope.training.text import fit, summary, train
 from tests.training.conftest import sentences
 

@@ -23,7 +23,7 @@ from isotrope.core.result import Result
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.data.text.batches import Batch, Batches
-from isotrope.encoders.sentence import find_device
+from isotrope.encoders.device import find_device
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training import text
@@ -33,7 +33,8 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.optimisers import weight_decay_at
 from isotrope.training.run import checkpoint, read_checkpoint
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
-from isotrope.training.simcse import SimCSE, nested, step_seed
+from isotrope.training.simcse import SimCSE, nested
+from isotrope.training.step import step_seed
 
 __all__ = ["NO_HEAD", "Rebuilt", "rebuild"]
 
