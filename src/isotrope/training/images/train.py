@@ -27,9 +27,9 @@ from isotrope.data.images.pixels import need_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.device import find_device
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
-from isotrope.encoders.sentence import find_device
 from isotrope.evaluation.image_scores import image_scores, knn_look
 from isotrope.measures.judgement import Look
 from isotrope.paradigm import registry
