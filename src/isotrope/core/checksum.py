@@ -58,9 +58,9 @@ def verify_checksum(path: Path) -> None:
     with path.open("rb") as file:
         size = max(0, file.seek(0, os.SEEK_END) - _LENGTH)
         file.seek(size)
-        found = file.read()
-        if _SEAL.fullmatch(found):
-            if _digest(file, size) != found[len(_NAME) :]:
+        trailer = file.read()
+        if _SEAL.fullmatch(trailer):
+            if _digest(file, size) != trailer[len(_NAME) :]:
                 raise ChecksumMismatch("it does not match its digest")
             return
     try:
@@ -75,9 +75,9 @@ def verify_checksum(path: Path) -> None:
 
 def _digest(file: BinaryIO, size: int) -> bytes:
     """Return the digest of the first ``size`` bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     file.seek(0)
     while size > 0 and (piece := file.read(min(size, 1 << 20))):
-        found.update(piece)
+        digest.update(piece)
         size -= len(piece)
-    return found.hexdigest().encode()
+    return digest.hexdigest().encode()

@@ -98,9 +98,9 @@ def all_gather_objects(value: Any) -> list[Any]:  # noqa: ANN401 - what can be p
     """Return the ``value`` of every process, in the order of ranks."""
     if world_size() == 1:
         return [value]
-    found: list[Any] = [None] * world_size()
-    dist.all_gather_object(found, value)
-    return found
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
@@ -171,29 +171,29 @@ def all_gather_views(views: Views) -> GlobalBatch:
     if groups is not None:
         groups = torch.cat(_all_gather(groups, many))
     start = sum(many[: rank()])
-    whole = Views(
+    gathered = Views(
         anchors,
         positives,
         negatives if len(negatives) else None,
         groups=groups,
         in_batch=views.in_batch,
     )
-    return GlobalBatch(whole, slice(start, start + n), min(many))
+    return GlobalBatch(gathered, slice(start, start + n), min(many))
 
 
-def _counts(*own: int, device: torch.device) -> list[list[int]]:
+def _counts(*counts: int, device: torch.device) -> list[list[int]]:
     """Return these counts of every process."""
-    mine = torch.tensor(own, device=device)
-    return [row.tolist() for row in _all_gather(mine, [len(own)] * world_size())]
+    mine = torch.tensor(counts, device=device)
+    return [row.tolist() for row in _all_gather(mine, [len(counts)] * world_size())]
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
     """Return the ``x`` of every process, which have the given numbers of rows."""
     padded = x.new_zeros((max(rows), *x.shape[1:]))
     padded[: len(x)] = x
-    found = [torch.empty_like(padded) for _ in rows]
-    dist.all_gather(found, padded)
-    return [part[:many] for part, many in zip(found, rows, strict=True)]
+    parts = [torch.empty_like(padded) for _ in rows]
+    dist.all_gather(parts, padded)
+    return [part[:many] for part, many in zip(parts, rows, strict=True)]
 
 
 def _of_all(x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
@@ -213,6 +213,6 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        whole = torch.cat(gradients)
-        dist.all_reduce(whole)
-        return torch.split(whole, ctx.rows)[rank()], None
+        gradient = torch.cat(gradients)
+        dist.all_reduce(gradient)
+        return torch.split(gradient, ctx.rows)[rank()], None

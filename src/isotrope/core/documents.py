@@ -139,9 +139,9 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         if loader is not None:
             loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        found = "other keys" if isinstance(values, dict) else f"a {type(values).__name__}"
+        content = "other keys" if isinstance(values, dict) else f"a {type(values).__name__}"
         raise InputError(
-            f"{place(path)} must hold settings, `key: value` on each line; found {found}"
+            f"{place(path)} must hold settings, `key: value` on each line; found {content}"
         )
     return values
 
@@ -152,10 +152,10 @@ def _check_node(node: Any) -> None:  # noqa: ANN401 - yaml has no types
 
     def size(node: Any) -> int:  # noqa: ANN401
         if id(node) in sizes:
-            known = sizes[id(node)]
-            if known is None:
+            size_before = sizes[id(node)]
+            if size_before is None:
                 raise ValueError("it refers to itself")
-            return known
+            return size_before
         sizes[id(node)] = None
         total = 1
         if isinstance(node.value, list):

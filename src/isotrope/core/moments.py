@@ -20,8 +20,8 @@ def cross_moment(views: Views) -> Tensor:
 
 def gram(x: Tensor) -> Tensor:
     """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
-    found: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
-    return found
+    product: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
+    return product
 
 
 class _Gram(torch.autograd.Function):

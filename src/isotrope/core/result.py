@@ -73,17 +73,17 @@ class Result:
         """
         text = read_text(path)
         try:
-            found = cls(**json.loads(text))
-            if not isinstance(found.kind, str) or not isinstance(found.name, str):
+            result = cls(**json.loads(text))
+            if not isinstance(result.kind, str) or not isinstance(result.name, str):
                 raise TypeError("kind and name must be texts")
             for name in ("metrics", "details", "provenance"):
-                if not isinstance(getattr(found, name), dict):
+                if not isinstance(getattr(result, name), dict):
                     raise TypeError(f"{name} must be an object")
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{path} is not a result of isotrope ({error}); was it cut short or edited?"
             ) from error
-        return found
+        return result
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out

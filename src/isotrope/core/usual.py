@@ -54,16 +54,16 @@ def meant(word: str, known: Iterable[str]) -> str | None:
         known: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
     """
     names = list(known)
-    asked = _letters(word)
-    exact = [name for name in names if asked == _letters(name)]
-    usual = [name for name in names if asked in map(_letters, USUAL.get(name, ()))]
+    letters = _letters(word)
+    exact = [name for name in names if letters == _letters(name)]
+    usual = [name for name in names if letters in map(_letters, USUAL.get(name, ()))]
     if exact or usual:
         return (exact or usual)[0]
     by_letters: dict[str, str] = {}
     for name in sorted(names, key=lambda name: "." in name):  # those without a dot go first
         for part in (name, name.rpartition(".")[2]):
             by_letters.setdefault(_letters(part), name)
-    close = difflib.get_close_matches(asked, by_letters, n=1, cutoff=_ALIKE)
+    close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=_ALIKE)
     return by_letters[close[0]] if close else None
 
 
