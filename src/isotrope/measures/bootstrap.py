@@ -60,13 +60,13 @@ def bootstrap_spearman(
     y = _centred_ranks(gold, counts)
     weighted = counts * y
     length = np.einsum("nb,nb->b", weighted, y)
-    found = []
+    correlations = []
     for scores in predicted:
         x = _centred_ranks(scores, counts)
         product = np.einsum("nb,nb->b", weighted, x)
         norm = np.sqrt(np.einsum("nb,nb->b", counts, x * x) * length)
-        found.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
-    return np.stack(found)
+        correlations.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
+    return np.stack(correlations)
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:

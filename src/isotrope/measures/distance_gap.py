@@ -64,7 +64,7 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
             f"{tuple(anchors.shape)} and {tuple(positives.shape)}"
         )
     h, other = unit(anchors.double()), unit(positives.double())
-    own = torch.linalg.vector_norm(h - other, dim=1)
+    to_positive = torch.linalg.vector_norm(h - other, dim=1)
     # one product in float64: squares are right to 1e-16, distances so to 1e-8
     squares, others = h.square().sum(dim=1, keepdim=True), other.square().sum(dim=1)
     means, nearest = [], []
@@ -75,4 +75,4 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
         itself = torch.arange(n, device=h.device) == torch.arange(n, device=h.device)[rows, None]
         means.append(distance.masked_fill(itself, 0).sum(dim=1) / (n - 1))
         nearest.append(distance.masked_fill(itself, torch.inf).amin(dim=1))
-    return torch.cat(means) - own, (own - torch.cat(nearest)).abs()
+    return torch.cat(means) - to_positive, (to_positive - torch.cat(nearest)).abs()

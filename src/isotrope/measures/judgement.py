@@ -113,23 +113,23 @@ class Looks:
             InputError: the file is damaged.
         """
         try:
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as found:
-                kept = {key: found[key] for key in found}
-            gold, items = kept.get("gold"), kept["items"]
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive}
+            gold, items = arrays.get("gold"), arrays["items"]
             if (
                 items.ndim != 2
                 or not items.size
                 or (gold is not None and len(gold) != len(items.T))
             ):
                 raise ValueError("its arrays do not fit")
-            rows = zip(kept["steps"], kept["values"], items, strict=True)
+            rows = zip(arrays["steps"], arrays["values"], items, strict=True)
             looks = {int(step): Look(float(value), row, gold) for step, value, row in rows}
         except _UNREADABLE as error:
             raise InputError(
                 f"{path} cannot be read ({type(error).__name__}: {error}); remove it"
             ) from error
-        saved: Literal["best", "last"] = "last" if str(kept.get("saved")) == "last" else "best"
-        name = str(kept.get("name"))
+        saved: Literal["best", "last"] = "last" if str(arrays.get("saved")) == "last" else "best"
+        name = str(arrays.get("name"))
         return cls(name, saved, {step: look.value for step, look in looks.items()}, looks)
 
 
@@ -157,10 +157,10 @@ class Judgement:
         Raises:
             InputError: it is none.
         """
-        known = record if isinstance(record, Mapping) else {}
-        sentence, numbers = known.get("sentence"), known.get("numbers")
+        fields = record if isinstance(record, Mapping) else {}
+        sentence, numbers = fields.get("sentence"), fields.get("numbers")
         outcome: Outcome | None = next(
-            (word for word in get_args(Outcome) if word == known.get("outcome")), None
+            (word for word in get_args(Outcome) if word == fields.get("outcome")), None
         )
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
@@ -188,9 +188,10 @@ def judge(looks: Looks) -> Judgement:
         words = f"{looks.name} was {looks.looks[start].value:.2f} at step {start}"
         return Judgement("not known", f"{words}, and nothing else has been scored yet", numbers)
     others = sorted({saved, last} - {start})
-    found = _differences(looks, start, others)
+    differences = _differences(looks, start, others)
     for what, step in (("saved", saved), ("last", last)):
-        numbers[what] = {"step": step, "score": looks.looks[step].value, **found.get(step, {})}
+        score = looks.looks[step].value
+        numbers[what] = {"step": step, "score": score, **differences.get(step, {})}
     return _worded(looks, numbers)
 
 
@@ -235,13 +236,13 @@ def _differences(looks: Looks, start: int, others: list[int]) -> dict[int, dict[
         ],
         axis=1,
     )
-    found = {
+    differences = {
         step: {"difference": look.value - used[0].value, **interval(row - draws[0])}
         for step, look, row in zip(others, used[1:], draws[1:], strict=True)
     }
     for step, p in zip(others, holm([p_value(row - draws[0]) for row in draws[1:]]), strict=True):
-        found[step]["p"] = p
-    return found
+        differences[step]["p"] = p
+    return differences
 
 
 def _measurable(number: Mapping[str, float], sign: int) -> bool:
@@ -254,29 +255,31 @@ def _worded(looks: Looks, numbers: dict[str, dict[str, float]]) -> Judgement:
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
     how = "saved" if looks.saved == "last" else "saved; on the dev set that chose the step"
-    kept, end = _told(saved, how), _told(last, "last step, not saved")
+    saved_score, last_score = _told(saved, how), _told(last, "last step, not saved")
     if _measurable(saved, 1):
-        rest = f"; the end was worse than the start: {end}" if fell else _higher(looks, saved)
-        sentence = f"training improved it: {looks.name} rose from {began} to {kept}{rest}"
+        rest = (
+            f"; the end was worse than the start: {last_score}" if fell else _higher(looks, saved)
+        )
+        sentence = f"training improved it: {looks.name} rose from {began} to {saved_score}{rest}"
         return Judgement("improved", sentence, numbers)
     outcome: Outcome = "worse" if fell else "no measurable change"
-    shown, rest = kept, _higher(looks, saved)
+    judged_score, rest = saved_score, _higher(looks, saved)
     if saved["step"] == start["step"]:
-        shown, rest = end, "; the saved model is the one before training"
+        judged_score, rest = last_score, "; the saved model is the one before training"
     elif fell and saved["step"] != last["step"]:
-        shown, rest = end, f"; the saved model is another: {kept}"
+        judged_score, rest = last_score, f"; the saved model is another: {saved_score}"
     lead = "training made it worse" if fell else outcome
-    sentence = f"{lead}: {looks.name} was {began} at the start and {shown}{rest}"
+    sentence = f"{lead}: {looks.name} was {began} at the start and {judged_score}{rest}"
     return Judgement(outcome, sentence, numbers)
 
 
 def _told(number: Mapping[str, float], how: str) -> str:
     """Return a score with its step, and its difference to the start with the interval."""
-    told = f"{number['score']:.2f} at step {number['step']:,.0f} ({how}"
+    text = f"{number['score']:.2f} at step {number['step']:,.0f} ({how}"
     if "difference" in number:
         low, high = number["low"], number["high"]
-        told += f": {number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
-    return told + ")"
+        text += f": {number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
+    return text + ")"
 
 
 def _higher(looks: Looks, saved: Mapping[str, float]) -> str:
