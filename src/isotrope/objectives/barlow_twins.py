@@ -85,14 +85,14 @@ class BarlowTwins(
             return super().components(pairs)
         views, n = pairs.views, len(pairs.views.anchors)
         nu = self.weight
-        own = 2 * nu / n**2 * views.own.square().sum(dim=1)
+        radial = 2 * nu / n**2 * views.own.square().sum(dim=1)
         coordinate = 1 - (1 - nu) * (views.anchors * views.own).mean(dim=0)
         return Terms(
-            dissipation=torch.ones_like(own),
+            dissipation=torch.ones_like(radial),
             weight=2 * nu / n**2 * products(pairs, views.own, views.own, against="within"),
             pull=(2 / n * coordinate).expand(n, -1),
             against="within",
-            residual=own[:, None] * views.anchors,
+            residual=radial[:, None] * views.anchors,
         )
 
 

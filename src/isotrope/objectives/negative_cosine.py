@@ -48,5 +48,5 @@ class NegativeCosine(
         return -pairs.positive
 
     def components(self, pairs: Pairs) -> Terms:
-        one = torch.ones_like(pairs.positive)
-        return Terms(dissipation=one, weight=nothing(pairs), pull=one, scale=1 / len(one))
+        ones = torch.ones_like(pairs.positive)
+        return Terms(dissipation=ones, weight=nothing(pairs), pull=ones, scale=1 / len(ones))

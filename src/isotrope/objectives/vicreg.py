@@ -127,8 +127,8 @@ class VICReg(
         sigma = self._deviation(variance)
         short = (sigma < self.gamma) & (sigma > 0)
         stretch = self.var_coeff * (short / sigma.where(sigma > 0, 1.0))
-        own = 4 * self.cov_coeff * variance
-        residual = radial[:, None] * views.anchors - (own + stretch) * x / (d * (n - 1))
+        decorrelation = 4 * self.cov_coeff * variance
+        residual = radial[:, None] * views.anchors - (decorrelation + stretch) * x / (d * (n - 1))
         return Terms(
             dissipation=torch.ones_like(radial),
             weight=factor * products(pairs, x, x, against="within"),
