@@ -35,14 +35,14 @@ def named(columns: Sequence[str]) -> Choose:
     column is not there or is there twice.
     """
 
-    def choose(path: Path, found: Sequence[str]) -> Sequence[str]:
+    def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
         for column in columns:
-            if found.count(column) != 1:
-                problem = "no column" if column not in found else "more than one column"
+            if header.count(column) != 1:
+                problem = "no column" if column not in header else "more than one column"
                 raise InputError(
                     f"{place(path)}: {problem} {column!r}"
-                    f"{nearest(column, found) if column not in found else ''}; "
-                    f"found {', '.join(map(repr, found)) or 'none'}"
+                    f"{nearest(column, header) if column not in header else ''}; "
+                    f"found {', '.join(map(repr, header)) or 'none'}"
                 )
         return columns
 

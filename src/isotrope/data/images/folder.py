@@ -114,10 +114,10 @@ class EncodedImages:
         Raises:
             InputError: none of all pictures can be decoded.
         """
-        found = np.empty((len(indices), 3, self.side, self.side), np.uint8)
-        for row, i in zip(found, indices, strict=True):
+        pixels = np.empty((len(indices), 3, self.side, self.side), np.uint8)
+        for row, i in zip(pixels, indices, strict=True):
             row[:] = self._whole(int(i))
-        return found
+        return pixels
 
     def _whole(self, i: int) -> NDArray[np.uint8]:
         """Return a picture, or the one that stands in for it."""
@@ -196,9 +196,9 @@ def measured(
             f"{place(where)}: none of {len(files)} files can be read as a picture{such}; "
             "give PNG, JPEG, WebP, GIF, BMP or TIFF"
         )
-    kept = None if labels is None else labels[places]
-    images = EncodedImages(files.taken(places), facts[places], kept, _flags(len(places)))
-    return RecognisedPart(images, kept), skipped
+    kept_labels = None if labels is None else labels[places]
+    images = EncodedImages(files.taken(places), facts[places], kept_labels, _flags(len(places)))
+    return RecognisedPart(images, kept_labels), skipped
 
 
 def load_folder(folder: Path, classes: Sequence[str] | None = None) -> RecognisedSet:
@@ -245,8 +245,9 @@ def _inner(folder: Path) -> Path:
 def _test_scan(root: Path) -> "_Scan | None":
     """Return the test part: the first with classes, else the first with pictures."""
     scans = [_Scan(root / name) for name in _TEST if (root / name).is_dir()]
-    found = [scan for scan in scans if scan.names]
-    return next((scan for scan in found if scan.class_names), found[0] if found else None)
+    with_pictures = [scan for scan in scans if scan.names]
+    with_classes = [scan for scan in with_pictures if scan.class_names]
+    return next(iter(with_classes or with_pictures), None)
 
 
 class _Scan:
@@ -301,9 +302,9 @@ def _top(name: str) -> str:
 
 def _endings(folder: Path) -> str:
     """Say what is looked for and what was found."""
-    found = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
-    shown_ones = ", ".join(sorted(found)[:5])
-    return f"files in {', '.join(SUFFIXES)}; found {shown_ones or 'no files'}"
+    endings = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
+    listed = ", ".join(sorted(endings)[:5])
+    return f"files in {', '.join(SUFFIXES)}; found {listed or 'no files'}"
 
 
 def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -320,8 +321,8 @@ def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) 
 
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     try:
-        with os.scandir(folder) as found:
-            return [entry for entry in found if not entry.name.startswith(".")]
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
         raise InputError(f"{place(folder)}: cannot be read ({error.strerror})") from error
 

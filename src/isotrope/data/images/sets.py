@@ -66,8 +66,8 @@ def load_images(
         raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
     if limit is not None and limit < 2:
         raise InputError(f"a limit of {limit} pictures leaves no two to learn from; use 2 or more")
-    found = _found(path, holdout, seed, limit, _class_list(classes))
-    return _finished(found, side=side, holdout=holdout, seed=seed, limit=limit)
+    recognised = _found(path, holdout, seed, limit, _class_list(classes))
+    return _finished(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
 
 
 def load_flowers_tail(
@@ -142,7 +142,7 @@ def _file(path: Path) -> RecognisedSet:
 
 
 def _finished(
-    found: RecognisedSet,
+    recognised: RecognisedSet,
     *,
     side: int | None = None,
     holdout: float = 0.0,
@@ -152,7 +152,7 @@ def _finished(
     """Return the set that training sees: held out, limited, of one size, with its fingerprint.
 
     Args:
-        found: what a loader returned.
+        recognised: what a loader returned.
         side: as in :func:`load_images`, like all others.
         holdout: share that is held out where there is no test part.
         seed: of that draw.
@@ -161,32 +161,32 @@ def _finished(
     Raises:
         InputError: fewer than two training pictures; a share of pictures without labels.
     """
-    train, test = found.train, found.test
+    train, test = recognised.train, recognised.test
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
-                f"{found.name}: the pictures have no labels, so none can be held out to score on; "
-                "put them into one folder a class"
+                f"{recognised.name}: the pictures have no labels, so none can be held out to score "
+                "on; put them into one folder a class"
             )
-        kept, out = held_out(train.labels, holdout, seed)
-        train, test = train.taken(kept), train.taken(out)
+        train_rows, test_rows = held_out(train.labels, holdout, seed)
+        train, test = train.taken(train_rows), train.taken(test_rows)
     if limit is not None:
         train = train.taken(balanced_prefix(train.labels, limit, len(train.images)))
     if len(train.images) < 2:
         raise InputError(
-            f"{found.name}: {len(train.images)} picture to train on; at least 2 are needed"
+            f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
         )
     side = _side(train.images.sizes, side)
     parts = [_fitted(part, side) for part in (train, test) if part is not None]
     return ImageSet(
-        name=found.name,
+        name=recognised.name,
         side=side,
         train=ImagePart(parts[0].images, parts[0].labels),
         test=ImagePart(parts[1].images, parts[1].labels) if test is not None else None,
-        class_names=found.class_names,
+        class_names=recognised.class_names,
         fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
         in_memory=all(part.images.in_memory() for part in parts),
-        skipped=found.skipped,
+        skipped=recognised.skipped,
     )
 
 
@@ -194,15 +194,15 @@ def _fitted(part: RecognisedPart, side: int) -> RecognisedPart:
     return replace(part, images=part.images.fitted(side))
 
 
-def _side(sizes: NDArray[np.int64], asked: int | None) -> int:
+def _side(sizes: NDArray[np.int64], requested: int | None) -> int:
     """Return the side that pictures get."""
-    if asked is not None:
-        if not _BOUNDS[0] <= asked <= _BOUNDS[1]:
+    if requested is not None:
+        if not _BOUNDS[0] <= requested <= _BOUNDS[1]:
             raise InputError(
                 f"the side of a picture must lie between {_BOUNDS[0]} and {_BOUNDS[1]} pixels; "
-                f"found {asked}"
+                f"found {requested}"
             )
-        return asked
+        return requested
     if (sizes == sizes[0, 0]).all() and _BOUNDS[0] <= sizes[0, 0] <= _LARGEST_OWN:
         return int(sizes[0, 0])
     short = np.median(sizes.min(axis=1))

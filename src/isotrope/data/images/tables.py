@@ -74,20 +74,20 @@ def _parquet(folder: Path) -> list[Path]:
 
 def _by_split(folder: Path) -> dict[str, list[str]]:
     """Return the parquet files by what their names say they are; the others are to train on."""
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for path in _parquet(folder):
         check_file(path)
         split = named_split(path, folder) or TRAIN
-        found.setdefault(split, []).append(glob.escape(str(path.resolve())))
-    return found
+        files.setdefault(split, []).append(glob.escape(str(path.resolve())))
+    return files
 
 
 def _check_splits(folder: Path) -> None:
     """Refuse a saved dataset whose parts lie elsewhere, or wait in a pipe."""
     for name in _SAVED:
         if (folder / name).is_file():
-            told = read_json(folder / name)
-            splits = told.get("splits") if isinstance(told, dict) else None
+            index = read_json(folder / name)
+            splits = index.get("splits") if isinstance(index, dict) else None
             for split in splits if isinstance(splits, list) else ():
                 if Path(str(split)).name != split:
                     raise InputError(
@@ -117,10 +117,10 @@ def load_table(folder: Path) -> RecognisedSet:
     try:
         if any((folder / name).is_file() for name in _SAVED):
             _check_splits(folder)
-            found = datasets.load_from_disk(str(folder))
+            loaded = datasets.load_from_disk(str(folder))
         else:
             # the files by name: what a card or a script in the folder asks for is not looked at
-            found = datasets.load_dataset("parquet", data_files=_by_split(folder))
+            loaded = datasets.load_dataset("parquet", data_files=_by_split(folder))
     except InputError:
         raise
     except Exception as error:  # whatever the reader of a foreign format raises
@@ -132,7 +132,7 @@ def load_table(folder: Path) -> RecognisedSet:
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
         if bars:
             datasets.enable_progress_bars()
-    splits: Mapping[str, Any] = found if isinstance(found, Mapping) else {TRAIN: found}
+    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
     if len(splits) > 1 and TRAIN not in splits:
         raise InputError(f"{place(folder)}: no split called 'train'; found {', '.join(splits)}")
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))

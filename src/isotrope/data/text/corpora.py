@@ -100,7 +100,7 @@ def read(
 def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
-        opens, found = True, False
+        opens, has_text = True, False
         for line, found_texts in _file_rows(path, columns):
             texts = tuple(map(visible, found_texts))
             if not any(texts):
@@ -114,9 +114,9 @@ def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[R
                     f"{place(first.path, first.line)} holds {_kind(first.texts)}; "
                     "give records of one kind"
                 )
-            opens, found = False, True
+            opens, has_text = False, True
             yield record
-        if not found:
+        if not has_text:
             raise InputError(f"{place(path)}: holds no text; give at least one record")
 
 
@@ -132,8 +132,8 @@ def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int,
         return _tab_separated(path, columns)
     names: list[str] = []
 
-    def choose(path: Path, found: Sequence[str]) -> Sequence[str]:
-        names[:] = (named(columns) if columns else _usual)(path, found)
+    def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
+        names[:] = (named(columns) if columns else _usual)(path, header)
         return names
 
     rows = {
@@ -177,18 +177,18 @@ def _tab_separated(
         yield line, tuple(cells if positions is None else (cells[p] for p in positions))
 
 
-def _usual(path: Path, found: Sequence[str]) -> Sequence[str]:
+def _usual(path: Path, header: Sequence[str]) -> Sequence[str]:
     """Choose the columns of a table when the user named none."""
-    if {"anchor", "positive"} <= set(found):
-        return named(_PAIR if "negative" in found else _PAIR[:2])(path, found)
+    if {"anchor", "positive"} <= set(header):
+        return named(_PAIR if "negative" in header else _PAIR[:2])(path, header)
     for name in _TEXT:
-        if name in found:
-            return named((name,))(path, found)
-    if len(found) == 1 and not any(separator in found[0] for separator in ";\t"):
-        return found
+        if name in header:
+            return named((name,))(path, header)
+    if len(header) == 1 and not any(separator in header[0] for separator in ";\t"):
+        return header
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
-        f"{shown(', '.join(map(repr, found)), 200)[1:-1] or 'none'}; choose by name (columns), "
+        f"{shown(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name (columns), "
         "or separate the columns by commas"
     )
 

@@ -124,30 +124,30 @@ def load_features(vectors: Path | str, labels: Path | str) -> Features:
 def _array(path: Path, what: str) -> np.ndarray:
     check_file(path)
     try:
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InputError(
             f"{place(path)}: no .npy file of numbers ({shown(str(error), 80)}); save the {what} "
             "with numpy.save"
         ) from error
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise InputError(f"{place(path)}: several arrays (.npz) where the {what} are one; use .npy")
-    return found
+    return array
 
 
 def _part(folder: Path, name: str) -> Path:
-    found = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
-    if len(found) != 1:
-        what = f"several, {', '.join(path.name for path in found)}" if found else "none"
+    candidates = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
+    if len(candidates) != 1:
+        what = f"several, {', '.join(path.name for path in candidates)}" if candidates else "none"
         raise InputError(
             f"{place(folder)}: one file called {name}.tsv, .txt, .csv, .jsonl or .parquet is "
             f"needed; found {what}"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
-    found = LabelledText([], [])
+    data = LabelledText([], [])
     for line, *cells in _rows(path, (label, text)):
         name, words = (
             " ".join(cell_text(cell, path, line, column).split())
@@ -156,14 +156,14 @@ def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
         if not name or not words:
             what = "label" if not name else "text"
             raise InputError(f"{place(path, line)}: no {what}; give one or remove the line")
-        found.labels.append(name)
-        found.texts.append(words)
-    if len(set(found.labels)) < classes:
+        data.labels.append(name)
+        data.texts.append(words)
+    if len(set(data.labels)) < classes:
         raise InputError(
-            f"{place(path)}: {len(found)} texts with {len(set(found.labels))} different labels; "
+            f"{place(path)}: {len(data)} texts with {len(set(data.labels))} different labels; "
             f"at least {classes} are needed"
         )
-    return found
+    return data
 
 
 def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:

@@ -95,15 +95,15 @@ def _load_folder(folder: Path, split: str) -> RetrievalSet:
         if not query:
             name = list(query_ids)[number]
             raise InputError(f"{place(queries_path)}: query {name!r} is empty; remove it")
-    whole = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
-    qrels_path = _present(folder, "qrels.tsv" if whole else f"qrels/{split}.tsv")
+    one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
+    qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else f"qrels/{split}.tsv")
     relevant: list[dict[int, float]] = [{} for _ in queries]
     for line, query, document, score in _judgements(qrels_path):
-        for name, known, what in (
+        for name, ids, what in (
             (query, query_ids, "query"),
             (document, corpus_ids, "document"),
         ):
-            if name not in known:
+            if name not in ids:
                 file = "queries.jsonl" if what == "query" else "corpus.jsonl"
                 raise InputError(
                     f"{place(qrels_path, line)}: no {what} {shown(name)} in {file}; "
@@ -111,21 +111,21 @@ def _load_folder(folder: Path, split: str) -> RetrievalSet:
                 )
         if score > 0:
             relevant[query_ids[query]][corpus_ids[document]] = score
-    kept = [i for i, documents in enumerate(relevant) if documents]
-    if not kept or (whole and len(kept) < len(queries)):
+    judged = [i for i, documents in enumerate(relevant) if documents]
+    if not judged or (one_qrels_file and len(judged) < len(queries)):
         lacking = next(name for name, i in query_ids.items() if not relevant[i])
         raise InputError(
             f"{place(qrels_path)}: query {lacking!r} has no relevant document; "
             "judge one with a score above 0 or remove the query"
         )
     names = list(query_ids)
-    same = {i: corpus_ids[names[j]] for i, j in enumerate(kept) if names[j] in corpus_ids}
+    same = {i: corpus_ids[names[j]] for i, j in enumerate(judged) if names[j] in corpus_ids}
     return RetrievalSet(
-        [queries[j] for j in kept],
+        [queries[j] for j in judged],
         corpus,
-        [relevant[j] for j in kept],
-        len(queries) - len(kept),
-        {i: document for i, document in same.items() if document not in relevant[kept[i]]},
+        [relevant[j] for j in judged],
+        len(queries) - len(judged),
+        {i: document for i, document in same.items() if document not in relevant[judged[i]]},
     )
 
 
@@ -165,7 +165,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
-    known: dict[tuple[str, str], float] = {}
+    scores: dict[tuple[str, str], float] = {}
     for line, text in lines(path):
         if not text.strip():
             continue
@@ -186,7 +186,7 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
                 f"{place(path, line)}: score {shown(fields[2])} is not a finite number; "
                 "correct it or remove the line"
             )
-        before = known.setdefault((fields[0], fields[1]), score)
+        before = scores.setdefault((fields[0], fields[1]), score)
         if before != score:
             raise InputError(
                 f"{place(path, line)}: {shown(fields[0])} and {shown(fields[1])} were judged "

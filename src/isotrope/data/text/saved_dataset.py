@@ -55,8 +55,8 @@ def shards(folder: Path) -> list[Path]:
 
 
 def _entry(file: Path, key: str) -> list[Any]:
-    found = read_json(file)
-    value = found.get(key) if isinstance(found, dict) else None
+    content = read_json(file)
+    value = content.get(key) if isinstance(content, dict) else None
     if not isinstance(value, list):
         raise InputError(f"{place(file)}: has no list {key!r}; save the dataset again")
     return value
