@@ -46,5 +46,5 @@ class LinearHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Return h A^T + b for embeddings ``h`` (n x d)."""
-        found: Tensor = self.dense(h)
-        return found
+        projected: Tensor = self.dense(h)
+        return projected

@@ -50,8 +50,8 @@ class Stored(NamedTuple):
 
 def _json(file: Path) -> dict[str, Any]:
     """Return what a file that was checked to be JSON holds; nothing where there is none."""
-    found = read_json(file) if file.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    content = read_json(file) if file.is_file() else {}
+    return content if isinstance(content, dict) else {}
 
 
 def read(folder: Path) -> Stored:

@@ -168,9 +168,9 @@ def save_adapter(encoder: "SentenceEncoder", folder: Path) -> None:
     from safetensors.torch import save_file
 
     # with "auto" it would ask the hub for the encoder's configuration
-    found = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
+    state = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
     folder.mkdir()
-    weights = {f"base_model.model.{name}": value.contiguous() for name, value in found.items()}
+    weights = {f"base_model.model.{name}": value.contiguous() for name, value in state.items()}
     save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     saved = copy.copy(config)
     saved.inference_mode = True

@@ -130,10 +130,10 @@ def is_image(folder: Path) -> bool:
     )
 
 
-def _check_kernels(file: Path, found: object) -> None:
+def _check_kernels(file: Path, settings: object) -> None:
     """Refuse settings that fetch compiled code of the hub, which transformers runs unasked."""
-    if isinstance(found, dict):
-        for key, value in found.items():
+    if isinstance(settings, dict):
+        for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
                 raise InputError(
                     f"{file} asks for {key} {brief(value)}, code from the hub, which is not run; "
@@ -153,15 +153,15 @@ def _parts(path: Path) -> list[Path]:
         return [path]
     modules = read_json(file)
     try:
-        told = [(module["type"], module["path"]) for module in modules]
-        if not told or not all(isinstance(word, str) for module in told for word in module):
+        entries = [(module["type"], module["path"]) for module in modules]
+        if not entries or not all(isinstance(word, str) for module in entries for word in module):
             raise TypeError("no texts")
     except (TypeError, KeyError) as error:
         raise InputError(
             f"{file} is not a list of modules with a type and a path each, as "
             "sentence-transformers writes it"
         ) from error
-    places = [where for _, where in told]
+    places = [where for _, where in entries]
     for where in places:
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
@@ -216,7 +216,7 @@ def _meant(name: str) -> str:
     folders: list[str] = []
     with contextlib.suppress(OSError, ValueError):  # a parent that is none, or may not be read
         beside = Path(name).expanduser().parent.iterdir()
-        folders = [str(Path(name).parent / one.name) for one in beside if one.is_dir()]
+        folders = [str(Path(name).parent / entry.name) for entry in beside if entry.is_dir()]
     return nearest(name, [*folders, *INSTALLED], alike=0.8)
 
 
@@ -254,7 +254,7 @@ def _from_hub(name: str) -> Path:
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
         raise InputError(f"{absent}, and the hub is switched off: {setting} is set{hint}")
-    found: list[str] = []
+    reachable: list[str] = []
     failures: list[Exception] = []
 
     def ask() -> None:
@@ -264,25 +264,25 @@ def _from_hub(name: str) -> Path:
             except Exception as error:
                 failures.append(error)
             else:
-                found.append(candidate)
+                reachable.append(candidate)
                 return
 
     # in a thread of its own: looking up a host name takes no timeout
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(ONLINE_WITHIN)
-    if found:
+    if reachable:
         try:
             return Path(
                 snapshot_download(
-                    found[0],
+                    reachable[0],
                     cache_dir=cache,
                     allow_patterns=list(_WANTED),
                     ignore_patterns=list(_UNWANTED),
                 )
             )
         except Exception as error:
-            raise InputError(f"downloading {found[0]!r} failed: {first_line(error)}") from error
+            raise InputError(f"downloading {reachable[0]!r} failed: {first_line(error)}") from error
     if failures and isinstance(failures[-1], HfHubHTTPError):
         raise InputError(f"{absent}, and the hub does not give it: {first_line(failures[-1])}")
     reason = first_line(failures[-1]) if failures else f"no answer within {ONLINE_WITHIN:g} s"

@@ -48,8 +48,8 @@ class Queue(nn.Module):
         """
         size = len(self.rows)
         end = self.place + len(rows)
-        kept = nn.functional.normalize(rows[-size:].float(), dim=1)
+        newest = nn.functional.normalize(rows[-size:].float(), dim=1)
         # where they would stand had they come one by one
-        places = torch.arange(-len(kept), 0, device=self.rows.device) + end
-        self.rows[places % size] = kept
+        places = torch.arange(-len(newest), 0, device=self.rows.device) + end
+        self.rows[places % size] = newest
         self.place.copy_(end % size)
