@@ -53,18 +53,18 @@ def fit_batched(
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()
     ones = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # the bias is one more weight
     targets = torch.eye(classes, dtype=x.dtype)[y]
-    found: dict[int, Fitted] = {}
+    fitted: dict[int, Fitted] = {}
     for places in _stacks(sets):
         stack = _Stack(ones, targets, first, [sets[i] for i in places], protocol)
-        found.update(zip(places, stack.fit(x, y, done), strict=True))
-    return [found[i] for i in range(len(sets))]
+        fitted.update(zip(places, stack.fit(x, y, done), strict=True))
+    return [fitted[i] for i in range(len(sets))]
 
 
 def _stacks(sets: Sequence[TrainingSet]) -> Iterator[list[int]]:
     """Yield the places of sets that share their orders and the number of their decays."""
     alike: dict[tuple[int, bool, int], list[int]] = {}
-    for i, given in enumerate(sets):
-        key = (len(given.train), given.dev is None, len(given.decays))
+    for i, training_set in enumerate(sets):
+        key = (len(training_set.train), training_set.dev is None, len(training_set.decays))
         alike.setdefault(key, []).append(i)
     for places in alike.values():
         for start in range(0, len(places), _TOGETHER):
@@ -85,13 +85,13 @@ class _Stack:
         self.x, self.targets, self.protocol = x, targets, protocol
         self.classes = len(first)
         pairs: list[tuple[Indices, Indices]] = []
-        for given in sets:
+        for training_set in sets:
             # equal sizes, equal draws: any of the generators serves all
             self.draws = np.random.RandomState(SEED)
-            pairs.append(held_out(given, self.draws))
+            pairs.append(held_out(training_set, self.draws))
         self.rows = torch.from_numpy(np.stack([train for train, _ in pairs]))  # F x n
         self.dev = [dev for _, dev in pairs]
-        decays = torch.tensor([given.decays for given in sets], dtype=x.dtype)  # F x R
+        decays = torch.tensor([each.decays for each in sets], dtype=x.dtype)  # F x R
         self.decays = decays.repeat_interleave(self.classes, dim=1)[:, :, None]  # F x RC x 1
         self.weights = first.repeat(len(sets), decays.shape[1], 1)  # F x RC x D
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)

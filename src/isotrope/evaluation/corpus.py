@@ -44,8 +44,8 @@ class _Seen:
     texts: list[str] = field(default_factory=list)  # of the sample
 
     def add(self, rows: Tensor, texts: Sequence[str], chosen: np.ndarray) -> None:
-        found = tally(rows)
-        self.tally = found if self.tally is None else self.tally + found
+        block = tally(rows)
+        self.tally = block if self.tally is None else self.tally + block
         self.rows.append(rows[torch.from_numpy(chosen)].double())
         self.texts += [texts[i] for i in chosen]
 
@@ -111,8 +111,8 @@ def corpus(
         squares = _squares(*positives) if positives else np.empty(0)
     items = {"alignment": squares} if positives else {}
     if positives:
-        found = gaps(*positives)
-        items |= {"distance_gap": found[0].numpy(), "margin_gap": found[1].numpy()}
+        distance_gaps = gaps(*positives)
+        items |= {"distance_gap": distance_gaps[0].numpy(), "margin_gap": distance_gaps[1].numpy()}
     values = {**_spread([side.tally for side in sides if side.tally]), **_closeness(items)}
     values["uniformity"] = float(np.mean([float(uniformity(side)) for side in rows]))
     return Result(
@@ -196,25 +196,25 @@ def _seen(
 
 def _squares(anchors: Tensor, positives: Tensor) -> np.ndarray:
     """Return ||h_i - h'_i||^2 of the unit rows, n."""
-    found: np.ndarray = (
+    squares: np.ndarray = (
         (unit(anchors.double()) - unit(positives.double())).square().sum(dim=1).numpy()
     )
-    return found
+    return squares
 
 
 def _spread(tallies: Sequence[Tally]) -> dict[str, float | None]:
     """Return the measures that are sums over rows."""
-    whole = tallies[0] if len(tallies) == 1 else tallies[0] + tallies[1]
+    joint = tallies[0] if len(tallies) == 1 else tallies[0] + tallies[1]
     return {
-        "norm_mean": whole.norm_mean,
-        "norm_std": whole.norm_std,
-        "norm_min": whole.norm_min,
-        "norm_max": whole.norm_max,
-        "std_mean": float(whole.std.mean()),
-        "std_min": float(whole.std.min()),
-        "std_max": float(whole.std.max()),
-        "effective_rank": whole.effective_rank(),
-        "rankme": whole.effective_rank(centre=False),
+        "norm_mean": joint.norm_mean,
+        "norm_std": joint.norm_std,
+        "norm_min": joint.norm_min,
+        "norm_max": joint.norm_max,
+        "std_mean": float(joint.std.mean()),
+        "std_min": float(joint.std.min()),
+        "std_max": float(joint.std.max()),
+        "effective_rank": joint.effective_rank(),
+        "rankme": joint.effective_rank(centre=False),
         "mean_cosine": float(np.mean([side.mean_cosine for side in tallies])),
     }
 

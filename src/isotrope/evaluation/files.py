@@ -109,5 +109,5 @@ def search_file(
     records = list(_records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     corpus = encoder.encode([record.texts[0] for record in records], progress=progress)
-    found = search(encoder, corpus, query, top=top)
-    return [(score, records[i].line, records[i].texts[0]) for i, score in found]
+    hits = search(encoder, corpus, query, top=top)
+    return [(score, records[i].line, records[i].texts[0]) for i, score in hits]

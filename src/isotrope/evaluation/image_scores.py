@@ -59,18 +59,18 @@ def image_scores(
         raise InputError("nothing to score: ask for nearest neighbours, a linear probe, or both")
     name = encoder_name(encoder)
     train, test = both_features(encoder, image_set, batch_size=batch_size, progress=progress)
-    found = []
+    results = []
     if knn:
-        found.append(nearest_neighbours(train, test, k=k, temperature=temperature, name=name))
+        results.append(nearest_neighbours(train, test, k=k, temperature=temperature, name=name))
     if linear:
-        found.append(linear_probe(train, test, probe, device=device, name=name))
+        results.append(linear_probe(train, test, probe, device=device, name=name))
     return Result(
-        kind="+".join(result.kind for result in found),
+        kind="+".join(result.kind for result in results),
         name=name,
-        metrics={key: value for result in found for key, value in result.metrics.items()},
-        details={key: value for result in found for key, value in result.details.items()},
+        metrics={key: value for result in results for key, value in result.metrics.items()},
+        details={key: value for result in results for key, value in result.details.items()},
         provenance=provenance(data=image_set.fingerprint),
-        items={key: values for result in found for key, values in result.items.items()},
+        items={key: values for result in results for key, values in result.items.items()},
     )
 
 
@@ -101,5 +101,5 @@ def knn_look(
     train, test = both_features(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
     )
-    found = nearest_neighbours(train, test, k=k, temperature=temperature)
-    return Look(100 * float(found.metrics["knn_top1"] or 0.0), found.items["knn_top1"])
+    result = nearest_neighbours(train, test, k=k, temperature=temperature)
+    return Look(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

@@ -113,10 +113,10 @@ def knn_text(
 
 
 def _joined(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    found = list(blocks)
-    if not found:
+    parts = list(blocks)
+    if not parts:
         raise InputError("there are no blocks of test features")
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np.ndarray]:
@@ -139,7 +139,7 @@ def _votes(
     places: np.ndarray, cosines: np.ndarray, classes: Classes, temperature: float
 ) -> dict[str, np.ndarray]:
     """Return for each test row whether the votes of its neighbours (m x k) are right."""
-    found: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
+    correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
     for first in range(0, len(places), _ROWS):
         block = slice(first, first + _ROWS)
         labels = classes.train[places[block]]
@@ -148,10 +148,10 @@ def _votes(
         count = _sums(labels, np.ones_like(weight), len(classes.names))
         weighted = np.where(count > 0, _sums(labels, weight, len(classes.names)), -np.inf)
         truth = classes.test[block]
-        found["top1"].append(hits(weighted, truth, 1))
-        found["top5"].append(hits(weighted, truth, 5))
-        found["majority_top1"].append(hits(count, truth, 1))
-    return {key: np.concatenate(right) for key, right in found.items()}
+        correct["top1"].append(hits(weighted, truth, 1))
+        correct["top5"].append(hits(weighted, truth, 5))
+        correct["majority_top1"].append(hits(count, truth, 1))
+    return {key: np.concatenate(right) for key, right in correct.items()}
 
 
 def _sums(labels: np.ndarray, weights: np.ndarray, classes: int) -> np.ndarray:

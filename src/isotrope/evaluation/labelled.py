@@ -97,11 +97,11 @@ def hits(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     Among equal scores the lower class comes first. A label of -1, or one whose score is minus
     infinity, is never among them.
     """
-    own = scores[np.arange(len(scores)), labels][:, None]
+    label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
-    before = ((scores > own) | (earlier & (scores == own))).sum(axis=1)
-    found: np.ndarray = (before < k) & (labels >= 0) & (own[:, 0] > -np.inf)
-    return found
+    before = ((scores > label_scores) | (earlier & (scores == label_scores))).sum(axis=1)
+    correct: np.ndarray = (before < k) & (labels >= 0) & (label_scores[:, 0] > -np.inf)
+    return correct
 
 
 def text_features(

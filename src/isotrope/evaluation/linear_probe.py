@@ -64,13 +64,14 @@ class Probe:
         Raises:
             InputError: one of them is out of its range.
         """
-        for what, value, known in (
+        for what, value, choices in (
             ("solver", self.solver, get_args(Solver)),
             ("scaling", self.scaling, get_args(Scaling)),
         ):
-            if value not in known:
+            if value not in choices:
                 raise InputError(
-                    f"there is no {what} {value!r}{nearest(value, known)}; use {', '.join(known)}"
+                    f"there is no {what} {value!r}{nearest(value, choices)}; "
+                    f"use {', '.join(choices)}"
                 )
         if min(self.epochs, self.batch_size) < 1 or not 0 < self.learning_rate < math.inf:
             raise InputError(
@@ -100,10 +101,10 @@ class _Scaled:
     unit: bool
 
     def rows(self, index: slice | np.ndarray) -> np.ndarray:
-        found = np.asarray(self.vectors[index], dtype=np.float64)
+        features = np.asarray(self.vectors[index], dtype=np.float64)
         if self.unit:
-            found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-        scaled: np.ndarray = (found - self.shift) * self.factor
+            features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+        scaled: np.ndarray = (features - self.shift) * self.factor
         return scaled
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -205,9 +206,9 @@ def _array(part: Features) -> np.ndarray:
 
 def _told(probe: Probe, n: int) -> dict[str, Any]:
     """Return what of a probe took part in the fit."""
-    told = {**asdict(probe), "weight_decay": _decay(probe, n)}
+    settings = {**asdict(probe), "weight_decay": _decay(probe, n)}
     unused = ("epochs", "batch_size", "learning_rate", "seed") if probe.solver == "exact" else ()
-    return {key: value for key, value in told.items() if key not in unused}
+    return {key: value for key, value in settings.items() if key not in unused}
 
 
 def _decay(probe: Probe, n: int) -> float:
@@ -270,13 +271,13 @@ def _by_sgd(
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         cosine.step()
-    found = [part.detach().cpu().double().numpy() for part in (weight, bias)]
-    if not all(np.isfinite(part).all() for part in found):
+    fitted = [part.detach().cpu().double().numpy() for part in (weight, bias)]
+    if not all(np.isfinite(part).all() for part in fitted):
         raise InputError(
             f"the linear probe diverges at a learning rate of {probe.learning_rate}; lower it, or "
             "scale the features"
         )
-    return found[0], found[1]
+    return fitted[0], fitted[1]
 
 
 def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
@@ -301,38 +302,38 @@ def _exactly(
         for block, rows in learn.blocks():
             logits = rows @ weight + bias
             logits -= logits.max(axis=1, keepdims=True)
-            own = np.arange(len(rows)), labels[block]
+            of_label = np.arange(len(rows)), labels[block]
             mass = np.exp(logits).sum(axis=1, keepdims=True)
-            total += float(np.log(mass).sum() - logits[own].sum()) / n
+            total += float(np.log(mass).sum() - logits[of_label].sum()) / n
             error = np.exp(logits) / mass
-            error[own] -= 1
+            error[of_label] -= 1
             by_weight = by_weight + rows.T @ error / n
             by_bias += error.sum(axis=0) / n
         total += decay / 2 * float((weight**2).sum())
         return total, np.concatenate([by_weight.ravel(), by_bias])
 
-    found = minimize(
+    minimum = minimize(
         loss,
         np.zeros(split + shape[1]),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 2000, "maxfun": 3000, "ftol": 1e-13, "gtol": 1e-7},
     )
-    if not found.success:
+    if not minimum.success:
         raise InputError(
-            f"the exact linear probe does not come to an end ({found.message}); raise the weight "
+            f"the exact linear probe does not come to an end ({minimum.message}); raise the weight "
             f"decay, which is {decay}, or scale the features"
         )
-    return found.x[:split].reshape(shape), found.x[split:]
+    return minimum.x[:split].reshape(shape), minimum.x[split:]
 
 
 def _right(
     judge: _Scaled, labels: np.ndarray, weight: np.ndarray, bias: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return for each row whether its class is first, and among the first five."""
-    found: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
+    correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for block, rows in judge.blocks():
         logits = rows @ weight + bias
-        found["top1"].append(hits(logits, labels[block], 1))
-        found["top5"].append(hits(logits, labels[block], 5))
-    return {key: np.concatenate(right) for key, right in found.items()}
+        correct["top1"].append(hits(logits, labels[block], 1))
+        correct["top5"].append(hits(logits, labels[block], 5))
+    return {key: np.concatenate(right) for key, right in correct.items()}

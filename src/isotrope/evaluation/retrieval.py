@@ -85,8 +85,8 @@ def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128
 
 def retrieval_look(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> Look:
     """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
-    found = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
-    return Look(100 * float(found.metrics["mrr@10"] or 0.0), found.items["mrr@10"])
+    result = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
+    return Look(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
 
 
 def search(
@@ -139,9 +139,9 @@ def _without(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
     """Return the places found (n x k) with each query's own behind all others."""
     if not itself:
         return places
-    own = np.full((len(places), 1), -1)
-    own[list(itself), 0] = list(itself.values())
-    order = np.argsort(places == own, axis=1, kind="stable")
+    query_place = np.full((len(places), 1), -1)
+    query_place[list(itself), 0] = list(itself.values())
+    order = np.argsort(places == query_place, axis=1, kind="stable")
     return np.take_along_axis(places, order, axis=1)
 
 
@@ -154,8 +154,8 @@ def _scores(
     """Return each metric's value for every query, from the places found (n x k)."""
     gains = np.array(
         [
-            [row.get(int(place), 0.0) for place in found]
-            for found, row in zip(places, relevant, strict=True)
+            [row.get(int(place), 0.0) for place in retrieved]
+            for retrieved, row in zip(places, relevant, strict=True)
         ]
     ).clip(min=0)
     hits = gains > 0

@@ -73,9 +73,9 @@ def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
     Raises:
         InputError: naming the absent ones.
     """
-    known = [task for task in sets if task in TASKS]
+    standard = [task for task in sets if task in TASKS]
     absent = [t for t in TASKS if not any(s.split == "test" for s in sets.get(t, ()))]
-    if absent and (known or not sets):
+    if absent and (standard or not sets):
         raise InputError(f"the data lack the test split of {', '.join(absent)}; {_NEEDED}")
 
 
@@ -118,21 +118,23 @@ def score_task(
     dev = [subset for subset in subsets if test and subset.split == "dev"]
     vectors = embed(encoder, _texts([*used, *dev]), batch_size=batch_size, progress=progress)
     sides = _by_subset(vectors, [*used, *dev])
-    found = [similarities(x, y) for x, y in sides]
+    similar = [similarities(x, y) for x, y in sides]
     gold = np.concatenate([subset.scores for subset in used])
-    pooled = {name: np.concatenate([found[i][name] for i in range(len(used))]) for name in found[0]}
+    pooled = {
+        name: np.concatenate([similar[i][name] for i in range(len(used))]) for name in similar[0]
+    }
     scores: dict[str, Any] = {"split": used[0].split, **_measure(pooled, gold, task)}
     if len(used) > 1:
         parts = {
-            subset.name: _measure({"cosine": found[i]["cosine"]}, subset.scores, subset.name)
+            subset.name: _measure({"cosine": similar[i]["cosine"]}, subset.scores, subset.name)
             for i, subset in enumerate(used)
         }
-        each = [_correlations(found[i]["cosine"], subset.scores) for i, subset in enumerate(used)]
+        each = [_correlations(similar[i]["cosine"], subset.scores) for i, subset in enumerate(used)]
         scores["mean"] = _means(each, [1] * len(used))
         scores["weighted_mean"] = _means(each, [len(subset) for subset in used])
         scores["subsets"] = parts
     for i, subset in enumerate(dev, len(used)):
-        scores["dev"] = _measure(found[i], subset.scores, f"{task} dev")
+        scores["dev"] = _measure(similar[i], subset.scores, f"{task} dev")
         if task == "STS-B":
             scores["dev"] |= _geometry(subset, *sides[i])
     return Result(
@@ -262,12 +264,12 @@ def _geometry(subset: Subset, x: np.ndarray, y: np.ndarray) -> dict[str, float |
     }
 
 
-def _measure(found: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
+def _measure(predicted: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
     """Return both correlations of every similarity; those of the cosine stand on top."""
     _check(gold, name)
     scores = {
         kind: {name: _rounded(value) for name, value in _correlations(values, gold).items()}
-        for kind, values in found.items()
+        for kind, values in predicted.items()
     }
     return {**scores.pop("cosine"), "pairs": len(gold), **scores}
 
