@@ -78,13 +78,13 @@ def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
     Raises:
         ValueError: no batches, or none with a negative.
     """
-    found = {}
+    statistics = {}
     for name, cosines in zip(("positive", "negative"), _cosines(batches), strict=True):
         angles = cosines.clamp(-1, 1).arccos()
         (low, high), sigma = ASSUMED[name]
         mean, std = float(angles.mean()), float(angles.std(correction=0))
         z = (angles - mean) / std if std > 0 else torch.zeros_like(angles)
-        found[name] = AngleStatistics(
+        statistics[name] = AngleStatistics(
             mean=mean,
             std=std,
             skew=float((z**3).mean()),
@@ -94,7 +94,7 @@ def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
             spread=std / sigma,
             count=len(angles),
         )
-    return found
+    return statistics
 
 
 def densities(batches: Sequence[Views], *, points: int = 201) -> Density:

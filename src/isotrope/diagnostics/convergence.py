@@ -259,8 +259,10 @@ def _gradients(objective: Objective, z: Tensor, other: Tensor) -> tuple[Tensor, 
     leaves = [x.detach().flatten(0, 1).requires_grad_() for x in (z, other)]
     # the fused kernels compute n x n similarities, also where none is asked for
     loss = objective(*leaves, backend="eager") * len(z)
-    one, two = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-    return one.view_as(z), two.view_as(other)
+    by_anchor, by_positive = torch.autograd.grad(
+        loss, leaves, allow_unused=True, materialize_grads=True
+    )
+    return by_anchor.view_as(z), by_positive.view_as(other)
 
 
 def _record(
@@ -322,7 +324,7 @@ def as_csv(named: Sequence[tuple[str, Sequence[Convergence]]]) -> str:
     for name, rows in named:
         for row in rows:
             numbers = (row.start.norm, row.start.lean, row.angle)
-            shown = [f"{number:.7g}" for number in numbers]
+            start = [f"{number:.7g}" for number in numbers]
             ends = [f"{row.cosine:.7g}", f"{row.growth:.7g}"]
-            lines.writerow([name, *shown, row.steps, *ends, row.at_least])
+            lines.writerow([name, *start, row.steps, *ends, row.at_least])
     return text.getvalue()

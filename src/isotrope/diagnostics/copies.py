@@ -55,5 +55,5 @@ def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
 
 def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
     """The same number for texts that are the same up to case and punctuation."""
-    found: dict[bytes, int] = {}
-    return np.array([found.setdefault(near_identical(text), len(found)) for text in texts])
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(near_identical(text), len(numbers)) for text in texts])

@@ -63,17 +63,17 @@ def random_halves(
             f"{dimension} and {', '.join(f'{angle:g}' for angle in angles)}"
         )
     random = torch.Generator().manual_seed(seed)
-    one, two = torch.randn(2, pairs, dimension, generator=random, dtype=torch.float64)
-    found = []
+    x, y = torch.randn(2, pairs, dimension, generator=random, dtype=torch.float64)
+    shares = []
     for angle in angles:
-        share = float(opposite_halves(one, two, angle))
+        share = float(opposite_halves(x, y, angle))
         if angle == math.pi / 2:
-            found.append(OppositeHalves(dimension, angle, share, 0.5, None))
+            shares.append(OppositeHalves(dimension, angle, share, 0.5, None))
             continue
         tail = cosine_tail(dimension, 1 + math.cos(angle))  # P(cos <= -c) = P(cos >= c)
         bound = float(tail.right) if tail.right < 1 else None
-        found.append(OppositeHalves(dimension, angle, share, float(tail.left), bound))
-    return found
+        shares.append(OppositeHalves(dimension, angle, share, float(tail.left), bound))
+    return shares
 
 
 @torch.no_grad()

@@ -91,10 +91,10 @@ class _Sums:
     def __init__(self, *shape: int) -> None:
         self.count, self.first, self.second = (np.zeros(shape) for _ in range(3))
 
-    def add(self, where: tuple[int | slice, ...], value: Tensor, kept: Tensor) -> None:
+    def add(self, where: tuple[int | slice, ...], value: Tensor, defined: Tensor) -> None:
         """Add batches, the last axis of ``value``, to the cells at ``where``."""
-        value = value.double().where(kept, 0.0)
-        self.count[where] += kept.sum(dim=-1).numpy()
+        value = value.double().where(defined, 0.0)
+        self.count[where] += defined.sum(dim=-1).numpy()
         self.first[where] += value.sum(dim=-1).numpy()
         self.second[where] += value.square().sum(dim=-1).numpy()
 
@@ -168,23 +168,23 @@ def _shared(
     progress: Progress | None,
 ) -> None:
     p = len(angles.positive)
-    for own, others in _draws(angles, seed):
+    for to_positive, others in _draws(angles, seed):
         positive = torch.stack(
-            [_cosines(mu_pos, angles.spread_positive, own) for mu_pos in angles.positive]
+            [_cosines(mu_pos, angles.spread_positive, to_positive) for mu_pos in angles.positive]
         )
         for j, mu_neg in enumerate(angles.negative):
             negative = _cosines(mu_neg, angles.spread_negative, others)
             rows = AnglePairs(positive[0], negative)
             for o, objective in enumerate(objectives):
                 if of_rows[o]:
-                    value, kept = measure(objective, RowPairs(positive, rows))
-                    sums.add((o, slice(None), j), value.view(p, -1), kept.view(p, -1))
+                    value, defined = measure(objective, RowPairs(positive, rows))
+                    sums.add((o, slice(None), j), value.view(p, -1), defined.view(p, -1))
                     continue
                 for i in range(p):
-                    found = measure(objective, AnglePairs(positive[i], negative))
-                    sums.add((o, i, j), *found)
+                    measured = measure(objective, AnglePairs(positive[i], negative))
+                    sums.add((o, i, j), *measured)
             if progress is not None:
-                progress(p * len(own) / angles.batches)
+                progress(p * len(to_positive) / angles.batches)
 
 
 def _independent(
@@ -198,9 +198,9 @@ def _independent(
 ) -> None:
     def row(i: int) -> None:
         for j, mu_neg in enumerate(angles.negative):
-            for own, others in _draws(angles, seed, i, j):
+            for to_positive, others in _draws(angles, seed, i, j):
                 pairs = AnglePairs(
-                    _cosines(angles.positive[i], angles.spread_positive, own),
+                    _cosines(angles.positive[i], angles.spread_positive, to_positive),
                     _cosines(mu_neg, angles.spread_negative, others),
                 )
                 alone = RowPairs(pairs.positive[None], pairs)

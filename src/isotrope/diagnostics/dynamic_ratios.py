@@ -60,8 +60,8 @@ def dynamic_ratios(
 
 
 def _dynamic() -> dict[str, Objective]:
-    every = {name: registry.build(name) for name in registry.names()}
-    return {name: o for name, o in every.items() if summary(o)["ratio"] == "dynamic"}
+    objectives = {name: registry.build(name) for name in registry.names()}
+    return {name: o for name, o in objectives.items() if summary(o)["ratio"] == "dynamic"}
 
 
 def _statistics(objective: Objective, batches: Sequence[Views]) -> RatioStatistics:

@@ -90,8 +90,8 @@ def _docstrings() -> Texts:
     """Pairs that every machine has: the documentation of Python's own library."""
     from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 
-    found = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
-    return texts_of(found, views="pairs", name="docstrings of Python's library, no --data given")
+    pairs = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
+    return texts_of(pairs, views="pairs", name="docstrings of Python's library, no --data given")
 
 
 def _texts_of_run(
@@ -107,19 +107,19 @@ def _texts_of_run(
         prompts=prompts,
         guarded=data is None,
     )
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),
         "guarded": data is None,
     }
     case = _noting(case, _shown(texts))
-    case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **told))
+    case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
     if texts.views == "dropout" or began == "scratch":
         return case
     try:
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
-        return replace(case, start=probe_texts(encoder, texts, **told))
+        return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
         return _noting(case, f"the encoder that training began with was not probed: {error}")
 
@@ -162,8 +162,10 @@ def _crop(values: Mapping[str, Any]) -> "Augment":
     """An augmentation as result.json has it, its tuples as lists."""
     from isotrope.data.images.augment import Augment
 
-    found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return Augment(**found)
+    settings: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+    }
+    return Augment(**settings)
 
 
 def _shown(texts: Texts) -> str:

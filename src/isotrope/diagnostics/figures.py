@@ -102,11 +102,11 @@ def figure(
     objectives = [build(panel.name, panel.settings) for panel in panels]
 
     def angles(panel: FigurePanel) -> Angles:
-        own = _NEGATIVES[kind] if panel.negatives is None else panel.negatives
+        negative_count = _NEGATIVES[kind] if panel.negatives is None else panel.negatives
         return Angles(
             np.array([0.5]) if kind == "weight" else np.linspace(0.05, 0.5, grid) * np.pi,
             np.linspace(0.05, 1, grid) * np.pi,
-            negatives=own if negatives is None else negatives,
+            negatives=negative_count if negatives is None else negatives,
             batches=batches,
         )
 
@@ -125,20 +125,20 @@ def figure(
     return dissipation(objectives, same, seed=seed, common=common, progress=progress)
 
 
-def numbers(kind: Kind, found: Landscape) -> dict[str, float | None]:
+def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
     """Return what a table says of one panel, by the heading of its column.
 
     GD: the mu_neg at which it falls below .5 for mu_pos = pi/6, and the largest standard error.
     W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
     range, and the part of its values under a hundredth of the largest.
     """
-    inside = found.value[found.defined]
+    inside = landscape.value[landscape.defined]
     if kind == "dissipation":
-        return {"mu_neg": found.crossing(math.pi / 6), "error <=": float(found.error.max())}
+        return {"mu_neg": landscape.crossing(math.pi / 6), "error <=": float(landscape.error.max())}
     if kind == "weight":
         points = {"pi/4": 0.25, "pi/2": 0.5, "3 pi/4": 0.75, "pi": 1.0}
         return {
-            name: float(np.interp(at * math.pi, found.negative, found.value[0]))
+            name: float(np.interp(at * math.pi, landscape.negative, landscape.value[0]))
             for name, at in points.items()
         }
     last = "from 1 to 2" if kind == "ratio" else "under 1 %"

@@ -59,11 +59,11 @@ def hardest_share(
     if not all(temperature > 0 for temperature in temperatures):
         raise ValueError(f"temperatures are above 0; found {', '.join(map(str, temperatures))}")
     seen = [_Batch(views, margin) for views in batches]
-    found: dict[float, float | None] = {}
+    shares_at: dict[float, float | None] = {}
     for temperature in temperatures:
         shares = torch.cat([batch.share(temperature, kind) for batch in seen])
-        found[temperature] = float(shares.mean()) if len(shares) else None
-    return found
+        shares_at[temperature] = float(shares.mean()) if len(shares) else None
+    return shares_at
 
 
 class _Batch:
@@ -85,8 +85,8 @@ class _Batch:
         most = weight.gather(1, self.index)
         if kind == "weight":
             return most[:, 0]
-        whole = tangent(weight @ self.columns, self.anchors)
+        push = tangent(weight @ self.columns, self.anchors)
         hardest = tangent(most * self.columns[self.index[:, 0]], self.anchors)
-        square = whole.square().sum(dim=1)
+        square = push.square().sum(dim=1)
         pushed = square > 1e-24  # of equal rows rounding alone does
-        return (hardest * whole).sum(dim=1)[pushed] / square[pushed]
+        return (hardest * push).sum(dim=1)[pushed] / square[pushed]

@@ -84,11 +84,11 @@ def lemma_share(
             f"{tuple(r.shape)}"
         )
     acute = torch.stack(at).cos().gt(0).all(dim=0)
-    found = []
+    shares = []
     for step in steps:
         bounds = lemma1(*at, step)
         counts = acute & (bounds.discriminant >= 0)
-        found.append(
+        shares.append(
             LemmaShare(
                 step=step,
                 minimum=bounds.lower[counts].sort().values,
@@ -98,4 +98,4 @@ def lemma_share(
                 obtuse=int((~acute).sum()),
             )
         )
-    return found
+    return shares

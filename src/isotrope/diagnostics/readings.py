@@ -38,8 +38,8 @@ def sick(name: str, number: float | None) -> bool:
 
 def told(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
     """Return the numbers at the end that explain a finding without deciding it."""
-    found = ((column, case.end(column)) for column in columns)
-    return tuple(Evidence(name, number) for name, number in found if number is not None)
+    numbers = ((column, case.end(column)) for column in columns)
+    return tuple(Evidence(name, number) for name, number in numbers if number is not None)
 
 
 def gained(case: RunEvidence) -> float | None:
@@ -91,8 +91,8 @@ def most_dimensions(case: RunEvidence) -> int | None:
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     if d is None and case.probe is not None:
         d = case.probe.get("dimension")
-    found = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
-    return min(found) if found else None
+    limits = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
+    return min(limits) if limits else None
 
 
 def negatives(case: RunEvidence) -> int | None:
@@ -127,27 +127,27 @@ def parameters(case: RunEvidence) -> dict[str, object]:
     """Return the objective's hyperparameters and exchanged parts, those of a parent included."""
     if case.objective is None:
         return {}
-    own = case.objective.hyperparameters()
-    parent = own.get("parent")
+    of_objective = case.objective.hyperparameters()
+    parent = of_objective.get("parent")
     inherited = parent.hyperparameters() if isinstance(parent, Objective) else {}
-    return {**inherited, **own}
+    return {**inherited, **of_objective}
 
 
 def temperature(case: RunEvidence) -> float | None:
     """Return the temperature of the weights, None where they have none."""
-    own = parameters(case)
-    name, _, value = str(own.get("weight", "")).partition(":")
+    values = parameters(case)
+    name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":
         return float(value.split(":")[0])
-    tau = own.get("temperature")
+    tau = values.get("temperature")
     return float(tau) if isinstance(tau, (int, float)) else None
 
 
 def _planned(case: RunEvidence, name: str) -> float | None:
-    told = case.setting(name)
-    if told is None:
-        told = (case.details.get("plan") or {}).get(name.replace("-", "_"))
-    return None if told is None else float(told)
+    value = case.setting(name)
+    if value is None:
+        value = (case.details.get("plan") or {}).get(name.replace("-", "_"))
+    return None if value is None else float(value)
 
 
 def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:

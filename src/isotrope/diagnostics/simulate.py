@@ -50,16 +50,16 @@ def dissipation(
     """
 
     def measure(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        found = _dissipation(objective, pairs)
-        return found, torch.ones_like(found, dtype=torch.bool)
+        value = _dissipation(objective, pairs)
+        return value, torch.ones_like(value, dtype=torch.bool)
 
     angles = angles or Angles()
     for objective in objectives:
         if _part(objective) is None:
             check(objective)
     of_rows = [_is_of_rows(objective) for objective in objectives]
-    found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
-    return landscapes(objectives, angles, *found)
+    sums = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
+    return landscapes(objectives, angles, *sums)
 
 
 def hardest_share(
@@ -107,8 +107,8 @@ def hardest_share(
     for objective in objectives:
         check(objective)
     of_rows = [False] * len(objectives)
-    found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
-    return landscapes(objectives, angles, *found)
+    sums = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
+    return landscapes(objectives, angles, *sums)
 
 
 def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
@@ -116,8 +116,8 @@ def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
     part = _part(objective)
     if part is None:
         return components(objective, pairs).dissipation
-    found: Tensor = part(pairs)
-    return found
+    value: Tensor = part(pairs)
+    return value
 
 
 def _part(objective: Objective) -> Dissipation | None:

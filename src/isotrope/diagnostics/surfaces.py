@@ -84,21 +84,21 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
     grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
     positive, negative = (torch.from_numpy(x.ravel()) for x in grid)
     # a statistic of the batch sees one cell at a time, as that many equal anchors
-    whole = objective.batch_level or objective.reduction == "sum"
-    anchors = angles.negatives + 1 if whole else 1
-    step = 1 if whole else min(_ANCHORS, max(1, _CHUNK // angles.negatives))
-    found = np.empty((4, len(positive)))
+    by_batch = objective.batch_level or objective.reduction == "sum"
+    anchors = angles.negatives + 1 if by_batch else 1
+    step = 1 if by_batch else min(_ANCHORS, max(1, _CHUNK // angles.negatives))
+    components_at = np.empty((4, len(positive)))
     for start in range(0, len(positive), step):
         cells = slice(start, start + step)
-        own = positive[cells].repeat(anchors)
-        others = negative[cells].repeat(anchors)[:, None].expand(-1, angles.negatives)
-        terms = components(objective, AnglePairs(own, others))
+        to_positive = positive[cells].repeat(anchors)
+        to_negatives = negative[cells].repeat(anchors)[:, None].expand(-1, angles.negatives)
+        terms = components(objective, AnglePairs(to_positive, to_negatives))
         if terms.pull.ndim != 1:
             raise InputError(
                 f"the positive of {type(objective).__name__} pulls each coordinate by itself: "
                 "neither its ratio nor its norm is a function of the angles"
             )
         numbers = (terms.dissipation, terms.pull, terms.mass, terms.weight[:, 0])
-        for row, number in zip(found, numbers, strict=True):
+        for row, number in zip(components_at, numbers, strict=True):
             row[cells] = number[: len(row[cells])].numpy()
-    return found.reshape(4, *grid[0].shape)
+    return components_at.reshape(4, *grid[0].shape)

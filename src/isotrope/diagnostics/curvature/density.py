@@ -33,12 +33,12 @@ def density(probes: Sequence[Ritz], where: Floats, *, width: float) -> Floats:
     """
     if not width > 0:
         raise InputError(f"the width of the density's Gaussians must be above 0; found {width:g}")
-    found = np.zeros(len(where))
+    height = np.zeros(len(where))
     for ritz in probes:
         distance = (where[:, None] - ritz.values) / width
         bells = np.exp(-(distance**2) / 2) / (width * math.sqrt(2 * math.pi))
-        found += bells @ ritz.weights / len(probes)
-    return found
+        height += bells @ ritz.weights / len(probes)
+    return height
 
 
 def grid(probes: Sequence[Ritz], *, width: float, points: int = 1000) -> Floats:

@@ -106,10 +106,10 @@ class Hessian:
                 f"the Hessian has {self.size} rows; found a vector of shape {tuple(vector.shape)}"
             )
         v = vector.detach().to(self.device, self.dtype)
-        found = self._decayed(v)
+        product = self._decayed(v)
         for pieces in self._gradients():
-            found += self._directed(pieces, v) / len(self._losses)
-        return found
+            product += self._directed(pieces, v) / len(self._losses)
+        return product
 
     def dense(self) -> Tensor:
         """Return all N x N entries, by N products."""
@@ -153,7 +153,7 @@ class Hessian:
         ]
         if not curved:
             return torch.zeros_like(v)
-        found = torch.autograd.grad(
+        products = torch.autograd.grad(
             [g for g, _ in curved],
             self.parameters,
             [part for _, part in curved],
@@ -163,7 +163,7 @@ class Hessian:
         return torch.cat(
             [
                 v.new_zeros(p.numel()) if h is None else h.reshape(-1)
-                for p, h in zip(self.parameters, found, strict=True)
+                for p, h in zip(self.parameters, products, strict=True)
             ]
         )
 
@@ -229,8 +229,8 @@ def embedding_hessian(
         InputError: as :class:`Hessian`.
     """
     several = [views] if isinstance(views, Views) else list(views)
-    free = [one.map(lambda x: x.detach().clone().requires_grad_()) for one in several]
-    sides = [side for one in free for side in (one.anchors, one.positives, one.negatives)]
+    free = [batch.map(lambda x: x.detach().clone().requires_grad_()) for batch in several]
+    sides = [side for batch in free for side in (batch.anchors, batch.positives, batch.negatives)]
     rows = [side for side in sides if side is not None]
     return Hessian([lambda: _mean(objective, free)], rows, keep_graph=keep_graph)
 

@@ -122,14 +122,14 @@ class Spectrum:
         top = self.largest[0]
         if top <= 0:
             return f"learning rate {learning_rate:.3g}: no positive curvature limits it"
-        one, two = 1 / top, 2 / top
-        if learning_rate <= one:
+        stable, edge = 1 / top, 2 / top
+        if learning_rate <= stable:
             how = "within 1/lambda_max"
-        elif learning_rate <= two:
+        elif learning_rate <= edge:
             how = "above 1/lambda_max, within 2/lambda_max"
         else:
             how = "above 2/lambda_max: plain gradient descent would oscillate along the top"
-        return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {one:.3g})"
+        return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {stable:.3g})"
 
     def descent(self, optimum: float) -> list[Direction]:
         """Return all Ritz directions of the first probe with their rates towards ``optimum``.

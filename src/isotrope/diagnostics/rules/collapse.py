@@ -27,10 +27,10 @@ def diverging(case: RunEvidence) -> Finding | None:
         return None
     lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
     if sick("lost_spread", lost) and sick("loss_rise", rise):
-        found = [("lost_spread", lost), ("loss_rise", rise)]
+        evidence = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss has never come back below its start"
     elif _exploding(case, jump):
-        found = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
+        evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, where their directions hardly turn"
     else:
         return None
@@ -38,11 +38,11 @@ def diverging(case: RunEvidence) -> Finding | None:
     return Finding(
         "diverging",
         (
-            *(compared(name, number) for name, number in found if number is not None),
+            *(compared(name, number) for name, number in evidence if number is not None),
             *([] if rate is None else [Evidence("learning_rate", rate)]),
             *told(case, "uniformity", "norm", "loss"),
         ),
-        THRESHOLDS[found[0][0]].source,
+        THRESHOLDS[evidence[0][0]].source,
         lower_rate(case, 10),
         f"The first steps have {what}: they are too long.",
     )
@@ -72,18 +72,18 @@ def _rise(case: RunEvidence) -> float | None:
 def collapsed(case: RunEvidence) -> Finding | None:
     """All embeddings are one point; what else is known says why."""
     numbers = {"collapse_uniformity": case.end("uniformity"), "collapse_std": case.end("std")}
-    found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
-    if not found:
+    evidence = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
+    if not evidence:
         return None
     why, change, more = _why_collapsed(case)
     return Finding(
         "collapsed",
         (
-            *found,
+            *evidence,
             *more,
             *told(case, "negative_mean", "std", "norm"),
         ),
-        THRESHOLDS[(*more, *found)[0].name].source,
+        THRESHOLDS[(*more, *evidence)[0].name].source,
         change,
         f"All inputs get nearly the same direction. {why}",
     )
@@ -151,5 +151,5 @@ def _nothing_pushes(case: RunEvidence) -> bool:
 
 
 def _stops_by_margin(case: RunEvidence) -> bool:
-    own = parameters(case)
-    return "margin" in own or str(own.get("dissipation", "")).startswith("margin")
+    values = parameters(case)
+    return "margin" in values or str(values.get("dissipation", "")).startswith("margin")

@@ -44,12 +44,12 @@ def no_negatives(case: RunEvidence) -> Finding | None:
     if case.objective is not None and not pushing(case.objective):
         return None
     size = case.batch_size
-    found = [] if gradient is None or case.objective is not None else [gradient]
+    gradients = [] if gradient is None or case.objective is not None else [gradient]
     return Finding(
         "no-negatives",
         (
             compared("without_negatives", share),
-            *(compared("gradient_alone", number) for number in found),
+            *(compared("gradient_alone", number) for number in gradients),
             *([] if size is None else [Evidence("batch_size", size)]),
             *told(case, "loss"),
         ),
@@ -162,17 +162,17 @@ def ratio_under_bound(case: RunEvidence) -> Finding | None:
 
 def _stopping(objective: Objective) -> str:
     """The form of an objective that says when an anchor is done."""
-    known = names()
+    registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
-        if form in known:
+        if form in registered:
             return f"--objective {form}"
     return "--objective.dissipation margin:0.3"
 
 
 def _harder(case: RunEvidence) -> str:
     """What leaves anchors more to learn."""
-    own = parameters(case)
-    margin, tau = own.get("margin"), own.get("temperature")
+    values = parameters(case)
+    margin, tau = values.get("margin"), values.get("temperature")
     if isinstance(tau, float):
         return f"--objective.temperature {2 * tau:g}"
     if isinstance(margin, float):

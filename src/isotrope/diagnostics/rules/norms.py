@@ -17,9 +17,9 @@ def norms_too_large(case: RunEvidence) -> Finding | None:
         return None
     unheld = case.kind == "images" and sick("decay_that_holds", decay)
     if sick("norm", norm):
-        found, change = [compared("norm", norm)], _shorter(case)
+        evidence, change = [compared("norm", norm)], _shorter(case)
     elif decay is not None and unheld and sick("norm_without_decay", norm):
-        found = [compared("decay_that_holds", decay), compared("norm_without_decay", norm)]
+        evidence = [compared("decay_that_holds", decay), compared("norm_without_decay", norm)]
         change = "--weight-decay 5e-4"
     else:
         return None
@@ -27,11 +27,11 @@ def norms_too_large(case: RunEvidence) -> Finding | None:
     return Finding(
         "norms-too-large",
         (
-            *found,
+            *evidence,
             *([] if began is None else [Evidence("norm_at_the_start", began)]),
             *told(case, "embedding_gradient"),
         ),
-        THRESHOLDS[found[0].name].source,
+        THRESHOLDS[evidence[0].name].source,
         change,
         "The gradient that reaches an embedding is divided by its norm, and every step makes the "
         "norm larger: directions hardly change any more.",

@@ -58,13 +58,13 @@ def false_negatives(case: RunEvidence) -> Finding | None:
         "copies": None if case.probe is None else case.probe.get("copies"),
         "false_negatives": case.end("false_negatives"),
     }
-    found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
-    if not found:
+    evidence = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
+    if not evidence:
         return None
     return Finding(
         "false-negatives",
-        (*found, *told(case, "dead", "hardest_share", "positive_mean")),
-        THRESHOLDS[found[0].name].source,
+        (*evidence, *told(case, "dead", "hardest_share", "positive_mean")),
+        THRESHOLDS[evidence[0].name].source,
         "--files UNIQUE (FILE without copies: `sort -u`, after removing what only numbers them)",
         "Many texts have a copy that counts as a negative, so that training pushes apart what "
         "means the same. `isotrope train` keeps exact copies out, and those that differ in case "
