@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
-from isotrope.diagnostics.cosine_checks import FAR
+from isotrope.diagnostics.simulation.cosine_checks import FAR
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.angles import AnglePairs, RowPairs
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 

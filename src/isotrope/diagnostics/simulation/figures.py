@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.draws import Angles, Progress
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.simulate import dissipation, hardest_share
-from isotrope.diagnostics.surfaces import gradient_norm, ratio
+from isotrope.diagnostics.simulation.angle_draws import Angles, Progress
+from isotrope.diagnostics.simulation.averages import dissipation, hardest_share
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
 from isotrope.paradigm.registry import build
 
 __all__ = ["FIGURES", "FigurePanel", "Kind", "figure", "numbers"]
@@ -88,9 +88,9 @@ def figure(
         negatives: of an anchor; by default the paper's.
         batches: drawn for every pair of means (``dissipation`` and ``weight``).
         seed: of the draws.
-        common: see :func:`~isotrope.diagnostics.simulate.dissipation`.
-        gated: see :func:`~isotrope.diagnostics.simulate.hardest_share`.
-        part: see :func:`~isotrope.diagnostics.surfaces.gradient_norm`.
+        common: see :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
+        gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
+        part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
         progress: is told the number of pairs of means done since the last time.
 
     Raises:

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the methods are those that kernels/pairs describes
 """Similarities without vectors: what an objective sees when only the angles are given."""
 
 from collections.abc import Callable, Iterable, Mapping

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.diagnostics.angles import RowPairs, probe
-from isotrope.diagnostics.draws import Angles, Progress, means
-from isotrope.diagnostics.landscape import Landscape, check, components, landscapes
+from isotrope.diagnostics.simulation.angle_draws import Angles, Progress, means
+from isotrope.diagnostics.simulation.angle_pairs import RowPairs, probe
+from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.ablation import Modified
 from isotrope.paradigm.anatomy import DEAD

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.angles import AnglePairs
-from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.landscape import Landscape, check, components, landscapes
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs
+from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 

@@ -36,8 +36,8 @@ def hardest_share(
     push against the hardest; anchors that nothing pushes do not count.
 
     Args:
-        batches: raw embeddings of a model (:func:`isotrope.diagnostics.held_out.held_out`), before
-            and after training.
+        batches: raw embeddings of a model, before and after training, as
+            :func:`isotrope.diagnostics.model_statistics.held_out.held_out` makes them.
         temperatures: tau, above 0.
         margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, .3);
             None counts all.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.terms import Terms
-from isotrope.diagnostics.angles import known, probe
-from isotrope.diagnostics.draws import Angles, Floats
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.angle_pairs import known, probe
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.forms import Part
 from isotrope.paradigm.objective import Objective
