@@ -1,9 +1,9 @@
 """Durations for people."""
 
-__all__ = ["lasting"]
+__all__ = ["format_duration"]
 
 
-def lasting(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return ``42 s``, ``3 min 20 s`` or ``5 h 10 min``."""
     rounded = round(seconds)
     if rounded < 60:

@@ -63,7 +63,7 @@ def exclusive_lock(
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         with _looking:
-            handle = _held[os.getpid(), folder] = _taken(folder, role)
+            handle = _held[os.getpid(), folder] = _acquire(folder, role)
         try:
             yield
         finally:
@@ -126,7 +126,7 @@ class _Busy(Exception):
     """Somebody else has the folder."""
 
 
-def _taken(folder: Path, role: Role) -> IO[str]:
+def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     ours = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in ours):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
-from isotrope.data.lines import MAX_CHARACTERS, check_file, lines, open_bytes, place, shown
+from isotrope.data.lines import MAX_CHARACTERS, check_file, lines, open_bytes, place, quoted
 
 __all__ = [
     "Choose",
@@ -59,7 +59,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
         return ""
     if not isinstance(value, str):
         raise InputError(
-            f"{place(path, line)}: column {column!r} holds {shown(value)} "
+            f"{place(path, line)}: column {column!r} holds {quoted(value)} "
             f"({type(value).__name__}), not text; choose a column of text"
         )
     if len(value) > MAX_CHARACTERS:
@@ -71,7 +71,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
     if "\0" in value or not _encodes(value):
         raise InputError(
             f"{place(path, line)}: column {column!r} holds a character that is no text "
-            f"({shown(value)}); remove it"
+            f"({quoted(value)}); remove it"
         )
     return value.strip()
 
@@ -139,7 +139,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             ) from error
         if not isinstance(value, dict):
             raise InputError(
-                f"{place(path, number)}: found {shown(value)} where a JSON object such as "
+                f"{place(path, number)}: found {quoted(value)} where a JSON object such as "
                 '{"text": "..."} is needed'
             )
         yield number, value
@@ -205,7 +205,7 @@ def parquet_rows(path: Path, choose: Choose) -> Iterator[Row]:
             after = f" after row {number}" if number else ""
             raise InputError(
                 f"{place(path)}: not a parquet file, or damaged{after} "
-                f"({shown(str(error), 80)}); write it again"
+                f"({quoted(str(error), 80)}); write it again"
             ) from error
     if not number:
         raise InputError(f"{place(path)}: is empty; give a file with at least one row of text")

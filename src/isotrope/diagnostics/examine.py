@@ -60,14 +60,14 @@ def examine(
     if not (folder / "model").is_dir():
         if data is not None:
             raise InputError(f"{folder} has no saved model to embed {data} with; leave --data out")
-        return _noting(case, "no saved model to probe")
+        return _with_note(case, "no saved model to probe")
     try:
         probe = _images_of_run if case.kind == "images" else _texts_of_run
         return probe(case, folder, data, columns)
     except InputError as error:
         if data is not None:
             raise
-        return _noting(case, f"the saved model was not probed: {error}")
+        return _with_note(case, f"the saved model was not probed: {error}")
 
 
 def _of_model(
@@ -83,7 +83,7 @@ def _of_model(
     encoder = load_encoder(target)
     assert isinstance(encoder, SentenceEncoder)
     probe = probe_texts(encoder, texts, objective=objective, max_length=_TOKENS)
-    return RunEvidence(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
+    return RunEvidence(kind="text", objective=objective, probe=probe, notes=(_texts_note(texts),))
 
 
 def _docstrings() -> Texts:
@@ -112,7 +112,7 @@ def _texts_of_run(
         "max_length": settings.get("max-length"),
         "guarded": data is None,
     }
-    case = _noting(case, _shown(texts))
+    case = _with_note(case, _texts_note(texts))
     case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
     if texts.views == "dropout" or began == "scratch":
@@ -121,14 +121,14 @@ def _texts_of_run(
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
         return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
-        return _noting(case, f"the encoder that training began with was not probed: {error}")
+        return _with_note(case, f"the encoder that training began with was not probed: {error}")
 
 
 def _images_of_run(
     case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
 ) -> RunEvidence:
     probe = _crops(folder, data or case.settings["data"], case.settings, case.details, None)
-    case = _noting(case, f"{probe['count']:.0f} images, two crops of each")
+    case = _with_note(case, f"{probe['count']:.0f} images, two crops of each")
     return replace(case, probe=probe)
 
 
@@ -168,10 +168,10 @@ def _crop(values: Mapping[str, Any]) -> "Augment":
     return Augment(**settings)
 
 
-def _shown(texts: Texts) -> str:
+def _texts_note(texts: Texts) -> str:
     what = "pairs" if len(texts.records[0]) > 1 else "texts"
     return f"{len(texts.records)} of {texts.read:,} {what} ({texts.name})"
 
 
-def _noting(case: RunEvidence, note: str) -> RunEvidence:
+def _with_note(case: RunEvidence, note: str) -> RunEvidence:
     return replace(case, notes=(*case.notes, note))

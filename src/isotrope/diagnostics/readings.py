@@ -12,6 +12,9 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = [
     "anchors_done_on_ideal",
+    "collapsed_at_start",
+    "crosses",
+    "further_evidence",
     "gained",
     "later_dead",
     "learning_rate",
@@ -19,24 +22,21 @@ __all__ = [
     "most_dimensions",
     "negatives",
     "parameters",
-    "point_at_first",
     "pushing",
     "separation",
-    "sick",
     "temperature",
-    "told",
     "weight_decay",
 ]
 
 _IDEAL = 64  # rows of the ideal batch
 
 
-def sick(name: str, number: float | None) -> bool:
+def crosses(name: str, number: float | None) -> bool:
     """Tell whether a number lies on the sick side of the threshold of that name."""
-    return THRESHOLDS[name].sick(number)
+    return THRESHOLDS[name].crossed_by(number)
 
 
-def told(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
+def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
     """Return the numbers at the end that explain a finding without deciding it."""
     numbers = ((column, case.end(column)) for column in columns)
     return tuple(Evidence(name, number) for name, number in numbers if number is not None)
@@ -53,10 +53,10 @@ def later_dead(case: RunEvidence) -> float | None:
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
 
-def point_at_first(case: RunEvidence) -> bool:
+def collapsed_at_start(case: RunEvidence) -> bool:
     """Tell whether all embeddings were one point before the first update."""
-    at_first = sick("collapse_uniformity", case.first("uniformity"))
-    return at_first or sick("collapse_std", case.first("std"))
+    at_first = crosses("collapse_uniformity", case.first("uniformity"))
+    return at_first or crosses("collapse_std", case.first("std"))
 
 
 def separation(row: Row | None) -> float | None:

@@ -34,7 +34,7 @@ class Threshold:
     decides: str
     source: str
 
-    def sick(self, number: float | None) -> bool:
+    def crossed_by(self, number: float | None) -> bool:
         """Return whether a number lies on the sick side; one that was not measured does not."""
         if number is None:
             return False

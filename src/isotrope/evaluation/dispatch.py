@@ -108,7 +108,7 @@ def evaluate(
     store = None
     if results is not None and identity is not None:
         store = Store(store_folder(model) if results == "auto" else Path(results))
-    finished = _known(tasks, store, identity, again=again, progress=progress)
+    finished = _finished_before(tasks, store, identity, again=again, progress=progress)
 
     def keep(task: Task, result: Result) -> None:
         if store is not None and identity is not None:
@@ -186,7 +186,7 @@ def _of_pictures(
     return image_tasks(own_images(model), **settings)
 
 
-def _known(
+def _finished_before(
     tasks: Sequence[Task], store: Store | None, identity: str | None, *, again: bool, progress: bool
 ) -> dict[str, Result]:
     """Return the tasks that are finished already, by name, and say which they are."""

@@ -12,12 +12,12 @@ from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.image_features import both_features
 from isotrope.evaluation.knn import knn as nearest_neighbours
 from isotrope.evaluation.linear_probe import Probe, linear_probe
-from isotrope.measures.judgement import Look
+from isotrope.measures.judgement import DevEvaluation
 
 if TYPE_CHECKING:
     from isotrope.data.images.sets import ImageSet
 
-__all__ = ["image_scores", "knn_look"]
+__all__ = ["image_scores", "knn_evaluation"]
 
 
 def image_scores(
@@ -74,7 +74,7 @@ def image_scores(
     )
 
 
-def knn_look(
+def knn_evaluation(
     encoder: Encoder,
     image_set: "ImageSet",
     *,
@@ -83,7 +83,7 @@ def knn_look(
     k: int = 200,
     temperature: float = 0.1,
     batch_size: int = 256,
-) -> Look:
+) -> DevEvaluation:
     """Return the percentage of test pictures that their neighbours name right, and which they are.
 
     Args:
@@ -102,4 +102,4 @@ def knn_look(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
     )
     result = nearest_neighbours(train, test, k=k, temperature=temperature)
-    return Look(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])
+    return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

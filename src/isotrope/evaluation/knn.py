@@ -58,7 +58,7 @@ def knn(
             f"t = {temperature}"
         )
     classes = classes_of(train, test)
-    rows = test.vectors if isinstance(test.vectors, np.ndarray) else _joined(test.vectors)
+    rows = test.vectors if isinstance(test.vectors, np.ndarray) else _concatenated(test.vectors)
     if len(rows) != len(classes.test):
         raise InputError(f"{len(classes.test)} test labels for {len(rows)} rows of features")
     check_finite(rows, "test")
@@ -112,7 +112,7 @@ def knn_text(
     return result
 
 
-def _joined(blocks: Iterable[np.ndarray]) -> np.ndarray:
+def _concatenated(blocks: Iterable[np.ndarray]) -> np.ndarray:
     parts = list(blocks)
     if not parts:
         raise InputError("there are no blocks of test features")

@@ -164,7 +164,7 @@ def linear_probe(
             "linear": {
                 **values,
                 "train_top1": float(_right(learn, classes.train, weight, bias)["top1"].mean()),
-                **_told(probe, len(classes.train)),
+                **_used_settings(probe, len(classes.train)),
                 "train": len(classes.train),
                 "test": len(classes.test),
                 "classes": len(classes.names),
@@ -204,7 +204,7 @@ def _array(part: Features) -> np.ndarray:
     return part.vectors
 
 
-def _told(probe: Probe, n: int) -> dict[str, Any]:
+def _used_settings(probe: Probe, n: int) -> dict[str, Any]:
     """Return what of a probe took part in the fit."""
     settings = {**asdict(probe), "weight_decay": _decay(probe, n)}
     unused = ("epochs", "batch_size", "learning_rate", "seed") if probe.solver == "exact" else ()

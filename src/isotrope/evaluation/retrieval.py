@@ -9,9 +9,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
-from isotrope.measures.judgement import Look
+from isotrope.measures.judgement import DevEvaluation
 
-__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_look", "search"]
+__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_evaluation", "search"]
 
 
 def retrieval(
@@ -80,13 +80,15 @@ def retrieval(
 
 def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> float:
     """Return 100 MRR@10: a score to choose a model by, on the scale of ``sts_dev``."""
-    return retrieval_look(encoder, data, batch_size=batch_size).value
+    return retrieval_evaluation(encoder, data, batch_size=batch_size).value
 
 
-def retrieval_look(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> Look:
+def retrieval_evaluation(
+    encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128
+) -> DevEvaluation:
     """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
     result = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
-    return Look(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
+    return DevEvaluation(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
 
 
 def search(

@@ -20,7 +20,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.evaluation.embed import CachedEncoder, Encoder, embed, encoder_name
-from isotrope.measures.judgement import Look
+from isotrope.measures.judgement import DevEvaluation
 
 __all__ = [
     "load_tasks",
@@ -29,7 +29,7 @@ __all__ = [
     "spearman",
     "sts",
     "sts_dev",
-    "sts_look",
+    "sts_evaluation",
     "with_average",
 ]
 
@@ -170,10 +170,10 @@ def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float
     Raises:
         InputError: the human scores rank nothing.
     """
-    return sts_look(encoder, subset, batch_size=batch_size).value
+    return sts_evaluation(encoder, subset, batch_size=batch_size).value
 
 
-def sts_look(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> Look:
+def sts_evaluation(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> DevEvaluation:
     """Return the score of :func:`sts_dev` with the cosine of every pair.
 
     Raises:
@@ -182,7 +182,7 @@ def sts_look(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> Look
     ((x, y),) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]
-    return Look(100 * spearman(cosine, subset.scores), cosine, subset.scores)
+    return DevEvaluation(100 * spearman(cosine, subset.scores), cosine, subset.scores)
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:

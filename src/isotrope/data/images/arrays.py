@@ -26,7 +26,7 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.pictures import Unreadable, pixels, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
-from isotrope.data.lines import open_bytes, place, shown
+from isotrope.data.lines import open_bytes, place, quoted
 
 __all__ = ["ArrayImages", "is_strips", "load_digits", "load_npz", "load_strips"]
 
@@ -96,7 +96,7 @@ def load_npz(path: Path) -> RecognisedSet:
         if key is None:
             raise InputError(
                 f"{place(path)}: no array called {', '.join(_IMAGES)}; "
-                f"found {shown(', '.join(arrays.names), 200)[1:-1] or 'none'}"
+                f"found {quoted(', '.join(arrays.names), 200)[1:-1] or 'none'}"
             )
         names = arrays.strings("class_names")
         train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
@@ -117,7 +117,7 @@ def _opened(path: Path) -> "Iterator[_Archive]":
             archive, why = None, str(error)
         if not isinstance(archive, Mapping):
             raise InputError(
-                f"{place(path)}: no .npz file of pictures ({shown(why, 80)}); "
+                f"{place(path)}: no .npz file of pictures ({quoted(why, 80)}); "
                 "write it with numpy.savez(path, images=..., labels=...)"
             )
         with closing(archive):  # type: ignore[type-var]
@@ -128,7 +128,7 @@ class _Archive:
     """The arrays of an ``.npz`` file, read when they are asked for."""
 
     def __init__(self, path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.path, self._found, self.names = path, arrays, list(arrays)
+        self.path, self._arrays, self.names = path, arrays, list(arrays)
 
     def one_of(self, names: Sequence[str]) -> str | None:
         """Return the first of these names that is there."""
@@ -146,19 +146,19 @@ class _Archive:
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check_size(name)
         try:
-            array = self._found[name]
+            array = self._arrays[name]
             if not isinstance(array, np.ndarray):  # a member of another kind, as bytes
                 raise TypeError("no array")
             return array
         except Exception as error:  # damaged bytes make a reader fail in any way
             raise InputError(
-                f"{place(self.path)}: array {name!r} cannot be read ({shown(str(error), 80)}); "
+                f"{place(self.path)}: array {name!r} cannot be read ({quoted(str(error), 80)}); "
                 "only arrays of numbers and texts are read, and nothing is unpickled"
             ) from error
 
     def _check_size(self, name: str) -> None:
         """Refuse an array that is a few bytes on disk and gigabytes in memory."""
-        archive: zipfile.ZipFile = self._found.zip  # type: ignore[attr-defined]
+        archive: zipfile.ZipFile = self._arrays.zip  # type: ignore[attr-defined]
         for member in archive.infolist():
             size, packed = member.file_size, max(member.compress_size, 1)
             if member.filename in (name, f"{name}.npy") and size > _BOMB and size > 100 * packed:
@@ -212,7 +212,7 @@ def _by_name(
     unknown = next((name for name in label_names.tolist() if name not in number), None)
     if unknown is not None:
         raise InputError(
-            f"{place(path)}: label {shown(unknown)} is none of the {len(class_names)} classes of "
+            f"{place(path)}: label {quoted(unknown)} is none of the {len(class_names)} classes of "
             "the training part; give class_names"
         )
     return RecognisedPart(
@@ -317,7 +317,7 @@ def _strips(path: Path, limit: int | None = None) -> tuple[RecognisedPart, tuple
         except (Unreadable, ValueError) as error:
             raise InputError(
                 f"{place(path)}: strip {number} of {len(offsets) - 1} is damaged "
-                f"({shown(str(error), 80)}); copy the file again"
+                f"({quoted(str(error), 80)}); copy the file again"
             ) from error
     rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
     if len(labels[:limit]) != len(rows):

@@ -20,9 +20,9 @@ from torch import Tensor
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import place, shown
+from isotrope.data.lines import place, quoted
 
-__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "measured"]
+__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "readable_pictures"]
 
 _TEST = ("test", "validation", "val")
 
@@ -128,7 +128,7 @@ class EncodedImages:
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"none of {len(self)} pictures can be decoded, such as {shown(self.files.name(i))}; "
+            f"none of {len(self)} pictures can be decoded, such as {quoted(self.files.name(i))}; "
             "copy them again"
         )
 
@@ -166,7 +166,7 @@ def _flags(n: int) -> Tensor:
     return flags
 
 
-def measured(
+def readable_pictures(
     files: Files, labels: NDArray[np.int64] | None, where: Path
 ) -> tuple[RecognisedPart, tuple[str, ...]]:
     """Return the pictures whose headers can be read, and the names of the others.
@@ -191,7 +191,7 @@ def measured(
     skipped = tuple(files.name(int(i)) for i in np.flatnonzero(~good))
     places = np.flatnonzero(good)
     if not len(places):
-        such = f", such as {shown(files.name(0))}" if len(files) else ""
+        such = f", such as {quoted(files.name(0))}" if len(files) else ""
         raise InputError(
             f"{place(where)}: none of {len(files)} files can be read as a picture{such}; "
             "give PNG, JPEG, WebP, GIF, BMP or TIFF"
@@ -285,7 +285,7 @@ class _Scan:
         """Return the pictures, called by their paths from a folder above, and those left out."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
-        return measured(FolderFiles(root, paths), self.labels(names), self.folder)
+        return readable_pictures(FolderFiles(root, paths), self.labels(names), self.folder)
 
     def labels(self, names: Iterable[str] | None) -> NDArray[np.int64] | None:
         """Return the number of each picture's class, or None without classes."""

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.arrays import ArrayImages
-from isotrope.data.images.folder import FolderFiles, load_folder, measured
+from isotrope.data.images.folder import FolderFiles, load_folder, readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import long_tailed
-from isotrope.data.lines import check_file, lines, place, shown
+from isotrope.data.lines import check_file, lines, place, quoted
 
 __all__ = ["find_named", "load_flowers"]
 
@@ -156,7 +156,7 @@ def _unpickled(path: Path) -> dict[str, Any]:
             content = _load(handle)
     except Exception as error:  # damaged bytes make an unpickler fail in any way
         raise InputError(
-            f"{place(path)}: no pickle of CIFAR ({shown(str(error), 80)}); nothing else is read "
+            f"{place(path)}: no pickle of CIFAR ({quoted(str(error), 80)}); nothing else is read "
             "from a pickle than arrays, texts and numbers"
         ) from error
     if not isinstance(content, dict):
@@ -253,15 +253,17 @@ def _tiny(folder: Path) -> RecognisedSet:
         label = number.get(rest[0]) if rest else None
         if label is None:
             raise InputError(
-                f"{place(listed, line)}: {shown(text)} names no class of train/; copy it again"
+                f"{place(listed, line)}: {quoted(text)} names no class of train/; copy it again"
             )
         if Path(file).name != file:
             raise InputError(
-                f"{place(listed, line)}: {shown(file)} leads out of the folder; copy it again"
+                f"{place(listed, line)}: {quoted(file)} leads out of the folder; copy it again"
             )
         names.append(f"val/images/{file}")
         labels.append(label)
-    test, skipped = measured(FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder)
+    test, skipped = readable_pictures(
+        FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder
+    )
     left = (*(f"train/{name}" for name in train.skipped), *skipped)
     return RecognisedSet("tiny-imagenet", train.train, test, train.class_names, left)
 
@@ -311,7 +313,7 @@ def _flowers(
     folder: Path, places: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> tuple[RecognisedPart, tuple[str, ...]]:
     names = tuple("jpg/" + _FLOWERS.format(i + 1) for i in places.tolist())
-    return measured(FolderFiles(folder, names), labels[places], folder)
+    return readable_pictures(FolderFiles(folder, names), labels[places], folder)
 
 
 def _matlab(path: Path, name: str) -> NDArray[np.int64]:
@@ -327,5 +329,5 @@ def _matlab(path: Path, name: str) -> NDArray[np.int64]:
     except Exception as error:  # damaged bytes make a reader fail in any way
         raise InputError(
             f"{place(path)}: no numbers called {name!r} in a MATLAB file "
-            f"({shown(str(error), 80)}); copy it again"
+            f"({quoted(str(error), 80)}); copy it again"
         ) from error

@@ -66,8 +66,8 @@ def load_images(
         raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
     if limit is not None and limit < 2:
         raise InputError(f"a limit of {limit} pictures leaves no two to learn from; use 2 or more")
-    recognised = _found(path, holdout, seed, limit, _class_list(classes))
-    return _finished(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
+    recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
+    return _prepare(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
 
 
 def load_flowers_tail(
@@ -94,7 +94,7 @@ def load_flowers_tail(
         InputError: as :func:`load_images`; no class has enough pictures.
         MissingExtra: scipy or pillow is not installed.
     """
-    return _finished(load_flowers(Path(folder), tail=(smallest, largest), seed=seed), side=side)
+    return _prepare(load_flowers(Path(folder), tail=(smallest, largest), seed=seed), side=side)
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
@@ -108,7 +108,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
     return tuple(classes)
 
 
-def _found(
+def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> RecognisedSet:
     """Open what lies there."""
@@ -141,7 +141,7 @@ def _file(path: Path) -> RecognisedSet:
     return load_npz(path)
 
 
-def _finished(
+def _prepare(
     recognised: RecognisedSet,
     *,
     side: int | None = None,
@@ -177,7 +177,7 @@ def _finished(
             f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
         )
     side = _side(train.images.sizes, side)
-    parts = [_fitted(part, side) for part in (train, test) if part is not None]
+    parts = [_resized(part, side) for part in (train, test) if part is not None]
     return ImageSet(
         name=recognised.name,
         side=side,
@@ -190,7 +190,7 @@ def _finished(
     )
 
 
-def _fitted(part: RecognisedPart, side: int) -> RecognisedPart:
+def _resized(part: RecognisedPart, side: int) -> RecognisedPart:
     return replace(part, images=part.images.fitted(side))
 
 

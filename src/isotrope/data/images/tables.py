@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.images.folder import measured
+from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import place, shown
+from isotrope.data.lines import place, quoted
 from isotrope.data.splits import TRAIN, named_split
 
 __all__ = ["TableFiles", "is_table", "load_table"]
@@ -91,7 +91,7 @@ def _check_splits(folder: Path) -> None:
             for split in splits if isinstance(splits, list) else ():
                 if Path(str(split)).name != split:
                     raise InputError(
-                        f"{place(folder / name)}: the split {shown(split)} leads out of the folder"
+                        f"{place(folder / name)}: the split {quoted(split)} leads out of the folder"
                     )
     for path in folder.rglob("*"):
         if path.exists() and not path.is_dir():
@@ -125,7 +125,7 @@ def load_table(folder: Path) -> RecognisedSet:
         raise
     except Exception as error:  # whatever the reader of a foreign format raises
         raise InputError(
-            f"{place(folder)}: no dataset folder that can be read ({shown(str(error), 120)})"
+            f"{place(folder)}: no dataset folder that can be read ({quoted(str(error), 120)})"
         ) from error
     finally:
         datasets.logging.set_verbosity(level)
@@ -165,7 +165,9 @@ def _part(
             f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
             "no encoded pictures"
         ) from error
-    part, skipped = measured(TableFiles(encoded, image, np.arange(len(rows))), labels, folder)
+    part, skipped = readable_pictures(
+        TableFiles(encoded, image, np.arange(len(rows))), labels, folder
+    )
     return part, names, skipped
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, is_folder, lines, place, shown, visible
+from isotrope.data.lines import check_file, is_folder, lines, place, quoted, visible
 from isotrope.data.splits import TRAIN, named_split
 from isotrope.data.tables import (
     cell_text,
@@ -188,7 +188,7 @@ def _usual(path: Path, header: Sequence[str]) -> Sequence[str]:
         return header
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
-        f"{shown(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name (columns), "
+        f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name (columns), "
         "or separate the columns by commas"
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.data.lines import check_file, is_folder, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, quoted
 from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
 
 __all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
@@ -127,7 +127,7 @@ def _array(path: Path, what: str) -> np.ndarray:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InputError(
-            f"{place(path)}: no .npy file of numbers ({shown(str(error), 80)}); save the {what} "
+            f"{place(path)}: no .npy file of numbers ({quoted(str(error), 80)}); save the {what} "
             "with numpy.save"
         ) from error
     if not isinstance(array, np.ndarray):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from isotrope.core.errors import InputError
-from isotrope.data.lines import is_folder, lines, place, shown
+from isotrope.data.lines import is_folder, lines, place, quoted
 from isotrope.data.tables import cell_text, json_objects
 from isotrope.data.text.corpora import read
 
@@ -106,7 +106,7 @@ def _load_folder(folder: Path, split: str) -> RetrievalSet:
             if name not in ids:
                 file = "queries.jsonl" if what == "query" else "corpus.jsonl"
                 raise InputError(
-                    f"{place(qrels_path, line)}: no {what} {shown(name)} in {file}; "
+                    f"{place(qrels_path, line)}: no {what} {quoted(name)} in {file}; "
                     "add it or remove the line"
                 )
         if score > 0:
@@ -183,13 +183,13 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
             score = math.nan
         if not math.isfinite(score):
             raise InputError(
-                f"{place(path, line)}: score {shown(fields[2])} is not a finite number; "
+                f"{place(path, line)}: score {quoted(fields[2])} is not a finite number; "
                 "correct it or remove the line"
             )
         before = scores.setdefault((fields[0], fields[1]), score)
         if before != score:
             raise InputError(
-                f"{place(path, line)}: {shown(fields[0])} and {shown(fields[1])} were judged "
+                f"{place(path, line)}: {quoted(fields[0])} and {quoted(fields[1])} were judged "
                 f"{before:g} before, now {score:g}; keep one of the two lines"
             )
         yield line, fields[0], fields[1], score

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, is_folder, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, quoted
 from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
 
 __all__ = ["TASKS", "Subset", "load_sts", "load_sts_file"]
@@ -307,12 +307,12 @@ def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> 
         score = math.nan
     if not math.isfinite(score):
         raise InputError(
-            f"{place(path, line)}: score {shown(value)} is not a finite number; "
+            f"{place(path, line)}: score {quoted(value)} is not a finite number; "
             "correct it or remove the line"
         )
     if not scale[0] <= score <= scale[1]:
         raise InputError(
-            f"{place(path, line)}: score {shown(value)} lies outside {scale[0]:g} to {scale[1]:g}; "
-            "correct it"
+            f"{place(path, line)}: score {quoted(value)} lies outside {scale[0]:g} to "
+            f"{scale[1]:g}; correct it"
         )
     return score

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import is_folder, lines, place, shown
+from isotrope.data.lines import is_folder, lines, place, quoted
 
 __all__ = ["TASKS", "Examples", "TransferTask", "load_transfer"]
 
@@ -141,7 +141,7 @@ def _load(path: Path, task: str, split: str) -> Examples:
             )
         if label not in number:
             raise InputError(
-                f"{place(path, line)}: label {shown(label)} is none of {task}'s: "
+                f"{place(path, line)}: label {quoted(label)} is none of {task}'s: "
                 f"{', '.join(layout.labels)}"
             )
         words = [" ".join(cell.split()) for cell in cells]

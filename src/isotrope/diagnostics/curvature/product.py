@@ -71,7 +71,7 @@ class Hessian:
         self.size = sum(p.numel() for p in self.parameters)
         self._decay = _each(decay, len(self.parameters))
         self._losses = list(losses)
-        self._kept: list[list[Tensor]] | None = [] if keep_graph else None
+        self._graphs: list[list[Tensor]] | None = [] if keep_graph else None
         total, self.gradient = 0.0, self._decayed(_flat([p.detach() for p in self.parameters]))
         self._values = []
         for loss in self._losses:
@@ -79,8 +79,8 @@ class Hessian:
             self._values.append(value)
             total += value / len(losses)
             self.gradient += _flat([g.detach() for g in pieces]) / len(losses)
-            if self._kept is not None:
-                self._kept.append(pieces)
+            if self._graphs is not None:
+                self._graphs.append(pieces)
         squares = [float(p.detach().square().sum()) for p in self.parameters]
         self.loss = total + sum(d * s for d, s in zip(self._decay, squares, strict=True)) / 2
 
@@ -118,8 +118,8 @@ class Hessian:
 
     def _gradients(self) -> Iterator[list[Tensor]]:
         """Yield each loss's gradient with its graph."""
-        if self._kept is not None:
-            yield from self._kept
+        if self._graphs is not None:
+            yield from self._graphs
             return
         for loss, before in zip(self._losses, self._values, strict=True):
             value, pieces = self._graph(loss)
@@ -157,7 +157,7 @@ class Hessian:
             [g for g, _ in curved],
             self.parameters,
             [part for _, part in curved],
-            retain_graph=self._kept is not None,
+            retain_graph=self._graphs is not None,
             allow_unused=True,
         )
         return torch.cat(

@@ -13,7 +13,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["AnglePairs", "RowPairs", "known", "probe"]
+__all__ = ["AnglePairs", "RowPairs", "check_computable", "probe"]
 
 
 _NO_EMBEDDINGS = (
@@ -188,7 +188,7 @@ class RowPairs(Pairs):
         return self.views.anchors
 
 
-def known(*computed: Tensor) -> None:
+def check_computable(*computed: Tensor) -> None:
     """Check that none of these came from embeddings.
 
     Raises:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.terms import Terms
 from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
-from isotrope.diagnostics.simulation.angle_pairs import known, probe
+from isotrope.diagnostics.simulation.angle_pairs import check_computable, probe
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.forms import Part
 from isotrope.paradigm.objective import Objective
@@ -112,7 +112,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
     try:
         with torch.no_grad():
             terms = objective.components(pairs)
-        known(terms.dissipation, terms.weight, terms.pull)
+        check_computable(terms.dissipation, terms.weight, terms.pull)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     return terms

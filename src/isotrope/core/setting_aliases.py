@@ -4,11 +4,11 @@ import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["USUAL", "meant"]
+__all__ = ["ALIASES", "intended_name"]
 
 _ALIKE = 0.7  # difflib's ratio below which two names have nothing to do with each other
 
-USUAL = {
+ALIASES = {
     "learning-rate": ("lr", "max_lr", "base_lr"),
     "encoder": ("model", "model_name", "model_name_or_path", "backbone", "arch", "pretrained"),
     "output": ("output_dir", "out_dir", "save_dir", "default_root_dir", "logging_dir", "log_dir"),
@@ -46,7 +46,7 @@ USUAL = {
 """Names of ours, and what sentence-transformers, Hugging Face, Lightning and timm call the same."""
 
 
-def meant(word: str, known: Iterable[str]) -> str | None:
+def intended_name(word: str, known: Iterable[str]) -> str | None:
     """Return which of the known names was probably meant: by its usual names, or by its letters.
 
     Args:
@@ -56,7 +56,7 @@ def meant(word: str, known: Iterable[str]) -> str | None:
     names = list(known)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]
-    usual = [name for name in names if letters in map(_letters, USUAL.get(name, ()))]
+    usual = [name for name in names if letters in map(_letters, ALIASES.get(name, ()))]
     if exact or usual:
         return (exact or usual)[0]
     by_letters: dict[str, str] = {}
