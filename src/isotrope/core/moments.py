@@ -13,7 +13,7 @@ __all__ = ["cross_moment", "gram"]
 def cross_moment(views: Views) -> Tensor:
     """Return C = sum_i h_i h'_i^T / n, d x d, of the anchors and their own positives.
 
-    Paper 000, section 4.1 (the cross-correlation without batch normalisation).
+    Li et al., 2024, section 4.1 (the cross-correlation without batch normalisation).
     """
     return views.anchors.T @ views.own / len(views.anchors)
 

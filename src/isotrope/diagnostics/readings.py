@@ -32,7 +32,7 @@ _IDEAL = 64  # rows of the ideal batch
 
 
 def crosses(name: str, number: float | None) -> bool:
-    """Tell whether a number lies on the sick side of the threshold of that name."""
+    """Return whether a number lies beyond the threshold of that name."""
     return THRESHOLDS[name].crossed_by(number)
 
 

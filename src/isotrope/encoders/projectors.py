@@ -4,7 +4,8 @@ How the papers' heads are written, D being the dimension of the encoder:
 
 | method | head |
 |---|---|
-| SimCLR, MoCo v2 (paper 003, benchmark) | ``projector(D, [512], 128, batch_norm=False)`` |
+| SimCLR, MoCo v2 (Draganov et al., 2024, benchmark) | ``projector(D, [512], 128,
+batch_norm=False)`` |
 | SimCLR (Chen et al.) | ``projector(D, [512], 128, last_norm="affine")`` |
 | BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
 | SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |

@@ -43,7 +43,7 @@ class ClassifierProtocol:
 
     Attributes:
         folds: of each cross-validation.
-        optimiser: ``"adam"`` (learning rate .001) or ``"rmsprop"`` (.01).
+        optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: examples a step.
         tenacity: looks without improvement that are forgiven.
         passes: over the training set between two looks at the development set.

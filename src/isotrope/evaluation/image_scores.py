@@ -1,7 +1,7 @@
 """How good an image representation is: neighbours and a linear probe on frozen features.
 
-kNN as papers 003 and 004 have it: features of the backbone, without the heads of training,
-k = 200 neighbours, votes of exp(cosine/0.1).
+kNN as Draganov et al. (2024) and Manna et al. (2023) have it: features of the backbone, without the
+heads of training, k = 200 neighbours, votes of exp(cosine/0.1).
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 """k nearest neighbours on frozen features: what a representation separates without any training.
 
 Neighbours are the training rows of highest cosine. Each votes for its class with exp(cosine/t)
-(Wu et al. 2018; papers 003 and 004 with k = 200, t = 0.1); the majority vote counts each as 1.
+(Wu et al., 2018; Draganov et al., 2024, and Manna et al., 2023, with k = 200, t = 0.1); the
+majority vote counts each as 1.
 """
 
 from collections.abc import Iterable, Iterator

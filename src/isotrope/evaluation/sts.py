@@ -107,7 +107,7 @@ def score_task(
         ``spearman``, ``pearson``, ``pairs`` and ``split``, the same of ``dot``, ``euclidean`` and
         ``manhattan``; of a year also ``mean`` and ``weighted_mean`` over its ``subsets``; of STS-B
         and SICK-R also ``dev``, where the data have it; with STS-B's stand ``alignment`` (alpha =
-        2, pairs scored above 4) and ``uniformity`` (t = 2), as paper 001 plots them.
+        2, pairs scored above 4) and ``uniformity`` (t = 2), as Nie et al. (2023) plot them.
         Its ``items`` are ``"STS12/cosine"`` and ``"STS12/gold"``, a value for each pair.
 
     Raises:

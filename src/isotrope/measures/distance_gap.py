@@ -11,8 +11,8 @@ __all__ = ["distance_gap", "gaps", "margin_gap"]
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
-    It is d_ij of the caption of paper 001, figure 3: what its figures show. It lies in [-2, 2];
-    below 0, negatives are nearer than positives.
+    It is d_ij of the caption of Nie et al., 2023, figure 3: what its figures show. It lies in [-2,
+    2]; below 0, negatives are nearer than positives.
 
     Args:
         anchors: n x d, n >= 2, any length.
@@ -32,8 +32,8 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
-    It is d_ij of paper 001, section 4.3, for the distance of its figures: the range in which an
-    objective with a margin pushes. The sign is dropped as printed, so a negative nearer than the
+    It is d_ij of Nie et al., 2023, section 4.3, for the distance of its figures: the range in which
+    an objective with a margin pushes. The sign is dropped as printed, so a negative nearer than the
     positive counts like one as much farther; more negatives make it smaller.
 
     Args:

@@ -80,7 +80,7 @@ class MixedInfoNCE(
     paper=Paper(
         "Hard Negative Mixing for Contrastive Learning",
         "Kalantidis et al., 2020; Nie et al., 2023",
-        "paper 001, eq. 47-49",
+        "Nie et al., 2023, eq. 47-49",
     ),
 ):
     r"""InfoNCE with one more negative for each anchor, mixed of its hardest ones.
@@ -100,8 +100,8 @@ class MixedInfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, appendix E, eq. 47 (negatives) and 48 (positive), M = 1, without a random
-    choice. Its bounds eq. 50 and 51 need ``renormalise=False``.
+    Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), M = 1, without a
+    random choice. Its bounds eq. 50 and 51 need ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -130,7 +130,7 @@ class MixCSE(
     paper=Paper(
         "Unsupervised Sentence Representation via Contrastive Learning with Mixing Negatives",
         "Zhang et al., 2022 (AAAI)",
-        "paper 001, eq. 48, 49",
+        "Nie et al., 2023, eq. 48, 49",
     ),
 ):
     r"""InfoNCE with one more negative for each anchor, mixed of its positive and the next row.
@@ -150,7 +150,7 @@ class MixCSE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 48 and 49 with M = 1; lambda of the released code.
+    Reference: Nie et al., 2023, eq. 48 and 49 with M = 1; lambda of the released code.
 
     Example:
         >>> import torch

@@ -273,9 +273,9 @@ def load_flowers(
 ) -> RecognisedSet:
     """Open Flowers102.
 
-    The long-tailed part follows a sentence of paper 003, section 4: a training split from the
-    further, imbalanced examples, 50 to 250 a class. Its exact split is unpublished; this one
-    takes the official training and test parts together (30 to 248 a class), leaves out classes
+    The long-tailed part follows a sentence of Draganov et al., 2024, section 4: a training split
+    from the further, imbalanced examples, 50 to 250 a class. Its exact split is unpublished; this
+    one takes the official training and test parts together (30 to 248 a class), leaves out classes
     with fewer than the smallest number, draws of those with more, and scores on the validation
     part (10 a class) of the classes that stay.
 

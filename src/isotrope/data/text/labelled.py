@@ -213,7 +213,7 @@ def _split(data: LabelledText, fraction: float, seed: int, path: Path) -> Labell
     first = np.zeros(len(data), dtype=bool)
     for name in np.unique(labels):
         rows = order[labels == name]
-        # rounded first: .07 * 100 is a little more than 7
+        # rounded first: 0.07 * 100 is a little more than 7
         first[rows[: math.ceil(round(fraction * len(rows), 9))]] = True
     if first.all():
         raise InputError(

@@ -1,9 +1,9 @@
 """Spectrum: what the curvature of a loss says about a point: extremes, counts, verdicts.
 
-Source: paper 004, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz* values, which
-are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around zero, millions
-of eigenvalues wide, is stood for by a few. So next to the counts there is an estimate of the
-eigenvalues themselves, by the weights (``density``).
+Source: Manna et al., 2023, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz*
+values, which are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around
+zero, millions of eigenvalues wide, is stood for by a few. So next to the counts there is an
+estimate of the eigenvalues themselves, by the weights (``density``).
 """
 
 from collections.abc import Sequence
@@ -116,8 +116,8 @@ class Spectrum:
     def step(self, learning_rate: float) -> str:
         """Return how a learning rate stands to 1/lambda_max and to 2/lambda_max.
 
-        The first is paper 004's bound (section 2.5), the second where plain gradient descent on a
-        quadratic starts to diverge.
+        The first is the bound of Manna et al. (2023, section 2.5), the second where plain gradient
+        descent on a quadratic starts to diverge.
         """
         top = self.largest[0]
         if top <= 0:
@@ -157,7 +157,7 @@ class Spectrum:
         ]
 
     def proxy(self, optimum: float) -> float | None:
-        """Return the mean rate over the positive Ritz directions (paper 004, eq. 24), or None."""
+        """Return the mean rate over positive Ritz directions (Manna et al., 2023, eq. 24)."""
         rates = [d.rate for d in self.descent(optimum) if d.rate is not None]
         return float(np.mean(rates)) if rates else None
 
@@ -190,7 +190,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Compared:
-    """Two spectra under the hypotheses of paper 004, section 4.
+    """Two spectra under the hypotheses of Manna et al., 2023, section 4.
 
     H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
 
@@ -209,7 +209,7 @@ class Compared:
 
 
 def compare(one: Spectrum, other: Spectrum) -> Compared:
-    """Compare two spectra by paper 004's hypotheses; the larger network is found by its size.
+    """Compare two spectra by the hypotheses of Manna et al. (2023); the larger network comes first.
 
     Raises:
         InputError: networks of the same size.

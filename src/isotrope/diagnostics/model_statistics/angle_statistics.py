@@ -1,4 +1,4 @@
-"""Angles of a model: how they are distributed, against what paper 000 assumes of them.
+"""The distribution of a model's angles, beside what Li et al. (2024) assume of it.
 
 Its simulations draw theta_ii' and theta_ij' from normal distributions with given means and spreads
 (section 3.1); appendix A.1 and figure 9 say that trained models stay within these. Here are the
@@ -23,7 +23,7 @@ ASSUMED = {
     "positive": ((math.pi / 20, math.pi / 2), 0.05),
     "negative": ((math.pi / 20, math.pi), 0.10),
 }
-"""The range of the mean and the spread that paper 000 draws from, in radians (section 3.1)."""
+"""The range of the mean and the spread that Li et al. (2024, section 3.1) draw from, in radians."""
 
 _KEPT = 20_000  # cosines that a density is made of: quantiles of those there are
 
@@ -39,7 +39,7 @@ class AngleStatistics:
         kurtosis: fourth, less 3: 0 for a normal distribution.
         ks: largest distance between the distribution function and that of N(mu, sigma^2). No test:
             mu and sigma are of the same angles, and angles of one anchor depend on each other.
-        in_range: whether mu lies in the range that paper 000 assumes.
+        in_range: whether mu lies in the range that Li et al. (2024) assume.
         spread: sigma over the one it assumes.
         count: of angles.
     """
@@ -56,7 +56,7 @@ class AngleStatistics:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """A density of cosines (paper 000, figure 5).
+    """A density of cosines (Li et al., 2024, figure 5).
 
     Attributes:
         cosine: k points from -1 to 1.

@@ -1,4 +1,4 @@
-"""The dynamic ratios of every objective on one model (paper 000, figure 8b).
+"""The dynamic ratios of every objective on one model (Li et al., 2024, figure 8b).
 
 The paper records those of ArcCon, MET and MixCSE while its baseline trains: what each objective's
 ratio would be on the same embeddings. Here it is every registered objective whose ratio varies, so

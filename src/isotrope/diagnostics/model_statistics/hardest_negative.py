@@ -1,7 +1,7 @@
-"""The hardest negative's part in what pushes the anchors of a model (paper 000, figure 7).
+"""The hardest negative's part in what pushes the anchors of a model (Li et al., 2024, figure 7).
 
 Where it falls the weights have gone from the hardest negative to all of them; the paper puts that
-at a temperature of .3 (section 3.2.2).
+at a temperature of 0.3 (section 3.2.2).
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def hardest_share(
         batches: raw embeddings of a model, before and after training, as
             :func:`isotrope.diagnostics.model_statistics.held_out.held_out` makes them.
         temperatures: tau, above 0.
-        margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, .3);
+        margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, 0.3);
             None counts all.
         kind: which share.
 

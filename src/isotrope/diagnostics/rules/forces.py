@@ -102,7 +102,8 @@ def never_dissipating(case: RunEvidence) -> Finding | None:
         return None
     ideal = anchors_done_on_ideal(objective)
     margin = parameters(case).get("margin")
-    # paper 000 is about sentences; from scratch on images objectives without GD are the rule
+    # Li et al. (2024) are about sentences; from scratch on images objectives without GD are the
+    # rule
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:

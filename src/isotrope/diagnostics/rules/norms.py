@@ -1,4 +1,4 @@
-"""The rule about norms: embeddings too long to be turned by their gradient (paper 003)."""
+"""The rule on norms: embeddings too long for their gradient to turn (Draganov et al., 2024)."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding

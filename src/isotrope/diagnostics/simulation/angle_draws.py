@@ -36,7 +36,7 @@ Progress = Callable[[float], object]
 
 @dataclass(frozen=True)
 class Angles:
-    """What angles are drawn from, in radians; by default as in paper 000, section 3.1.
+    """What angles are drawn from, in radians; by default as in Li et al., 2024, section 3.1.
 
     Attributes:
         positive: p values of mu_pos: 100 from pi/20 to pi/2, both included.

@@ -1,10 +1,10 @@
 """Convergence: how many steps embeddings take to their positives, by their norm and angle.
 
-Paper 003, figure 2. n random pairs in d dimensions are themselves what is trained, by plain
-gradient descent on both views, until the mean cosine of the pairs exceeds .999. The starts differ
-in one thing: the norm of all embeddings, or the angle of the pairs. The numbers are those of the
-authors' released notebook: n = 500, d = 20, learning rate 10 on the mean of n losses (.02 for each
-pair), angles by moving random positives towards their anchors or away from them.
+Draganov et al., 2024, figure 2. n random pairs in d dimensions are themselves what is trained, by
+plain gradient descent on both views, until the mean cosine of the pairs exceeds 0.999. The starts
+differ in one thing: the norm of all embeddings, or the angle of the pairs. The numbers are those of
+the authors' released notebook: n = 500, d = 20, learning rate 10 on the mean of n losses (0.02 for
+each pair), angles by moving random positives towards their anchors or away from them.
 
 Any objective of two views can be put in the place of the paper's cosine. One that pushes, or stops
 at a margin, need not arrive: then the steps are None.
@@ -66,7 +66,7 @@ ANGLES = tuple(Start(lean=i / 25) for i in range(-24, 25))
 
 
 def grid(count: int) -> tuple[tuple[Start, ...], tuple[Start, ...]]:
-    """Return as many norms, from .25 to 10, and angles as asked for, in place of the paper's.
+    """Return as many norms, from 0.25 to 10, and angles as asked for, in place of the paper's.
 
     Raises:
         InputError: fewer than two, or more than 1,000.

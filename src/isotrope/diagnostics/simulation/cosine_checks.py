@@ -1,4 +1,4 @@
-"""What paper 003 says of random directions and of push and pull, measured on draws."""
+"""What Draganov et al. (2024) say of random directions, and of push and pull, checked on draws."""
 
 import math
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def random_halves(
     pairs: int = 100_000,
     seed: int = 0,
 ) -> list[OppositeHalves]:
-    """Draw pairs of normal vectors and count (paper 003, proposition C.1 and appendix C.1).
+    """Draw pairs of normal vectors and count those far apart (Draganov et al., 2024, appendix C.1).
 
     Args:
         dimension: d, 2 or more.
@@ -80,9 +80,9 @@ def random_halves(
 def push_over_pull(objective: Objective, views: Views) -> Tensor:
     """Return n lengths of what pushes an anchor over that of what pulls it, in its tangent plane.
 
-    Paper 003 (footnote 4) takes the repulsion to be the smaller, as a mean of unit vectors: their
-    mean is shorter than each, but so may be the tangent part of the positive. It is a number to
-    look at, below 1 or above.
+    Draganov et al. (2024, footnote 4) take the repulsion to be the smaller, as a mean of unit
+    vectors: their mean is shorter than each, but so may be the tangent part of the positive. It is
+    a number to look at, below 1 or above.
 
     Args:
         objective: any with components.

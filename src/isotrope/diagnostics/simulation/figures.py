@@ -1,4 +1,4 @@
-"""The figures of papers 000 and 001 that need no training, with their objectives or with others."""
+"""The figures of Li et al. (2024) and Nie et al. (2023) without training, for any objective."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,8 @@ class FigurePanel:
     negatives: int | None = None
 
 
-# temperatures and margins of paper 001, table 2 (BERT-base); u of paper 000's released code
+# temperatures and margins of Nie et al., 2023, table 2 (BERT-base); u of the released code of Li
+# et al., 2024
 _INFONCE = FigurePanel("InfoNCE", "infonce", {"temperature": 0.05})
 _ARCCON = FigurePanel("ArcCon", "arccon", {"temperature": 0.05, "margin": math.pi / 18})
 _MPT = FigurePanel("MPT", "mpt", {"margin": 0.23})
@@ -128,7 +129,7 @@ def figure(
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
     """Return what a table says of one panel, by the heading of its column.
 
-    GD: the mu_neg at which it falls below .5 for mu_pos = pi/6, and the largest standard error.
+    GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
     W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
     range, and the part of its values under a hundredth of the largest.
     """

@@ -20,10 +20,10 @@ _ANCHORS = 2048  # and anchors: an objective may answer with as many columns
 
 
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
-    """Return the ratio R where every angle is at its mean (paper 000, figure 4).
+    """Return the ratio R where every angle is at its mean (Li et al., 2024, figure 4).
 
     Nothing is drawn, although the paper's caption speaks of averages: its figure shows the
-    formula. Undefined where training does not go: mu_pos > mu_neg, or GD < .01.
+    formula. Undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
 
     Args:
         objectives: any with one ratio for an anchor.
@@ -48,11 +48,11 @@ def gradient_norm(
     *,
     part: Literal["alignment", "uniformity"] = "alignment",
 ) -> list[Landscape]:
-    """Return the norm of a part of the gradient, every angle at its mean (paper 001, fig. 2, 4).
+    """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, fig. 2, 4).
 
     ``alignment`` is what the positive contributes, GD pull sin(theta_ii'); ``uniformity`` what one
     negative does, GD W_ij sin(theta_ij'), the hardest where only that one counts. The sines are
-    the lengths of h'_i and h'_j in the tangent space of the anchor, of length 1 (paper 001,
+    the lengths of h'_i and h'_j in the tangent space of the anchor, of length 1 (Nie et al., 2023,
     eq. 7-9, 11, 16-22). An objective that is one number for a batch is evaluated on a batch of as
     many equal anchors as they need to be each other's negatives, and holds the 1/n.
 
