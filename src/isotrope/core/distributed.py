@@ -1,4 +1,4 @@
-"""The rows of all processes: the only file that knows ranks.
+"""Gathers and reduces over the processes of a training; no other file knows ranks.
 
 Without an initialised process group there is one process, and everything here is the identity.
 Backends: gloo on CPUs, NCCL on GPUs; torchrun, or :mod:`isotrope.training.launch`, sets the
@@ -47,7 +47,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return how many processes the environment tells of, and how many of them on this machine."""
+    """Return how many processes the environment announces, and how many of them run here."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -56,7 +56,7 @@ def launched_processes() -> tuple[int, int]:
 
 @contextmanager
 def process_group(device: str) -> Iterator[None]:
-    """Meet the processes that the environment tells of, and part from them at the end.
+    """Join the process group that the environment describes, and leave it at the end.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``; each process takes the GPU of its local rank.
@@ -81,7 +81,7 @@ def is_peer_failure(error: BaseException) -> bool:
 
 
 def barrier() -> None:
-    """Return when every process has come here."""
+    """Wait until every process has called this function."""
     all_reduce_max(0)
 
 
@@ -126,9 +126,9 @@ class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
     Attributes:
-        views: square: the anchors, positives and further negatives of all, in the order of ranks.
-        rows: those of this process among the anchors.
-        fewest: anchors of the process that has fewest.
+        views: anchors, positives and further negatives of all processes, in the order of ranks.
+        rows: the rows of this process among the anchors.
+        fewest: the number of anchors of the process that has fewest.
     """
 
     views: Views
@@ -139,13 +139,13 @@ class GlobalBatch(NamedTuple):
 def all_gather_views(views: Views) -> GlobalBatch:
     """Return the batch that the square ``views`` of all processes make together.
 
-    Any process may have any number of rows, and of further negatives. The gradient goes through:
-    a row receives the sum of what the losses of all processes want of it. Half-precision rows
+    Any process may have any number of rows, and of further negatives. The gather is differentiable:
+    a row receives the sum of its gradients from the losses of all processes. Half-precision rows
     become float32, as they would inside an objective, so that the sum is in float32. ``groups``
     must mean the same everywhere (isotrope.data.text.batches derives them from the whole batch).
 
     Raises:
-        ValueError: rectangular views: their positives were gathered already.
+        ValueError: the views are rectangular, that is, their positives were gathered already.
     """
     n = len(views.anchors)
     if len(views.positives) != n:
@@ -197,13 +197,13 @@ def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
 
 
 def _of_all(x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
-    """The same with gradient."""
+    """Return the same as :func:`_all_gather`, with a gradient."""
     parts: tuple[Tensor, ...] = _Gather.apply(x, rows)  # type: ignore[no-untyped-call]
     return parts
 
 
 class _Gather(torch.autograd.Function):
-    """The rows of all processes; backward sums over the processes what each wants of a row."""
+    """Gathers the rows of all processes; backward sums a row's gradients over the processes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Durations for people."""
+"""Formats durations for people."""
 
 __all__ = ["format_duration"]
 

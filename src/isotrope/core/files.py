@@ -1,4 +1,4 @@
-"""Writing files and folders whole: a reader sees the old content or the new, never half of it."""
+"""Writes files and folders atomically: a reader sees the old content or the new, never a part."""
 
 import os
 import re

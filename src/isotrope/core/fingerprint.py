@@ -1,4 +1,4 @@
-"""Fingerprint: a few digits that change with the content of data, wherever the data stand."""
+"""Fingerprints data: a few digits that change with the content, wherever the data stand."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

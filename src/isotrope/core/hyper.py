@@ -1,4 +1,4 @@
-"""Hyper: what a hyperparameter is called, means and may be; carried in ``Annotated[...]``."""
+"""Declares hyperparameters: name, meaning and bounds, carried in ``Annotated[...]`` fields."""
 
 import dataclasses
 import functools
@@ -81,7 +81,7 @@ def _choices(hint: object) -> tuple[str | bool, ...]:
 
 
 def is_number(setting: object) -> bool:
-    """Whether a setting is a number, or the text of one."""
+    """Return whether a setting is a number, or the text of one."""
     try:
         float(setting)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Second moments of two views: the only statistic that decorrelating objectives need."""
+"""Second moments of two views, the only statistic that decorrelating objectives need."""
 
 from typing import Any
 

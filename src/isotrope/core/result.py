@@ -1,4 +1,4 @@
-"""Result: numbers with the provenance that makes them worth keeping; all that reports read."""
+"""The Result: measured numbers with their provenance, which is all that reports read."""
 
 import json
 import math
@@ -38,7 +38,7 @@ class Result:
 
     Attributes:
         kind: what was done: ``"train"``, ``"sts"``, ``"retrieval"``, ...
-        name: of the run or model.
+        name: the name of the run or model.
         metrics: flat numbers (None where a number does not exist).
         details: everything nested: tables, parameters, per-subset values.
         provenance: versions, machine, seed, data fingerprint, command (see :func:`provenance`).
@@ -129,9 +129,9 @@ def provenance(
     """Return what somebody needs to repeat a result.
 
     Args:
-        seed: of the run.
-        data: fingerprint of the data.
-        command: argument vector; by default this process's own.
+        seed: the seed of the run.
+        data: the fingerprint of the data.
+        command: the argument vector; by default this process's own.
     """
     return {
         "versions": {p: v for p in _PACKAGES if (v := _version(p)) is not None},

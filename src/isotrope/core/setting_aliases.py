@@ -1,4 +1,4 @@
-"""What other libraries call a setting: who types ``--lr`` is told ``--learning-rate``."""
+"""Maps other libraries' names of settings to ours: for ``--lr``, suggest ``--learning-rate``."""
 
 import difflib
 import re
@@ -47,7 +47,7 @@ ALIASES = {
 
 
 def intended_name(word: str, known: Iterable[str]) -> str | None:
-    """Return which of the known names was probably meant: by its usual names, or by its letters.
+    """Return which of the known names was probably meant, by its aliases or by its letters.
 
     Args:
         word: as it was written, with hyphens, underscores or neither.

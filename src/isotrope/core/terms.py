@@ -1,4 +1,4 @@
-"""Terms: the three components of an objective's gradient on its anchors."""
+"""Terms: gradient dissipation, weight and ratio, the components of an objective's gradient."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Views: the one input of every objective."""
+"""Views: anchors, positives and further negatives, the one input of every objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

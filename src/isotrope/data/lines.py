@@ -1,4 +1,4 @@
-"""Lines of text from plain or gzipped files, in constant memory; errors name the line."""
+"""Reads lines of text from plain or gzipped files in constant memory; errors name the line."""
 
 import gzip
 import io

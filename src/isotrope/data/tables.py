@@ -1,4 +1,4 @@
-"""Rows of chosen columns from .csv, .jsonl and .parquet files, one row in memory at a time."""
+"""Reads chosen columns of .csv, .jsonl and .parquet files, one row in memory at a time."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Copies: how many texts of a corpus have another one beside them that says the same.
+"""Counts the texts of a corpus that have a near-copy among the others.
 
 Two texts are copies if the sets of their words overlap by four fifths (Jaccard), digits left out:
 ``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are.

@@ -1,4 +1,4 @@
-"""Examining: from what a user names, a run or a model, to the case that the doctor looks at.
+"""Reads what a user names, a run or a model, into the evidence that the doctor judges.
 
 Of a run its log, its scores and its settings are read, and its saved encoder is probed with the
 data that it was trained on; where these have gone, the rest decides. Of a model there is nothing
@@ -46,7 +46,7 @@ def examine(
     Args:
         target: a run folder, or whatever names an encoder (:func:`isotrope.load`).
         data: what to embed, instead of a run's own data: text or pairs, or images.
-        columns: of tables of text.
+        columns: the columns to read from tables of text.
         objective: whose components are looked at, of a model; a run has its own.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Probes: embeddings of data under an encoder, both views as training makes them, in numbers.
+"""Measures an encoder on texts or pictures of the user's, both views as training makes them.
 
 The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), of the
 encoder's own embeddings: the head of a run is thrown away when it ends. Besides them a probe has
@@ -50,7 +50,7 @@ class Texts:
         views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
         copies: see the module.
         read: records that they were drawn from.
-        name: of where they come from.
+        name: the name of where they come from.
     """
 
     records: Sequence[tuple[str, ...]]
@@ -72,7 +72,7 @@ def read_texts(
 
     Args:
         files: as for ``isotrope train``.
-        columns: of tables.
+        columns: the columns to read from tables.
         views: as for ``isotrope train``.
         prompts: put before anchors and positives.
         guarded: near-identical texts are no copies: training sees to them.

@@ -1,4 +1,4 @@
-"""Readings: what several rules take from a case, computed in one place."""
+"""Quantities that several rules compute from the evidence."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Thresholds: every number that the doctor decides by, in one table with its source.
+"""Every threshold that the doctor decides by, in one table with its source.
 
 What no paper gives was set on the tuning parts of the runs in benchmarks/zoo, which are broken on
 purpose or healthy, and judged on the last part.

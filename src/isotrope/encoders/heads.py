@@ -1,4 +1,4 @@
-"""Heads: what stands between encoder and objective in training, and is thrown away afterwards."""
+"""Heads between encoder and objective, which are used in training and dropped afterwards."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""The image encoder: pictures in, embeddings out, around a network of transformers or one's own.
+"""The image encoder: pictures in, embeddings out, around a network of transformers or your own.
 
 Three jobs, as the sentence encoder's:
 
@@ -50,8 +50,8 @@ class ImageEncoder(nn.Module):
         read: how its features are had, of the model and n x 3 x h x w normalised pixels.
         name: what the user called it.
         image_size: side S of the pictures that :meth:`encode` prepares.
-        mean: of red, green and blue, subtracted from pixels in [0, 1].
-        std: of the same, which they are then divided by.
+        mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
+        std: the standard deviation of the same, by which pixels are then divided.
 
     Attributes:
         name: what the user asked for.

@@ -1,4 +1,4 @@
-"""The networks of the image encoder, built by transformers: ResNets and vision transformers.
+"""Builds the networks of the image encoder from transformers: ResNets and vision transformers.
 
 Weights start as their papers' do: in ResNets convolutions are normal with He's variance by fan-out
 and batch norms are the identity, as in torchvision; in vision transformers matrices, tokens and

@@ -1,4 +1,4 @@
-"""LoRA: a transformer whose own weights stay, trained through small matrices beside them, by peft.
+"""LoRA by peft: small matrices are trained beside a transformer's own frozen weights.
 
 A layer ``W x`` becomes ``W x + (alpha / rank) B A x`` (Hu et al. 2021, "LoRA: low-rank adaptation
 of large language models", section 4.1). ``B`` begins as zero, so the first step starts from the
@@ -42,11 +42,11 @@ def add_lora(
 
     Args:
         encoder: changed in place.
-        rank: of ``B A``.
+        rank: the rank of ``B A``.
         alpha: the product counts ``alpha / rank`` times; None for twice the rank.
         targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for those
             that peft takes for this architecture, and all linear ones where it knows none.
-        seed: of the initial ``A``.
+        seed: the seed of the initial ``A``.
 
     Raises:
         InputError: peft is not installed, or there is no such layer, or it cannot have matrices.

@@ -20,7 +20,8 @@ class Momentum(nn.Module):
 
     Args:
         module: what is copied, as it stands; cut-initialise it before.
-        decay: of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1 in DINO.
+        decay: the decay of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1
+            in DINO.
 
     Attributes:
         module: the copy.

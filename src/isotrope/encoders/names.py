@@ -1,4 +1,4 @@
-"""From what the user calls an encoder to a folder on this machine that holds one.
+"""Resolves what a user calls an encoder to a folder on this machine: path, cache or hub.
 
 A name is tried as a path, then as one of the aliases of the weights that are installed as a
 package, then as an id of the Hugging Face hub: in the local cache first, and over the network only

@@ -1,4 +1,4 @@
-"""The queue of MoCo: the embeddings of earlier batches, which serve as negatives."""
+"""The queue of MoCo: embeddings of earlier batches that serve as negatives."""
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ class Queue(nn.Module):
     Args:
         size: rows.
         dimension: d, of the embeddings.
-        seed: of the rows it starts with.
+        seed: the seed of the rows it starts with.
 
     Attributes:
         rows: size x d, in no particular order. Pushing writes into this very tensor, so a loss

@@ -74,7 +74,7 @@ class SentenceEncoder(nn.Module):
         tokenizer: the model's own.
         dimension: d, of the embeddings.
         max_length: tokens, special ones included, at which the model truncates by itself.
-        pooling: of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
+        pooling: one of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
             gives one vector itself.
         normalizes: whether the model ends in a Normalize module.
         prompt: what the model puts before every text it embeds, by its own configuration.

@@ -42,11 +42,11 @@ class ClassifierProtocol:
     """How a classifier is trained.
 
     Attributes:
-        folds: of each cross-validation.
+        folds: the number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: examples a step.
         tenacity: looks without improvement that are forgiven.
-        passes: over the training set between two looks at the development set.
+        passes: passes over the training set between two scores on the development set.
         most: passes after which no further look follows.
     """
 

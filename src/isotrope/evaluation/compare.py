@@ -1,4 +1,4 @@
-"""Which differences between models are noise: paired bootstrap over what was scored.
+"""Decides which differences between models are noise, by the paired bootstrap.
 
 Every resample draws as many pairs, examples or queries of a task as it has, with replacement, the
 same for all models, and every number is computed anew from them: Spearman's correlation with the
@@ -42,8 +42,9 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
 
     Args:
         results: what ``isotrope.evaluate`` returned for each model on the same data.
-        resamples: of the bootstrap; None is 5,000, or 100 for each comparison where that is more.
-        seed: of the bootstrap; a task's resamples depend on it and the task's name alone.
+        resamples: the number of bootstrap resamples; None is 5,000, or 100 for each comparison
+            where that is more.
+        seed: the seed of the bootstrap; a task's resamples depend on it and the task's name alone.
 
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,

@@ -1,4 +1,4 @@
-"""Measures of a model on any texts: how its embeddings lie, without labels or a task.
+"""Measures how a model's embeddings of any texts lie, without labels or a task.
 
 The texts are encoded block by block. What is a sum over rows is exact whatever their number
 (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs); what compares
@@ -79,9 +79,9 @@ def corpus(
         encoder: anything with ``encode``; positives of single texts need our ``SentenceEncoder``.
         data: a file or folder that training reads, n texts, or n pairs; further texts of a record
             are left out.
-        columns: of a table; one for texts, two for pairs.
+        columns: the columns of a table; one for texts, two for pairs.
         sample: records that are compared all with all, at least 2.
-        seed: of the sample and the dropout.
+        seed: the seed of the sample and the dropout.
         batch_size: texts a batch.
         progress: show a bar on stderr, where the encoder can.
 

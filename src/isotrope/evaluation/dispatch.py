@@ -1,4 +1,4 @@
-"""``isotrope.evaluate``: what the command of the same name does, as one function."""
+"""``isotrope.evaluate``: chooses the tasks, scores an encoder on them, joins their Results."""
 
 import sys
 from collections.abc import Sequence
@@ -65,9 +65,9 @@ def evaluate(
         knn: classify ``labels`` by nearest neighbours.
         linear: classify ``labels`` by a linear probe.
         corpus: file or folder of texts or pairs, to measure how the embeddings lie.
-        mode: of the transfer tasks: ``full`` is what papers print.
+        mode: the mode of the transfer tasks: ``full`` is what papers print.
         pooling: None keeps the model's own; only for a name or folder.
-        truncate_dim: of text: score the first so many coordinates alone.
+        truncate_dim: for text, score only so many of the first coordinates.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
         batch_size: texts or pictures a batch.
         results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else

@@ -1,4 +1,4 @@
-"""Using a model on a file: encode its texts, search them; a folder of pictures likewise."""
+"""Encodes and searches the texts of a file (``isotrope encode`` and ``isotrope search``)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Frozen features of labelled pictures: what an image encoder makes of each, in blocks.
+"""Computes frozen features of labelled pictures, in blocks.
 
 A block of pictures is read, encoded and forgotten, so memory holds the features and one block,
 however many pictures there are and wherever they lie.

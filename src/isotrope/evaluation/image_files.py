@@ -1,4 +1,4 @@
-"""Using an image encoder on a folder of pictures: encode them, search them."""
+"""Encodes and searches the pictures of a folder (``isotrope encode`` and ``isotrope search``)."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How good an image representation is: neighbours and a linear probe on frozen features.
+"""Scores an image encoder by nearest neighbours and a linear probe on frozen features.
 
 kNN as Draganov et al. (2024) and Manna et al. (2023) have it: features of the backbone, without the
 heads of training, k = 200 neighbours, votes of exp(cosine/0.1).
@@ -37,11 +37,11 @@ def image_scores(
 
     Args:
         encoder: see :func:`isotrope.evaluation.image_features.image_features`.
-        image_set: with labels and a test part.
+        image_set: a set with labels and a test part.
         knn: classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
-        linear: by a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
+        linear: score a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
         k: neighbours.
-        temperature: of their votes.
+        temperature: the temperature of their votes.
         probe: how the linear probe is fitted.
         device: where it is.
         batch_size: pictures held and encoded at a time.
@@ -88,11 +88,11 @@ def knn_evaluation(
 
     Args:
         encoder: see :func:`isotrope.evaluation.image_features.image_features`.
-        image_set: with labels and a test part.
+        image_set: a set with labels and a test part.
         limit_train: only so many training pictures, evenly over the classes; None takes all.
         limit_test: only so many test pictures.
         k: neighbours; all training pictures if they are fewer.
-        temperature: of their votes.
+        temperature: the temperature of their votes.
         batch_size: pictures held and encoded at a time.
 
     Raises:

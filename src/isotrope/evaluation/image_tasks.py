@@ -1,4 +1,4 @@
-"""What is scored of an image encoder: a run's own pictures, or labelled pictures of the user's."""
+"""The image tasks of ``isotrope.evaluate``: a run's own pictures, or labelled ones of the user."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -122,7 +122,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     Args:
         labels: the training part, all pictures, or a folder of both parts.
         test: the test part.
-        side: of the pictures as the encoder takes them.
+        side: the side of the pictures as the encoder takes them.
 
     Raises:
         InputError: nothing there that can be read as pictures.

@@ -1,4 +1,4 @@
-"""k nearest neighbours on frozen features: what a representation separates without any training.
+"""Classifies frozen features by their k nearest neighbours, without any training.
 
 Neighbours are the training rows of highest cosine. Each votes for its class with exp(cosine/t)
 (Wu et al., 2018; Draganov et al., 2024, and Manna et al., 2023, with k = 200, t = 0.1); the
@@ -41,7 +41,7 @@ def knn(
         test: m rows; blocks are collected.
         k: neighbours. If n is smaller all n vote, and the result says so.
         temperature: t of the weighted vote; the smaller, the more the nearest decide.
-        name: of the Result.
+        name: the name of the Result.
 
     Returns:
         A Result of kind ``knn``: ``knn_top1`` and ``knn_top5`` of the weighted vote (the share of

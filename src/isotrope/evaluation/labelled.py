@@ -1,4 +1,4 @@
-"""What classifiers of frozen features share: classes out of labels, features out of texts."""
+"""What kNN and linear probe share: numbers for labels, features of texts, top-k accuracy."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Classes:
     """Labels as numbers: the classes are those of the training part, sorted.
 
     Attributes:
-        names: of the C classes.
+        names: the names of the C classes.
         train: int64 (n), in [0, C).
         test: int64 (m), in [0, C), and -1 for a class that training never saw: always wrong.
     """

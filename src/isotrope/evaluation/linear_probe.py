@@ -1,4 +1,4 @@
-"""The linear probe: softmax regression on frozen features, what one layer can read off them.
+"""The linear probe: softmax regression on frozen features.
 
 Two ways to fit it. ``sgd`` is the protocol of image papers (momentum 0.9, cosine schedule to 0, no
 weight decay), from a start at 0, so that only the order of the rows depends on the seed. ``exact``
@@ -43,11 +43,11 @@ class Probe:
             that one learning rate suits all.
         epochs: passes over the training part (``sgd``).
         batch_size: rows a step (``sgd``).
-        learning_rate: at the start (``sgd``), not scaled by the batch size. For features of
-            length 1 steps are stable below 7.6: softmax curves at most by 1/2.
+        learning_rate: the rate at the start (``sgd``), not scaled by the batch size. For features
+            of length 1 steps are stable below 7.6: softmax curves at most by 1/2.
         weight_decay: lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none. None
             is 0 for ``sgd`` and 1/n for ``exact`` (C = 1 of scikit-learn), which needs some.
-        seed: of the order of the rows (``sgd``).
+        seed: the seed of the order of the rows (``sgd``).
     """
 
     solver: Solver = "sgd"
@@ -128,7 +128,7 @@ def linear_probe(
         test: m rows, likewise.
         probe: how; by default the protocol of the module.
         device: where ``sgd`` computes: ``auto``, ``cpu``, ``cuda``, ...
-        name: of the Result.
+        name: the name of the Result.
 
     Returns:
         A Result of kind ``linear``: ``linear_top1`` and ``linear_top5`` (the share of test rows

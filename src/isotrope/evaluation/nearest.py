@@ -1,4 +1,4 @@
-"""Nearest rows by cosine: exhaustive search in tiles, with one order whatever the tiles.
+"""Finds the nearest rows by cosine: exact search in tiles, in an order that no tile changes.
 
 Scores are cosines in float64, kept to nine decimals; among equal scores the lower place in the
 corpus comes first. So the order is the same whatever the tiles and the libraries below, and rows

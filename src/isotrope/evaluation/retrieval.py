@@ -1,4 +1,4 @@
-"""Retrieval: find the relevant texts of a corpus by cosine, and count at which places they come."""
+"""Scores retrieval: ranks a corpus by cosine and computes MRR, recall and nDCG."""
 
 from collections.abc import Mapping, Sequence
 
@@ -36,7 +36,7 @@ def retrieval(
         encoder: anything with ``encode``.
         data: queries, corpus, and for each query the gains of its relevant places.
         ks: the depths of recall.
-        depths: of MRR and nDCG.
+        depths: the depths of MRR and nDCG.
         search: ``exact``, or ``faiss`` for its exact flat index, which is quicker.
         progress: show a bar on stderr, where the encoder can.
         batch_size: texts a batch.

@@ -1,4 +1,4 @@
-"""Finished tasks on disk: what was scored once is not scored again.
+"""Keeps finished tasks on disk: what was scored once is not scored again.
 
 A task is one file of JSON, written whole as soon as the task is finished, so a run that is killed
 loses only the task it was at. Its name holds a fingerprint of everything that decides the numbers:
@@ -51,7 +51,7 @@ def finished(folder: Path, model: str) -> list[Result]:
     """Return the finished tasks of a folder that are of one model, without their items.
 
     Args:
-        folder: of a :class:`Store`; files that cannot be read count as absent.
+        folder: the folder of a :class:`Store`; files that cannot be read count as absent.
         model: its fingerprint. Of a task that was scored on several data the newest counts.
     """
     newest: dict[tuple[str, str, str], Result] = {}

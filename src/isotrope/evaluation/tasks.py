@@ -1,4 +1,4 @@
-"""What ``isotrope.evaluate`` scores: tasks, each finished and kept by itself, then joined."""
+"""The tasks of ``isotrope.evaluate``, each scored and stored by itself, then joined."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Task:
     """One thing that is scored by itself.
 
     Attributes:
-        kind: of its Result: ``sts``, ``transfer``, ...
+        kind: the kind of its Result: ``sts``, ``transfer``, ...
         name: ``STS12``, ``MR``, ...
         data: fingerprint of its data.
         score: encoder in, Result out.
@@ -157,7 +157,7 @@ def finish(
     """Score the tasks that are not finished yet, one after the other.
 
     Args:
-        tasks: in this order.
+        tasks: the tasks, in the order in which they are scored.
         encoder: anything with ``encode``.
         keep: called with each task as soon as it is finished.
         finished: the finished ones, by name.

@@ -94,9 +94,9 @@ def transfer(
     Args:
         encoder: anything with ``encode``.
         data: the folder of the tasks, or what ``load_transfer`` made of it.
-        mode: of :data:`MODES`.
+        mode: one of :data:`MODES`.
         tasks: only these; None stands for all seven, and only of these there is an average.
-        fit: of :data:`FITS`; the other is slow, and the same but for rounding.
+        fit: one of :data:`FITS`; the other is slow, and the same but for rounding.
         progress: show bars on stderr.
         batch_size: texts a batch of the encoder.
 

@@ -1,8 +1,8 @@
-"""Did training help? One function judges, and all that speaks of a run quotes what it says.
+"""Judges whether training helped; the trainer, the doctor and the report all quote this sentence.
 
-What is compared are the scores of single examples of the dev set (a pair's cosine, a query's
-reciprocal rank, whether a picture was classified right), which a run keeps of the model before
-training, the best and the last step, in ``dev.npz``. So a run that was stopped can be judged, too.
+It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
+rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before
+training, the best step and the last step, so a run that was stopped can be judged, too.
 """
 
 import zipfile
@@ -67,9 +67,9 @@ class DevHistory:
     """What is kept of the evaluations of a run: the first, the best and the newest.
 
     Attributes:
-        name: of the score.
+        name: the name of the score.
         saved: which model is saved: that of the ``best`` step, or of the ``last``.
-        scores: of all evaluations, by step.
+        scores: the scores of all evaluations, by step.
         evaluations: the three, by step; the scores of examples are not kept of the others.
     """
 
@@ -219,9 +219,9 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
     """Return the judgement of a run folder; None where it keeps nothing to judge by.
 
     Args:
-        folder: of the run.
-        details: of its result, which has the judgement; None of a run without a result, which is
-            judged by what it has kept so far.
+        folder: the folder of the run.
+        details: the details of its result, with the judgement; None of a run without a result,
+            which is judged by what it has kept so far.
 
     Raises:
         InputError: what is there cannot be read.

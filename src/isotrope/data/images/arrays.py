@@ -1,4 +1,4 @@
-"""Pictures that lie in arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
+"""Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
 An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
 channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
@@ -260,7 +260,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     """Open a folder of strips of lossless WebP.
 
     Args:
-        folder: of ``train*.npz``, and perhaps ``test.npz``.
+        folder: the folder of ``train*.npz``, and perhaps ``test.npz``.
         limit: decode no more than so many training pictures need.
 
     Raises:
@@ -331,8 +331,8 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
 
     Args:
-        share: of the test part, drawn from every class by the seed; 0 for a fifth.
-        seed: of the draw.
+        share: the share of the test part, drawn from every class by the seed; 0 for a fifth.
+        seed: the seed of the draw.
 
     Raises:
         MissingExtra: scikit-learn is not installed.

@@ -1,4 +1,4 @@
-"""Augmentation: random crops of a batch of images, drawn for all of them and applied at once.
+"""Augments batches of images: random crops, colours and blur, drawn and applied for all at once.
 
 What is drawn (:meth:`Augment.draw`) and what is done with it (:meth:`Augment.apply`) are apart:
 the numbers are those of the whole batch, drawn on the CPU, and every process applies those of its
@@ -72,7 +72,7 @@ class Augment:
         bicubic: resize by PIL's cubic filter; otherwise linearly. Both antialias.
         flip: probability of mirroring.
         jitter: strengths of brightness, contrast, saturation and hue (at most 1/2).
-        jitter_probability: of the jitter.
+        jitter_probability: the probability of the jitter.
         jitter_together: the four are done together, in random order, or not at all (torchvision's
             ``RandomApply([ColorJitter])``); otherwise each has the probability for itself, and they
             come in the order above (the released code of Draganov et al., 2024).

@@ -1,4 +1,4 @@
-"""Pictures that lie in files: a folder of them, flat or one folder a class, decoded when read.
+"""Reads pictures from a folder, flat or one folder a class; each is decoded when it is read.
 
 With ``train/`` inside, that is the training part and the first of ``test/``, ``validation/`` and
 ``val/`` with folders of classes is the test part. A class is a folder; what lies deeper belongs to
@@ -86,7 +86,7 @@ class EncodedImages:
         facts_of: int64, n x 3: width, height and length in bytes.
         labels: int64 (n), or None.
         broken: bool (n), shared by processes.
-        side: of the pictures that are read.
+        side: the side of the pictures that are read, in pixels.
     """
 
     files: Files

@@ -1,4 +1,4 @@
-"""The usual copies of known image sets, recognised by the files in them; nothing is downloaded.
+"""Reads local copies of known image sets (CIFAR, STL-10, ...), recognised by their files.
 
 - CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
   pickles, of which only arrays, texts, numbers, lists and dicts are read: nothing is executed;
@@ -280,10 +280,10 @@ def load_flowers(
     part (10 a class) of the classes that stay.
 
     Args:
-        folder: of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        folder: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
         tail: smallest and largest number of training pictures of a class of the long-tailed
             part; None for the official parts.
-        seed: of what is drawn.
+        seed: the seed of what is drawn.
 
     Raises:
         InputError: damaged, numbers that do not fit together, no such class.

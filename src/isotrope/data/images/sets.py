@@ -1,4 +1,4 @@
-"""Image sets: whatever holds pictures, as a training part and a test part of one size.
+"""Loads any image set as a training part and a test part of one size.
 
 What is there is recognised by what lies in it:
 
@@ -53,9 +53,9 @@ def load_images(
             largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
         holdout: share of the training pictures of every class that become the test part, where
             the set has none of its own.
-        seed: of that draw.
-        limit: at most so many training pictures, the first when the classes take turns.
-        classes: of a folder of classes: take these only; names, or a file with one a line.
+        seed: the seed of that draw.
+        limit: the most training pictures, the first when the classes take turns.
+        classes: the classes to take from a folder of classes: names, or a file with one a line.
 
     Raises:
         InputError: nothing there, nothing recognised, no pictures, fewer than two, damaged files;
@@ -84,11 +84,11 @@ def load_flowers_tail(
     what this one is.
 
     Args:
-        folder: of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
-        side: as in :func:`load_images`.
+        folder: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        side: the same as in :func:`load_images`.
         smallest: training pictures that a class must have.
         largest: training pictures that a class may have.
-        seed: of what is drawn.
+        seed: the seed of what is drawn.
 
     Raises:
         InputError: as :func:`load_images`; no class has enough pictures.
@@ -153,9 +153,9 @@ def _prepare(
 
     Args:
         recognised: what a loader returned.
-        side: as in :func:`load_images`, like all others.
+        side: the same as in :func:`load_images`, like all others.
         holdout: share that is held out where there is no test part.
-        seed: of that draw.
+        seed: the seed of that draw.
         limit: most training pictures.
 
     Raises:

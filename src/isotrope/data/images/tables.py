@@ -1,4 +1,4 @@
-"""Pictures in a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
+"""Reads pictures from a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
 
 The pictures are the first column of that kind (or ``image``, ``img``), the labels the first of
 class labels (or ``label``, ``labels``). Parquet files are told apart by their names, as

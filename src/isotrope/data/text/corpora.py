@@ -1,4 +1,4 @@
-r"""Training text as a stream of records: single sentences, pairs, or pairs with a hard negative.
+r"""Reads training text as a stream of records: single texts, pairs, or pairs with a hard negative.
 
 What a file holds follows from its name and first record:
 

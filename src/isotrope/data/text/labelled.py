@@ -1,4 +1,4 @@
-"""Texts or feature vectors with one label each, in a training and a test part.
+"""Reads texts or feature vectors with one label each, in a training and a test part.
 
 A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
 header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
@@ -45,8 +45,8 @@ class LabelledSplit:
     """What a classifier is fitted on and what it is tested on.
 
     Attributes:
-        train: to fit on.
-        test: to score on.
+        train: the texts to fit on.
+        test: the texts to score on.
     """
 
     train: LabelledText
@@ -91,7 +91,7 @@ def load_labelled(
         label: name of the column of labels.
         text: name of the column of texts.
         train_fraction: between 0 and 1; only for one file.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Raises:
         InputError: a file cannot be read; a row without text or label; nothing to test on.

@@ -1,4 +1,4 @@
-"""Which texts count as the same: hashes of exact and of near-identical texts, and repetitions."""
+"""Decides which texts count as the same: hashes of exact and of near-identical texts."""
 
 import hashlib
 import re

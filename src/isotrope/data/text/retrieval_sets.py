@@ -1,4 +1,4 @@
-"""Queries, documents and which of them belong together: a folder in the BEIR layout, or pairs.
+"""Reads queries, documents and their relevance: a folder in the BEIR layout, or a file of pairs.
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is

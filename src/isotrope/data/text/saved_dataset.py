@@ -1,4 +1,4 @@
-"""Text in a Hugging Face dataset folder, as ``save_to_disk`` writes it: tables of Arrow.
+"""Reads text from a Hugging Face dataset folder written by ``save_to_disk`` (Arrow tables).
 
 Of several splits the one called ``train`` is read, as of pictures. What ``datasets`` keeps in the
 folder besides (copies in a cache) is not.

@@ -1,4 +1,4 @@
-"""Sentence pairs with a human similarity score: the seven STS tasks, or one file of your own.
+"""Reads sentence pairs with human similarity scores: the seven STS tasks, or one file.
 
 The seven tasks lie in a folder in one of two layouts:
 
@@ -79,7 +79,7 @@ class Subset:
 
     Attributes:
         task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
-        name: of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
+        name: the name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
         split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` where the file does not say.
         scores: float64 (pairs), in the set's own unit (0 to 5, SICK-R 1 to 5).
         first: the first sentence of each pair, single spaces between words.

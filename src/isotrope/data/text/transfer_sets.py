@@ -1,4 +1,4 @@
-"""Sentences to classify: the seven transfer tasks of SentEval.
+"""Reads sentences to classify: the seven transfer tasks of SentEval.
 
 They lie in a folder as ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
@@ -87,7 +87,7 @@ def load_transfer(
 
     Args:
         folder: see the module.
-        tasks: of :data:`TASKS`; None stands for all seven, which the average needs.
+        tasks: some of :data:`TASKS`; None stands for all seven, which the average needs.
 
     Raises:
         InputError: an unknown task, a missing file, a row that is no labelled text, or other

@@ -69,7 +69,7 @@ class Lanczos:
 
     Args:
         operator: symmetric, N x N.
-        seed: of the start vector, which is uniform on the sphere.
+        seed: the seed of the start vector, which is uniform on the sphere.
         gradient: N, or None: its components along the Ritz directions are kept.
         state: file in which the process is kept, or None. It is written whole, every minute and at
             the end (also when interrupted), and read if it is there: the numbers are then the same

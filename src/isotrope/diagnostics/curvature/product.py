@@ -39,7 +39,7 @@ class Hessian:
 
     Args:
         losses: each gives a scalar with a graph, the same at every call; the mean is meant.
-        parameters: by which to differentiate, in this order; N numbers in all.
+        parameters: the tensors by which to differentiate, in this order; N numbers in all.
         decay: added to the diagonal; one number, or one for each parameter.
         keep_graph: keep the graph of the gradient, so that a product is one backward pass through
             it; otherwise every product computes the gradient anew, in the memory of a product.
@@ -191,7 +191,7 @@ def parameter_hessian(
             the loss is the mean; for the mean over several batches, one such function for each.
         module: all that has parameters and buffers in ``views``; those that want a gradient are
             meant. Modes are as they are.
-        seed: of torch's random numbers in ``views``.
+        seed: the seed of torch's random numbers in ``views``.
         decay: see :class:`Hessian`.
         keep_graph: see there.
 

@@ -1,4 +1,4 @@
-"""Spectrum: what the curvature of a loss says about a point: extremes, counts, verdicts.
+"""The spectrum of a loss's curvature at a point: extremes, counts, step sizes, comparisons.
 
 Source: Manna et al., 2023, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz*
 values, which are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around
@@ -47,7 +47,7 @@ class Spectrum:
     Attributes:
         size: N.
         loss: L.
-        gradient_norm: of L.
+        gradient_norm: the norm of the gradient of L.
         probes: Ritz values of independent start vectors, one or more.
     """
 
@@ -199,7 +199,7 @@ class Compared:
         positive: the same.
         ritz: Ritz values, not positive and positive, of either. They add up to the iterations and
             so cannot fall together: they decide nothing about H0.
-        verdict: in words.
+        verdict: the verdict in words.
     """
 
     not_positive: tuple[float, float]

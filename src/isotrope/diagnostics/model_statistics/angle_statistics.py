@@ -41,7 +41,7 @@ class AngleStatistics:
             mu and sigma are of the same angles, and angles of one anchor depend on each other.
         in_range: whether mu lies in the range that Li et al. (2024) assume.
         spread: sigma over the one it assumes.
-        count: of angles.
+        count: the number of angles.
     """
 
     mean: float
@@ -102,7 +102,7 @@ def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
 
     Args:
         batches: as for :func:`angle_statistics`; so are errors.
-        points: at which they are estimated.
+        points: the number of points at which they are estimated.
     """
     grid = torch.linspace(-1, 1, points, dtype=torch.float64)
     return Density(grid, *(_density(cosines, grid) for cosines in _cosines(batches)))

@@ -26,11 +26,11 @@ def held_out(
     """Return the embeddings of texts, or of pairs of texts, in batches; a rest is left out.
 
     Args:
-        encoder: in training mode while it works, and as it was afterwards.
+        encoder: the encoder, in training mode while it works and as it was afterwards.
         texts: each is its own positive, by another mask of dropout; or anchors with positives.
         batch_size: pairs of a batch: each has ``batch_size`` - 1 negatives.
         max_length: tokens; None is the encoder's own.
-        seed: of the masks.
+        seed: the seed of the dropout masks.
 
     Raises:
         InputError: not enough texts for one batch, or for a negative.

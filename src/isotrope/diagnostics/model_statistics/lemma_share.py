@@ -1,4 +1,4 @@
-"""The share of anchors that a ratio brings closer to their positives (Li et al., 2024, figure 8a).
+"""Counts anchors that a ratio brings closer to their positives (Li et al., 2024, figure 8a).
 
 Lemma 1 says for every anchor, and a step lambda, above which ratio it comes closer to its positive;
 the paper draws the distribution of that minimum over a model's anchors "under different lambda"

@@ -1,4 +1,4 @@
-"""Rules about embeddings that are thrown together: at once, to a point, or to a few directions."""
+"""Rules for diverging and collapsed embeddings: at once, to a point, or to a few directions."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding

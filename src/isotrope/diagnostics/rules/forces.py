@@ -1,4 +1,4 @@
-"""Rules about the components of the gradient: which negatives push, how long, against what pull."""
+"""Rules on the gradient's components: negatives that do not push, losses that never stop."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding

@@ -1,4 +1,4 @@
-"""Rules about what training came from and came to: anisotropy, and a dev score that falls."""
+"""Rules on the start and the end of training: anisotropy, nothing to learn, a falling dev score."""
 
 import statistics
 

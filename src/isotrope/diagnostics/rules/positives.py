@@ -1,4 +1,4 @@
-"""Rules about the views: the same, unrelated, or with copies of themselves among the negatives."""
+"""Rules on the views: equal, unrelated, or with copies of themselves among the negatives."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding

@@ -1,4 +1,4 @@
-"""Rules about the log itself: numbers that are none, and too few of them."""
+"""Rules on the log itself: numbers that are not finite, and too few logged steps."""
 
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence, Finding

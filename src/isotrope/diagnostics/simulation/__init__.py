@@ -1,1 +1,1 @@
-"""What objectives do to angles and embeddings that no model made: drawn, placed or free to move."""
+"""Simulations without a model: angles that are drawn or given, and embeddings that move freely."""

@@ -1,4 +1,4 @@
-"""Angles drawn from normal distributions, and the mean of a component over the batches drawn.
+"""Draws angles from normal distributions and averages a component over the drawn batches.
 
 A batch is one anchor with a positive and k negatives. Drawn angles are not clipped: they enter
 through their cosines, so that one beyond 0 or pi is reflected.
@@ -43,7 +43,7 @@ class Angles:
         negative: q values of mu_neg: 100 from pi/20 to pi, both included.
         spread_positive: standard deviation of the angle to the positive.
         spread_negative: standard deviation of the angles to the negatives.
-        negatives: in a batch.
+        negatives: the number of negatives in a batch.
         batches: drawn for every pair of means.
     """
 

@@ -1,4 +1,4 @@
-"""Similarities without vectors: what an objective sees when only the angles are given."""
+"""Lets an objective work on angles alone, without any embeddings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Components averaged over angles that are drawn from distributions (Li et al., 2024, section 3.1).
+"""Averages GD and weights over drawn angles (Li et al., 2024, section 3.1).
 
 The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), those between the
 anchor and its 127 negatives from N(mu_neg, 0.10^2), and a component is averaged over 1,000 such

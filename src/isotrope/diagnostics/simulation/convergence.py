@@ -1,4 +1,4 @@
-"""Convergence: how many steps embeddings take to their positives, by their norm and angle.
+"""Counts the steps in which free embeddings reach their positives, by norm and angle.
 
 Draganov et al., 2024, figure 2. n random pairs in d dimensions are themselves what is trained, by
 plain gradient descent on both views, until the mean cosine of the pairs exceeds 0.999. The starts
@@ -46,7 +46,7 @@ class Start:
     """Where the embeddings of one run begin.
 
     Attributes:
-        norm: of all embeddings.
+        norm: the norm of all embeddings.
         lean: t in (-1, 1): a positive is the direction of (1 - |t|) x - t z, with z its anchor and
             x a random direction: 0 is a random angle, towards -1 it closes, towards 1 it opens.
     """
@@ -90,7 +90,7 @@ class ConvergenceProtocol:
         rate: learning rate, of the objective as it is called: mostly the mean over n pairs.
         target: mean cosine at which a run is done.
         limit: steps after which it is given up.
-        seed: of the draws; each start draws its own, as many whatever the others are.
+        seed: the seed of the draws; each start draws its own, as many whatever the others are.
     """
 
     pairs: int = 500
@@ -179,7 +179,7 @@ def convergence(
     trained at once; those of any other one after the other, each a batch of n.
 
     Args:
-        objective: of two views.
+        objective: an objective of two views.
         places: the starts.
         protocol: what they share.
         progress: is told the number of starts done since the last time.

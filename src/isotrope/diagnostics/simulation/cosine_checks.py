@@ -26,7 +26,7 @@ class OppositeHalves:
     Attributes:
         dimension: d.
         angle: radians.
-        share: of the pairs drawn.
+        share: the share of the pairs drawn.
         exact: the probability.
         bound: the paper's (Prop. C.1), None where it says nothing: at pi/2, or where it exceeds 1.
     """
@@ -49,9 +49,9 @@ def random_halves(
 
     Args:
         dimension: d, 2 or more.
-        angles: from pi/2 on, below pi.
+        angles: angles from pi/2 on, below pi.
         pairs: drawn; the same for every angle.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Raises:
         InputError: an angle or a dimension out of range.

@@ -24,10 +24,10 @@ class FigurePanel:
     """An objective as a figure shows it.
 
     Attributes:
-        title: in the picture.
-        name: of the objective in the registry.
-        settings: of the objective.
-        negatives: of an anchor, where the panels differ in it.
+        title: the title in the picture.
+        name: the name of the objective in the registry.
+        settings: the settings of the objective.
+        negatives: the number of negatives of an anchor, where the panels differ in it.
     """
 
     title: str
@@ -83,12 +83,12 @@ def figure(
     """Return what a figure shows, one landscape for each panel.
 
     Args:
-        kind: of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
-        panels: by default those of the paper.
+        kind: the kind of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
+        panels: the panels; by default those of the paper.
         grid: values of mu_pos and of mu_neg, over the paper's ranges; the share has one mu_pos.
-        negatives: of an anchor; by default the paper's.
+        negatives: the number of negatives of an anchor; by default the paper's.
         batches: drawn for every pair of means (``dissipation`` and ``weight``).
-        seed: of the draws.
+        seed: the seed of the draws.
         common: see :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
         gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
         part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.

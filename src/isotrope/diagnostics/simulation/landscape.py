@@ -1,4 +1,4 @@
-"""Landscape: one quantity of an objective over the angles to positives and negatives."""
+"""The landscape: one quantity of an objective over the angles to positives and negatives."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Ratio and norm of the gradient over two angles: nothing is drawn, all negatives are equal."""
+"""Evaluates ratio and norm of the gradient at given angles: nothing is drawn."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -59,7 +59,7 @@ def gradient_norm(
     Args:
         objectives: any whose positive pulls with one number for an anchor.
         angles: means and number of negatives; the spreads are not used.
-        part: of the gradient.
+        part: the part of the gradient.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
