@@ -19,8 +19,8 @@ from isotrope.core.errors import InputError, LostProcess
 
 if TYPE_CHECKING:
     from papers.machinery.artifact import Artifact, Scale, Shown
-    from papers.machinery.cell import Cell
-    from papers.machinery.places import Places
+    from papers.machinery.data_registry import Places
+    from papers.machinery.job import Cell
     from papers.machinery.store import Store
 
     Cells = dict[tuple[str, str], list[Cell]]
@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     if not given.paper and not given.all:
         return _list(artifacts(), as_json=given.json)
     chosen = artifacts() if given.all else find(given.paper, given.names)
-    from papers.machinery.places import Places
+    from papers.machinery.data_registry import Places
 
     data = given.data or _beside()
     if data is not None and not data.is_dir():
@@ -212,7 +212,7 @@ def _measure(
 ) -> int:
     from isotrope.core.durations import lasting
     from isotrope.core.files import atomic_replace
-    from papers.machinery import present, runner
+    from papers.machinery import pages, runner
     from papers.machinery.store import Store
 
     start = time.monotonic()
@@ -232,15 +232,15 @@ def _measure(
     told = []
     for artifact in chosen:
         shown, about = _shown(artifact, cells[artifact.paper, artifact.name], given.scale, store)
-        files = [str(file) for file in present.write(artifact, shown, about, given.output)]
+        files = [str(file) for file in pages.write(artifact, shown, about, given.output)]
         every.append((artifact, shown))
         if given.json:
-            told.append({**present.as_json(artifact, shown, about), "files": files})
+            told.append({**pages.as_json(artifact, shown, about), "files": files})
         else:
-            print(present.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
+            print(pages.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
     if given.all:
         with atomic_replace(given.output / "verdicts.md") as temporary:
-            temporary.write_text(present.summary(every, given.scale), encoding="utf-8")
+            temporary.write_text(pages.summary(every, given.scale), encoding="utf-8")
     if given.json:
         print(json.dumps(told, ensure_ascii=False, allow_nan=False))
     else:
@@ -256,7 +256,7 @@ def _shown(
 ) -> "tuple[Shown, dict[str, str]]":
     """What there is of a table or figure, and where it comes from."""
     from papers.machinery.artifact import Found
-    from papers.machinery.present import provenance_of, told
+    from papers.machinery.pages import provenance_of, told
 
     everything = Found({c: r for c in cells if (r := store.find(c)) is not None})
     has_numbers = {c: r for c, r in everything.results.items() if "diverged" not in r.details}

@@ -32,7 +32,7 @@ from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.sts import sts_dev
 from isotrope.measures.mean_cosine import mean_cosine
-from papers.machinery.places import kept
+from papers.machinery.data_registry import kept
 from papers.pretraining import Recipe, drawn, pretrain
 from papers.whitening import Whitened
 

@@ -12,7 +12,7 @@ from isotrope.core.files import atomic_replace
 from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.claims import bed, claims, decided
-from papers.machinery.places import Places, kept
+from papers.machinery.data_registry import Places, kept
 from papers.machinery.store import Store
 from papers.text_tables import tables
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell, brief
+from papers.machinery.job import Cell, brief
 
 __all__ = [
     "LOSSES",

@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers import text_protocol as protocol
-from papers.machinery.cell import Cell, brief
+from papers.machinery.job import Cell, brief
 from papers.machinery.verdicts import spread
 from papers.text_protocol import LOSSES, RATES, Find
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.diagnostics.cosine_checks import FAR, OppositeHalves, random_halves
 from isotrope.paradigm.bounds.cosine import cosine_tail
-from papers.draganov2024.looks import verdict
+from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from isotrope.diagnostics.cosine_checks import push_over_pull
 from isotrope.objectives.dcl import DCL
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.bounds.cosine import attraction, infonce_gradient, norm_growth, progress
-from papers.draganov2024.looks import verdict
+from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 
 if TYPE_CHECKING:

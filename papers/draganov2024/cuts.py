@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from papers.draganov2024.trainings import CUT, cut, default, paper, slow
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 
 __all__ = ["Cuts", "cut_groups", "small_cuts"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from isotrope.paradigm.bounds.cosine import attraction, norm_growth
-from papers.draganov2024.looks import verdict
+from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from isotrope.diagnostics.convergence import (
     convergence,
 )
 from isotrope.objectives.negative_cosine import NegativeCosine
-from papers.draganov2024.looks import verdict
+from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 from papers.paper_numbers import printed
 

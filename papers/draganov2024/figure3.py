@@ -3,10 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from papers.draganov2024.looks import course, growth, last, listed, told, verdict
+from papers.draganov2024.logged import course, growth, last, listed, told, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Answer, Spread, ahead
 

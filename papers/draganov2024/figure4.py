@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.draganov2024.looks import at, last, listed, percent, told, verdict
+from papers.draganov2024.logged import at, last, listed, percent, told, verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import RULE, Spread, ahead, spread
 

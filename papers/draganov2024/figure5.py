@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from papers.draganov2024.cuts import Cuts, cut_groups
-from papers.draganov2024.looks import at, course, first, listed, told, verdict
+from papers.draganov2024.logged import at, course, first, listed, told, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import signed
 from papers.machinery.verdicts import RULE, Verdict, ahead, minus
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.looks import last, listed, told, verdict
+from papers.draganov2024.logged import last, listed, told, verdict
 from papers.draganov2024.trainings import cut_name, paper
 from papers.machinery.artifact import Found, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Verdict, ahead, negated
 from papers.paper_numbers import printed
 

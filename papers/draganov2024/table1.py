@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from papers.draganov2024.looks import last, listed, told, verdict
+from papers.draganov2024.logged import last, listed, told, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, ROW, decayed
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, negated
 from papers.paper_numbers import printed
 

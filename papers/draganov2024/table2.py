@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from papers.draganov2024.looks import at, first, listed, peak, percent, verdict
+from papers.draganov2024.logged import at, first, listed, peak, percent, verdict
 from papers.draganov2024.trainings import CUT, ROW, default, paper
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.looks import at, listed, told, verdict
+from papers.draganov2024.logged import at, listed, told, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
 

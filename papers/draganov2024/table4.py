@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from papers.draganov2024.looks import last, listed, told, verdict
+from papers.draganov2024.logged import last, listed, told, verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import image_cells
 from papers.machinery.verdicts import ahead, negated
 from papers.paper_numbers import printed

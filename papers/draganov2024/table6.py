@@ -11,7 +11,7 @@ from papers.draganov2024.grids import (
 )
 from papers.draganov2024.trainings import decayed, slow
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE
 
 NAME = "SimSiam"

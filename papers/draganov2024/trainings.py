@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import image_cells
 from papers.machinery.small_images import small_images
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import text_cells
 
 __all__ = ["BASELINE", "VALUES", "baseline", "notes", "undissipated", "varied"]

@@ -4,11 +4,11 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from papers.li2024.backbone_results import Measured, measured, notes
 from papers.li2024.losses import BACKBONES, MODIFIED, ORIGINAL
-from papers.li2024.measured import Measured, measured, notes
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import shown, signed, told
 from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of, minus, spread
 from papers.paper_numbers import printed
@@ -67,7 +67,7 @@ def _verdict(of: Measured) -> Verdict:
 
 
 def _draw(here: list[Measured]) -> "Picture":
-    from papers.li2024.drawn import series
+    from papers.li2024.plots import series
     from papers.plots.charts import Chart, charts
 
     panels = []

@@ -8,8 +8,8 @@ import numpy as np
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes, undissipated
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, Row, after, diverged, ends, shown
+from papers.machinery.job import Cell
+from papers.machinery.logged import Read, Row, after, diverged, ends, shown
 from papers.machinery.over_seeds import signed
 from papers.machinery.verdicts import RULE, Verdict, above, below, minus
 from papers.plots.charts import Chart, Series, charts

@@ -7,8 +7,8 @@ from functools import partial
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import BASELINE, VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import curve, diverged, shown
+from papers.machinery.job import Cell
+from papers.machinery.logged import curve, diverged, shown
 from papers.machinery.over_seeds import by_seed, signed
 from papers.machinery.verdicts import (
     RULE,

@@ -8,7 +8,7 @@ from isotrope.diagnostics.hardest_negative import TEMPERATURES
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.looks import Read, after, before, curve, diverged, shown
+from papers.machinery.logged import Read, after, before, curve, diverged, shown
 from papers.machinery.over_seeds import signed
 from papers.machinery.verdicts import RULE, Verdict, above, minus, spread
 from papers.paper_numbers import printed

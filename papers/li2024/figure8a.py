@@ -7,8 +7,8 @@ from isotrope.diagnostics.lemma_share import STEPS
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, after, before, curve, diverged, shown, steps
+from papers.machinery.job import Cell
+from papers.machinery.logged import Read, after, before, curve, diverged, shown, steps
 from papers.machinery.verdicts import RULE, Answer, Verdict, above, all_of, minus, spread
 from papers.plots.charts import Chart, Series, charts
 

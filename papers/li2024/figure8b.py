@@ -8,8 +8,8 @@ from isotrope.paradigm.portrait import summary
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, after, before, curve, diverged, everywhere, steps
+from papers.machinery.job import Cell
+from papers.machinery.logged import Read, after, before, curve, diverged, everywhere, steps
 from papers.machinery.verdicts import Spread, Verdict, spread
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts

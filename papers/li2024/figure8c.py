@@ -6,8 +6,8 @@ from functools import partial
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Row, after, before, curve, diverged, shown, steps
+from papers.machinery.job import Cell
+from papers.machinery.logged import Row, after, before, curve, diverged, shown, steps
 from papers.machinery.verdicts import RULE, TREND, Verdict, trend
 from papers.plots.charts import Chart, charts
 

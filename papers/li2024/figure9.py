@@ -7,8 +7,8 @@ from isotrope.diagnostics.angle_statistics import ASSUMED
 from isotrope.report.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, curve, diverged, everywhere, steps
+from papers.machinery.job import Cell
+from papers.machinery.logged import Read, curve, diverged, everywhere, steps
 from papers.machinery.verdicts import Spread, Verdict
 from papers.plots.charts import Chart, charts
 

@@ -14,7 +14,7 @@ from typing import Any
 from papers.li2024.losses import BERT, MODIFIED, Loss, trained_with
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Found, Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import text_cells
 from papers.paper_numbers import printed
 

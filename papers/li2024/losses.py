@@ -21,7 +21,7 @@ from typing import Any
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Preset
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import text_cells
 
 __all__ = [

@@ -3,11 +3,11 @@
 from isotrope.paradigm.proof import EXACT
 from isotrope.paradigm.registry import build
 from papers.li2024.losses import BERT, MODIFIED, ORIGINAL
-from papers.li2024.written import proof_of, proved
-from papers.li2024.written_after import AFTER, MISPRINT
-from papers.li2024.written_after import SET as SET_AFTER
-from papers.li2024.written_before import BEFORE
-from papers.li2024.written_before import SET as SET_BEFORE
+from papers.li2024.modified_losses import AFTER, MISPRINT
+from papers.li2024.modified_losses import SET as SET_AFTER
+from papers.li2024.original_losses import BEFORE
+from papers.li2024.original_losses import SET as SET_BEFORE
+from papers.li2024.printed_formulas import proof_of, proved
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 from papers.machinery.verdicts import Verdict
 

@@ -5,15 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from isotrope.data.text.sts_sets import TASKS
-from papers.li2024.longer import TRIED, longer, tried
-from papers.li2024.losses import (
-    EFFECTIVE,
-    MODIFIED,
-    ORIGINAL,
-    Loss,
-    trainings,
-)
-from papers.li2024.measured import (
+from papers.li2024.backbone_results import (
     AVERAGE,
     Measured,
     averages,
@@ -21,8 +13,16 @@ from papers.li2024.measured import (
     notes,
     tasks,
 )
+from papers.li2024.longer_trainings import TRIED, longer, tried
+from papers.li2024.losses import (
+    EFFECTIVE,
+    MODIFIED,
+    ORIGINAL,
+    Loss,
+    trainings,
+)
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import signed
 from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
 
@@ -95,7 +95,7 @@ def _loses_or_behind(of: Measured, loss: Loss) -> Answer:
 
 
 def _draw(of: Measured) -> "Picture":
-    from papers.li2024.drawn import courses, gains
+    from papers.li2024.plots import courses, gains
     from papers.plots.charts import charts
 
     groups = {"effective": EFFECTIVE, "original": ORIGINAL, "modified": MODIFIED}

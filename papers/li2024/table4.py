@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from isotrope.data.text.transfer_sets import TASKS
-from papers.li2024.losses import MODIFIED, ORIGINAL, TRANSFER, trainings
-from papers.li2024.measured import (
+from papers.li2024.backbone_results import (
     AVERAGE,
     Measured,
     averages,
@@ -14,6 +13,7 @@ from papers.li2024.measured import (
     notes,
     tasks,
 )
+from papers.li2024.losses import MODIFIED, ORIGINAL, TRANSFER, trainings
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
 from papers.machinery.over_seeds import signed
 from papers.machinery.verdicts import Verdict, ahead, below, negated, spread
@@ -63,7 +63,7 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
 
 
 def _draw(of: Measured) -> "Picture":
-    from papers.li2024.drawn import gains
+    from papers.li2024.plots import gains
     from papers.plots.charts import charts
 
     panels = {"transfer tasks": METRIC, "seven STS tasks": AVERAGE}

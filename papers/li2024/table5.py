@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from papers.li2024.backbone_results import Measured, notes
 from papers.li2024.figure1 import PAIRS
 from papers.li2024.losses import BERT, Loss
-from papers.li2024.measured import Measured, notes
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import shown, signed, told
 from papers.machinery.verdicts import (
     UNDECIDED,
@@ -120,7 +120,7 @@ def _verdict(name: str, walk: Walk) -> Verdict:
 
 
 def _draw(walks: Mapping[str, Walk]) -> "Picture":
-    from papers.li2024.drawn import series
+    from papers.li2024.plots import series
     from papers.plots.charts import Chart, charts
 
     lines = [

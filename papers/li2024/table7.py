@@ -3,7 +3,7 @@
 import functools
 
 from papers.li2024.grid import cells_of
-from papers.li2024.grid_shown import shown_of
+from papers.li2024.grid_tables import shown_of
 from papers.li2024.losses import ROBERTA
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
 

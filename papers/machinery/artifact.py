@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:

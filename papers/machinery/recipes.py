@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell, brief
+from papers.machinery.job import Cell, brief
 
 __all__ = ["SEEDS", "image_cells", "text_cells"]
 

@@ -22,8 +22,8 @@ from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.training.launch import each
 from papers import measurements
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.machinery.store import Store
 
 __all__ = ["lacking", "run"]

@@ -21,7 +21,7 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import image_cells
 
 __all__ = ["NAMES", "small_images"]

@@ -15,7 +15,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import os_errors_as_input_errors
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 
 __all__ = ["Store"]
 

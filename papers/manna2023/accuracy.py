@@ -1,7 +1,7 @@
 """Comparing accuracies over seeds."""
 
 from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
 
 __all__ = ["all_ahead", "knn", "shown"]

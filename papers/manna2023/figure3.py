@@ -4,7 +4,7 @@ import numpy as np
 
 from isotrope.diagnostics.curvature import density
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import extreme
 from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import among, at_end

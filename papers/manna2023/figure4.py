@@ -1,7 +1,7 @@
 """Figure 4: MIOv3's spectrum against those of other frameworks; three verdicts of section 3.4."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import among, at_end
 from papers.manna2023.spectra import (

@@ -1,7 +1,7 @@
 """Figure 5: spectra of the three losses and of the runner-up of table 2 on other data."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.manna2023.frameworks import OTHER, among, at_end
 from papers.manna2023.spectra import (
     around_zero,

@@ -1,7 +1,7 @@
 """Figure 6: how the spectra of MIOv3 and SimCLR change while they are trained."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, evolving
 from papers.manna2023.spectra import (

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import SEEDS, image_cells
 from papers.machinery.small_images import small_images
 

@@ -18,7 +18,7 @@ import numpy as np
 from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
 from isotrope.diagnostics.curvature.lanczos import Floats
 from papers.machinery.artifact import Found, Scale, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Verdict, above, all_of, minus
 from papers.manna2023.frameworks import among, at_end
 

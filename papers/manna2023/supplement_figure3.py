@@ -1,7 +1,7 @@
 """Supplement, figure 3: how the spectra of four frameworks change while they are trained."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, EVOLVING, among, evolving
 from papers.manna2023.spectra import (

@@ -1,7 +1,7 @@
 """Table 1: the image sets, as our loaders read them."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 

@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE, Spread, Verdict
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import NAMES, PRINTED, among, trained

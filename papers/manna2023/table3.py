@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.diagnostics.curvature import compare
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import (

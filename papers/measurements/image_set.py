@@ -8,8 +8,8 @@ from pathlib import Path
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.images.sets import load_images
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 
 __all__ = ["check", "run"]
 

@@ -18,8 +18,8 @@ from isotrope.sweep.trained import trained
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import train
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 
 __all__ = ["MEANS", "check", "image_settings", "rows", "run"]
 

@@ -11,8 +11,8 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.diagnostics.latent import LatentSnapshot
 from isotrope.training.latent import byol_cells, latent, simclr_cells
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 
 __all__ = ["check", "run"]
 

@@ -26,8 +26,8 @@ from isotrope.sweep.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
 from isotrope.training.spectrum import Asked, Found, measure
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.measurements import images
 
 __all__ = ["check", "run"]

@@ -55,8 +55,8 @@ from isotrope.sweep.trained import trained
 from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.whitening import Whitened
 
 __all__ = ["LOOKS", "check", "run"]

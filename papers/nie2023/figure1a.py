@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import shown, told
 from papers.machinery.verdicts import RULE, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.losses import DECOUPLED, NAMES, longer

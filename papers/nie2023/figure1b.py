@@ -1,7 +1,7 @@
 """Figure 1b: the three probes while InfoNCE trains."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, TRAIN, Claim, probed
 

@@ -1,7 +1,7 @@
 """Figure 1c: the three probes while alignment and uniformity are trained jointly."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import AGAIN, NOT_AGAIN, TRAIN, Claim, probed
 

@@ -1,7 +1,7 @@
 """Figure 1d: the three probes while DCL trains."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
 

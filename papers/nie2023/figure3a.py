@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import after
+from papers.machinery.job import Cell
+from papers.machinery.logged import after
 from papers.machinery.over_seeds import by_seed, extreme, shown, told
 from papers.machinery.verdicts import RULE, BySeed, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.figure3b import gap

@@ -4,8 +4,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import after, before, curve, shown, steps
+from papers.machinery.job import Cell
+from papers.machinery.logged import after, before, curve, shown, steps
 from papers.machinery.over_seeds import signed, told
 from papers.machinery.verdicts import Spread, Verdict, above, all_of, minus
 from papers.nie2023.losses import DECOUPLED, NAMES, trained
@@ -13,7 +13,7 @@ from papers.nie2023.probes import notes
 
 if TYPE_CHECKING:
     from isotrope.report.surfaces import Picture
-    from papers.machinery.looks import Row
+    from papers.machinery.logged import Row
 
 
 HEADER = ("loss", "d_ij before", "d_ij at the end", "against InfoNCE", "margin gap at the end")

@@ -3,8 +3,8 @@
 import dataclasses
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
-from papers.machinery.looks import after
+from papers.machinery.job import Cell
+from papers.machinery.logged import after
 from papers.machinery.over_seeds import told
 from papers.machinery.verdicts import BySeed, Spread, Verdict, above, all_of, minus
 from papers.nie2023.losses import MARGINS, with_margin

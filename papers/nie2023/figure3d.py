@@ -1,7 +1,7 @@
 """Figure 3d: the three probes while MPT trains with its best margin."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, Claim, probed
 

@@ -1,7 +1,7 @@
 """Figure 3e: the three probes while MPT trains with a margin that is too large."""
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
 

@@ -13,7 +13,7 @@ from isotrope.paradigm.registry import find
 from papers.li2024 import losses as shared
 from papers.li2024.losses import BERT, Loss
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import text_cells
 
 __all__ = [

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Row, curve, steps
+from papers.machinery.job import Cell
+from papers.machinery.logged import Row, curve, steps
 from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
 from papers.paper_numbers import printed

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import by_seed, shown, signed, told
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from papers.li2024.losses import BERT
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import text_cells
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, tuned

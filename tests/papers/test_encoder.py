@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from papers import encoder
-from papers.machinery.places import Places, kept
+from papers.machinery.data_registry import Places, kept
 from papers.pretraining import MaskedLM, Recipe, Tokens, masked, rate_at
 
 WORDS = ["river", "stone", "cloud", "engine", "garden", "mirror", "ocean", "paper", "rocket"]

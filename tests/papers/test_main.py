@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from papers.__main__ import main
-from papers.machinery.present import MEANINGLESS
+from papers.machinery.pages import MEANINGLESS
 from tests.cli.conftest import Ran
 from tests.papers.machinery.toy import ASKED, asked_for, install
 

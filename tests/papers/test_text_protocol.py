@@ -11,8 +11,8 @@ from isotrope.core.result import Result
 from isotrope.paradigm import registry
 from papers import text_command, text_tables
 from papers import text_protocol as protocol
-from papers.machinery.cell import Cell
 from papers.machinery.claims import bed, claims
+from papers.machinery.job import Cell
 from papers.machinery.store import Store
 from papers.text_protocol import LOSSES, RATES, SEEDS, STAGES
 

@@ -10,13 +10,13 @@ import papers.draganov2024 as paper
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from papers.machinery.artifact import SCALES, Artifact, Found, Scale
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
+from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import lacking
 from papers.machinery.small_images import NAMES, small_images
 from papers.measurements import latent
-from tests.papers.draganov2024.made import looks
+from tests.papers.draganov2024.synthetic import looks
 
 FORMULAS = ("check_opposite", "check_theorem", "figure1", "figure2")
 TRAINED = ("figure3", "figure4", "figure5", *(f"table{i}" for i in range(1, 7)))

@@ -6,7 +6,7 @@ import pytest
 
 from papers.draganov2024 import check_opposite, check_theorem, figure1, figure2
 from papers.machinery.artifact import Found
-from tests.papers.draganov2024.made import said
+from tests.papers.draganov2024.synthetic import said
 
 
 def test_figure1_is_what_the_corollary_says() -> None:

@@ -15,12 +15,12 @@ from papers.draganov2024 import (
     table6,
 )
 from papers.draganov2024.cuts import cut_groups
-from papers.draganov2024.looks import at, course, growth, last, verdict
+from papers.draganov2024.logged import at, course, growth, last, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed
 from papers.machinery.artifact import Found
 from papers.machinery.verdicts import Spread, ahead, spread
 from papers.paper_numbers import printed
-from tests.papers.draganov2024.made import looks, made, over, said
+from tests.papers.draganov2024.synthetic import looks, made, over, said
 
 
 def test_a_mean_is_ahead_of_another_seed_by_seed() -> None:

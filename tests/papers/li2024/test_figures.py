@@ -19,12 +19,12 @@ from papers.li2024 import (
 )
 from papers.li2024.baseline import VALUES, baseline, undissipated, varied
 from papers.machinery.artifact import SCALES, Artifact, Found
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
+from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import lacking
 from papers.machinery.verdicts import UNDECIDED, trend
-from tests.papers.li2024.made_up import each, holds, look, shown, trained
+from tests.papers.li2024.synthetic import each, holds, look, shown, trained
 
 TRAINED = {
     module.__name__.rpartition(".")[2]: module.ARTIFACT

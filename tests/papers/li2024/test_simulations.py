@@ -17,7 +17,7 @@ from papers.li2024 import (
     simulated,
 )
 from papers.machinery.artifact import Found
-from papers.machinery.present import as_text
+from papers.machinery.pages import as_text
 
 EVERY = {m.__name__.rpartition(".")[2]: m for m in (figure2, figure3, figure4, figure10, figure12)}
 

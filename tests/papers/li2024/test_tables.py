@@ -24,7 +24,7 @@ from papers.li2024 import (
     table7,
 )
 from papers.li2024.grid import TRAINING, stages
-from papers.li2024.longer import TRIED, longer
+from papers.li2024.longer_trainings import TRIED, longer
 from papers.li2024.losses import (
     BACKBONES,
     BERT,
@@ -35,14 +35,14 @@ from papers.li2024.losses import (
     ROBERTA,
     untrained,
 )
-from papers.li2024.written import proved
-from papers.li2024.written_after import AFTER, MISPRINT
-from papers.li2024.written_before import BEFORE
+from papers.li2024.modified_losses import AFTER, MISPRINT
+from papers.li2024.original_losses import BEFORE
+from papers.li2024.printed_formulas import proved
 from papers.machinery.artifact import SCALES, Artifact, Found
-from papers.machinery.cell import Cell
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import course, extreme, signed, told
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
+from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import lacking
 from papers.machinery.verdicts import (
     UNDECIDED,
@@ -56,7 +56,7 @@ from papers.machinery.verdicts import (
     negated,
     spread,
 )
-from tests.papers.li2024.made_up import each, holds, shown
+from tests.papers.li2024.synthetic import each, holds, shown
 
 TRAINED = {
     module.__name__.rpartition(".")[2]: module.ARTIFACT
@@ -437,9 +437,9 @@ def _spoilt(parts: Callable, name: str) -> Callable:
 
 
 def test_a_wrong_objective_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from papers.li2024 import written
+    from papers.li2024 import printed_formulas
 
-    monkeypatch.setattr(written, "double_entry", lambda *_: 1e-3)
+    monkeypatch.setattr(printed_formulas, "double_entry", lambda *_: 1e-3)
     assert not any(v.holds for v in shown(table1.ARTIFACT, Found(), "smoke").verdicts)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.result import Result
-from papers.machinery import present
+from papers.machinery import pages
 from papers.machinery.artifact import (
     Artifact,
     Found,
@@ -107,11 +107,11 @@ def test_text_markdown_and_csv_say_the_same() -> None:
         notes=["a note"],
     )
     about = {"command": "python -m papers p t"}
-    text = present.as_text(TOY, shown)
+    text = pages.as_text(TOY, shown)
     assert text.startswith("p, table 1: toys\n\nfirst | table\na|b   ours\n")
     assert "z     not run" in text
     assert "holds     x is more (1.00)\nnot run   z is\nnote: a note" in text
-    page = present.as_markdown(TOY, shown, about, ["t"])
+    page = pages.as_markdown(TOY, shown, about, ["t"])
     for line in (
         "| a\\|b | ours |",
         "| z | not run |",
@@ -121,7 +121,7 @@ def test_text_markdown_and_csv_say_the_same() -> None:
         "- command: python -m papers p t",
     ):
         assert line in page.splitlines()
-    rows = list(csv.reader(io.StringIO(present.as_csv(shown))))
+    rows = list(csv.reader(io.StringIO(pages.as_csv(shown))))
     assert rows[0] == ["table", "a|b", "ours"]
     assert rows[1:3] == [["first | table", "x, y", "1.00"], ["first | table", "z", "not run"]]
     assert ["holds", "x is more", "1.00"] in rows
@@ -135,7 +135,7 @@ def test_where_numbers_come_from() -> None:
         cell(3): result(1.0, **known, seconds=40.0),
         cell(1): result(1.0, **{**known, "threads": 2}, seconds=None),
     }
-    about = present.provenance_of(TOY, "cpu", Found(cells), 5)
+    about = pages.provenance_of(TOY, "cpu", Found(cells), 5)
     assert about == {
         "command": "python -m papers p t --scale cpu",
         "scale": "cpu",
@@ -145,22 +145,22 @@ def test_where_numbers_come_from() -> None:
         "machine": "EPYC, 1 thread a cell; EPYC, 2 threads a cell",
         "duration": "1 min 30 s, all cells one after the other",
     }
-    formulas = present.provenance_of(TOY, "cpu", Found({}), 0)
+    formulas = pages.provenance_of(TOY, "cpu", Found({}), 0)
     assert formulas["cells"] == "none: computed from formulas"
     assert "seeds" not in formulas
     elsewhere = dataclasses.replace(TOY, cells=lambda scale: [cell(0)] if scale == "paper" else [])
-    none_here = present.provenance_of(elsewhere, "cpu", Found({}), 0)
+    none_here = pages.provenance_of(elsewhere, "cpu", Found({}), 0)
     assert none_here["cells"] == "none at this scale"
-    unknown = present.provenance_of(TOY, "cpu", Found({cell(0): result(1.0)}), 1)
+    unknown = pages.provenance_of(TOY, "cpu", Found({cell(0): result(1.0)}), 1)
     assert unknown["machine"] == "unknown"
 
 
 def test_a_page_of_all_claims_leaves_none_out() -> None:
     own = Shown(verdicts=[Verdict("a | b", True, "1"), Verdict("c", False), Verdict("d", None)])
-    reasoned = present.told(Shown(notes=["there is nothing to test"]), "smoke", Found())
-    page = present.summary([(TOY, own), (TOY, reasoned)], "smoke")
+    reasoned = pages.told(Shown(notes=["there is nothing to test"]), "smoke", Found())
+    page = pages.summary([(TOY, own), (TOY, reasoned)], "smoke")
     assert "1 holds, 1 fails, 0 undecided, 1 not run." in page
-    assert present.MEANINGLESS in page
+    assert pages.MEANINGLESS in page
     assert "| [p t](p/t.md) | a \\| b | holds | 1 |" in page
     assert "| [p t](p/t.md) | table 1: toys | no verdict | there is nothing to test |" in page
-    assert present.MEANINGLESS not in present.summary([(TOY, own)], "cpu")
+    assert pages.MEANINGLESS not in pages.summary([(TOY, own)], "cpu")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from papers.machinery.artifact import Artifact, Found, artifacts
-from papers.machinery.present import as_csv, told
+from papers.machinery.pages import as_csv, told
 from papers.machinery.store import Store
 
 FOLDER = Path(__file__).parents[3] / "docs" / "results" / "reproduce"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from papers.machinery.artifact import PAPERS, SCALES, artifacts
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
 from papers.machinery.runner import lacking
 
 BUDGET = 5 * 60 * 2  # seconds of two cores

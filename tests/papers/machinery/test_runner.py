@@ -6,8 +6,8 @@ import pytest
 
 from isotrope.core.durations import lasting
 from isotrope.core.errors import InputError
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.machinery.runner import _placeless, lacking, run
 from papers.machinery.store import Store
 from tests.papers.machinery.toy import asked_for, cell

@@ -6,7 +6,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from papers.machinery.artifact import SCALES, Scale
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
 from papers.machinery.small_images import NAMES, small_images
 from papers.measurements.images import check
 

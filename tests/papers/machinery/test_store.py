@@ -10,7 +10,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.store import Store
 
 

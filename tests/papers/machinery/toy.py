@@ -9,7 +9,7 @@ import pytest
 import papers
 from papers import measurements
 from papers.machinery import artifact
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 
 WORK = '''
 """Counts how often it is asked; what it does stands in the settings."""
@@ -54,7 +54,7 @@ TABLE = '''
 
 from papers.machinery.artifact import Artifact, Shown, Table
 from papers.machinery.verdicts import Verdict
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from tests.papers.machinery.toy import ASKED
 
 def cells(scale):

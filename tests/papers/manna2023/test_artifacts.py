@@ -8,8 +8,8 @@ import pytest
 
 import papers.manna2023
 from papers.machinery.artifact import SCALES, Artifact, Found
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
+from papers.machinery.data_registry import Places
+from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import lacking
 from papers.manna2023.frameworks import NAMES, PRINTED, at_end, evolving, trained
 from papers.paper_numbers import printed

@@ -6,7 +6,7 @@ import torch
 from papers.machinery.artifact import Found
 from papers.manna2023 import check_gradient_hessian, figure1, supplement_table2
 from papers.manna2023.closed_form import VERSIONS, Problem, gradient, loss
-from tests.papers.manna2023.made import verdict
+from tests.papers.manna2023.synthetic import verdict
 
 SLIPS = (
     "which are of cosines",

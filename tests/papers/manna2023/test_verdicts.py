@@ -3,7 +3,7 @@
 import pytest
 
 from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.manna2023 import (
     figure2,
     figure3,
@@ -16,7 +16,7 @@ from papers.manna2023 import (
     table3,
 )
 from papers.manna2023.frameworks import NAMES, at_end, evolving, trained
-from tests.papers.manna2023.made import accuracy, result, spectrum, verdict
+from tests.papers.manna2023.synthetic import accuracy, result, spectrum, verdict
 
 
 def of(*, below: int, flat: int, above: int, top: float = 50.0) -> list[float]:

@@ -9,8 +9,8 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.machinery.recipes import text_cells
 from papers.measurements import text
 

@@ -7,8 +7,8 @@ import pytest
 from papers.__main__ import main
 from papers.li2024.losses import EFFECTIVE
 from papers.machinery.artifact import Artifact, Found, Scale, artifacts
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
+from papers.machinery.data_registry import Places
+from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import lacking
 from papers.nie2023 import losses
 from papers.nie2023.losses import (
@@ -20,7 +20,7 @@ from papers.nie2023.losses import (
     with_margin,
 )
 from papers.nie2023.table2_grids import searched
-from tests.papers.nie2023.made import curves, every, result
+from tests.papers.nie2023.synthetic import curves, every, result
 
 EVERY = artifacts(["align-uniform"])
 COMPUTED = ("bounds", "figure2a", "figure2b", "figure4", "table2")

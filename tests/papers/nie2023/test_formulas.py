@@ -14,7 +14,7 @@ from papers.machinery.artifact import Found
 from papers.nie2023 import bounds, figure2a, norms, table2, table2_grids
 from papers.nie2023.norms import PANELS, equation
 from papers.paper_numbers import printed
-from tests.papers.nie2023.made import result, verdicts, words
+from tests.papers.nie2023.synthetic import result, verdicts, words
 
 
 @pytest.mark.parametrize("part", ["alignment", "uniformity"])

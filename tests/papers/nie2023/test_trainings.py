@@ -6,12 +6,12 @@ import pytest
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.nie2023 import probes
 from papers.nie2023.losses import MARGINS, longer, trained, with_margin
 from papers.nie2023.table1 import Measured
 from papers.paper_numbers import printed
-from tests.papers.nie2023.made import artifact, curves, every, result, verdicts, words
+from tests.papers.nie2023.synthetic import artifact, curves, every, result, verdicts, words
 
 ALL = [*probes.TRAIN, *probes.DEV]
 

@@ -15,7 +15,7 @@ from papers.li2024.losses import (
 )
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Found, Scale, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import by_seed, extreme, shown, signed
 from papers.machinery.verdicts import (
     RULE,

@@ -8,8 +8,8 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian
 from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.machinery.store import Store
 from papers.manna2023.frameworks import at_end
 from papers.manna2023.spectra import looks, said, variants

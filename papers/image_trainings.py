@@ -6,7 +6,7 @@ papers`, which shares most of them: what one of the two has run, the other does 
 The first seed of every training comes before the second; LATER come after all others. Nearest
 neighbours (k = 200, t = 0.1) are looked up among the 5,000 for the 10,000 test images.
 
-    python -m papers.image_cells DATA [--minutes M] [--jobs N] [--only WORD] [--report]
+    python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD] [--report]
 
 DATA is the folder that holds cifar10/. Written: docs/results/image-cells.csv, of all cells there
 are. The report has mean and standard deviation over the seeds there are.
@@ -21,8 +21,8 @@ from pathlib import Path
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import Places
+from papers.machinery.job import Cell
 from papers.machinery.recipes import SEEDS
 from papers.machinery.runner import run
 from papers.machinery.small_images import NAMES, small_images

@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Found, Scale, find
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Verdict
 
 Made = Callable[[int], Mapping[str, Any]]

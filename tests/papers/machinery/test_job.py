@@ -2,7 +2,7 @@
 
 import pytest
 
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.recipes import image_cells, text_cells
 
 

@@ -8,8 +8,8 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text.sts_sets import TASKS
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from papers.machinery import places as module
-from papers.machinery.places import Places
+from papers.machinery import data_registry as module
+from papers.machinery.data_registry import Places
 
 
 @pytest.fixture

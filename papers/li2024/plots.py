@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from papers.li2024.backbone_results import Measured
 from papers.li2024.losses import EVERY, Loss
-from papers.li2024.measured import Measured
 from papers.machinery.over_seeds import course
 from papers.machinery.verdicts import Spread
 from papers.plots.charts import Chart, Series

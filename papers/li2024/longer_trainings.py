@@ -7,10 +7,10 @@ none comes twice, as the paper trains a single pass. One seed: it is the trend t
 
 from typing import Any
 
+from papers.li2024.backbone_results import Measured
 from papers.li2024.losses import BERT, EFFECTIVE, MODIFIED, ORIGINAL, Loss
-from papers.li2024.measured import Measured
 from papers.machinery.artifact import Scale, Table
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.over_seeds import course, shown, signed
 from papers.machinery.recipes import text_cells
 from papers.machinery.verdicts import minus, spread

@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Verdict
 
 NAMES = ("knn", "norm", "opposite_halves", "far_opposite", "clusters")

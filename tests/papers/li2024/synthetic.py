@@ -10,7 +10,7 @@ from isotrope.diagnostics.hardest_negative import TEMPERATURES
 from isotrope.diagnostics.lemma_share import STEPS
 from isotrope.paradigm import registry
 from papers.machinery.artifact import Artifact, Found, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 
 Look = dict[str, Any]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
 
 __all__ = [

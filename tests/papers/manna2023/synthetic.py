@@ -4,7 +4,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Found, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.job import Cell
 from papers.machinery.verdicts import Verdict
 
 SIZE = 1000
