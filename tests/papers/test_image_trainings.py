@@ -20,7 +20,7 @@ def script() -> ModuleType:
 def test_the_file_is_what_the_cells_have(script: ModuleType) -> None:
     with (ROOT / "docs" / "results" / "image-cells.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert rows == script.rows(script.Store(script.OUTPUT / "cells"))
+    assert rows == script.rows(script.JobStore(script.OUTPUT / "cells"))
     methods = {row["cell"] for row in rows if row["epoch"] == "8"}
     assert f"| {sorted(methods)[0]} | 3 | " in script.report(rows)
 
