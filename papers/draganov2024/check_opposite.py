@@ -10,7 +10,7 @@ from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 DIMENSIONS = (2, 8, 20, 128)
 PAIRS: dict[Scale, int] = {"smoke": 2000, "cpu": 100_000, "paper": 100_000}

@@ -16,7 +16,7 @@ from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 DRAWS: dict[Scale, int] = {"smoke": 2000, "cpu": 20_000, "paper": 20_000}
 PAIRS, NEGATIVES, DIMENSION = 64, 32, 20

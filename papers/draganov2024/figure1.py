@@ -11,7 +11,7 @@ from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 STEPS, RATE = 3, 1.0
 START, TARGET = (1.0, 0.0), (-0.5, math.sqrt(0.75))

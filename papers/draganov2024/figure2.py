@@ -19,7 +19,7 @@ from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table,
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 NOTEBOOK = (6, 24, 54, 96, 385, 869, 1547, 2416, 3463, 4737, 6156, 7822, 9662)
 """Steps by norm, in the output of the authors' released notebook, which drew other pairs."""
@@ -111,7 +111,7 @@ def _shown(number: int | None) -> str:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.report.convergence import StepsOverNorm, steps_over
+    from isotrope.reports.convergence import StepsOverNorm, steps_over
 
     def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
         steps, least = (

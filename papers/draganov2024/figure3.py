@@ -11,7 +11,7 @@ from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Answer, Spread, ahead
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PARTS = ("attraction", "repulsion", "both")
 

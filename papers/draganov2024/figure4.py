@@ -12,7 +12,7 @@ from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import RULE, Spread, ahead, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 RUNS = (
     "SimCLR",
@@ -120,7 +120,7 @@ def _smaller_pole(scale: Scale, results: Results) -> Spread | None:
 
 def _drawn(scale: Scale, results: Results) -> "Picture":
     """Draw the first seed."""
-    from isotrope.report.convergence import PlanePairs, pairs_in_plane
+    from isotrope.reports.convergence import PlanePairs, pairs_in_plane
     from papers.plots.charts import charts
 
     runs = {}

@@ -14,7 +14,7 @@ from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import RULE, Verdict, ahead, minus
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 
 def jobs(scale: Scale) -> list[Job]:

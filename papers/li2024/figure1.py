@@ -14,7 +14,7 @@ from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of,
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PAIRS = tuple(zip(ORIGINAL, MODIFIED, strict=True))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.lemma import lemma1
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.plots.planes import Dots, Plane, planes

@@ -12,7 +12,7 @@ from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 _DRAWN = ("mu_neg over pi", "points of each axis", "batches of each pair", "negatives of a batch")
 _ALL, _MOST = 0.99, 0.5  # of the weight
@@ -83,7 +83,7 @@ def _told(shares: Mapping[str, float]) -> str:
 
 
 def _curves(found: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.report.surfaces import curves
+    from isotrope.reports.surfaces import curves
 
     return curves(surfaces(found), "share of the hardest negative")
 

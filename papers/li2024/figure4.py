@@ -17,7 +17,7 @@ from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 _DRAWN = ("mu_pos over pi", "mu_neg over pi", "points of each axis")
 _DYNAMIC, _STATIC = ("ArcCon", "MET"), ("InfoNCE", "MPT")
@@ -103,7 +103,7 @@ def _match(holds: bool) -> str:
 
 
 def _heatmaps(found: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.report.surfaces import heatmaps
+    from isotrope.reports.surfaces import heatmaps
 
     return heatmaps(surfaces(found), "ratio", limits=(0.5, 4), lines=(1.5, 2))
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes, undissipated
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE, VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from isotrope.diagnostics.hardest_negative import TEMPERATURES
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.logged import (

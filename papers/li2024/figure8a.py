@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from isotrope.diagnostics.lemma_share import STEPS
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job

@@ -5,7 +5,7 @@ from functools import cache, partial
 
 from isotrope.paradigm import registry
 from isotrope.paradigm.portrait import summary
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job

@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from isotrope.diagnostics.angle_statistics import ASSUMED
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job

@@ -12,7 +12,7 @@ from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
     from papers.plots.charts import Series
 
 __all__ = ["shown_of"]

@@ -13,7 +13,7 @@ from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture, Surface
+    from isotrope.reports.surfaces import Picture, Surface
 
 __all__ = ["PAPER", "POSITIVE", "dissipated", "set_up", "simulated", "surfaces"]
 
@@ -63,7 +63,7 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
 
 def surfaces(found: Mapping[str, Landscape]) -> "list[Surface]":
     """Return what pictures are made of."""
-    from isotrope.report.surfaces import Surface
+    from isotrope.reports.surfaces import Surface
 
     return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in found.items()]
 
@@ -141,7 +141,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
 
 
 def _heatmaps(found: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.report.surfaces import heatmaps
+    from isotrope.reports.surfaces import heatmaps
 
     return heatmaps(surfaces(found), "gradient dissipation", limits=(0, 1), lines=(0.5,))
 

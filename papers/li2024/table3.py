@@ -27,7 +27,7 @@ from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 WORKING = (*EFFECTIVE, *MODIFIED)
 LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))

@@ -19,7 +19,7 @@ from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import Verdict, ahead, below, negated, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 METRIC = "transfer"  # mean of the tasks that a scale has
 

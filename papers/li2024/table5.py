@@ -26,7 +26,7 @@ from papers.machinery.verdicts import (
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 COLUMNS = ("original", "+GD", "+W", "+R")
 BETWEEN = {"+GD": "GD", "+W": "GD+W"}  # settings of the modified loss

@@ -13,7 +13,7 @@ from papers.machinery.job import Job
 from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "PAPERS",

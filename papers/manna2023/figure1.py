@@ -10,7 +10,7 @@ from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table,
 from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 _NOISE = 0.5
 COUNT: dict[Scale, int] = {"smoke": 200, "cpu": 2000, "paper": 2000}

@@ -24,7 +24,7 @@ from papers.manna2023.spectra import (
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 PAPER = {name: float(printed("mio", "figure2").rows[name.lower()][0] or 0) for name in LOSSES}

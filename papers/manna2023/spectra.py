@@ -23,7 +23,7 @@ from papers.machinery.verdicts import Verdict, above, all_of, minus
 from papers.manna2023.frameworks import among, at_end
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "Look",
@@ -390,7 +390,7 @@ def drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Callable[[], P
 
 
 def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
-    from isotrope.report.spectra import DensityCurve, spectra
+    from isotrope.reports.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
 
     if not some:

@@ -12,7 +12,7 @@ from papers.manna2023.table1 import DATA
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PAPER = printed("mio", "table2")
 GAINS = printed("mio", "claims")

@@ -21,7 +21,7 @@ from papers.manna2023.spectra import Look, beyond, ends, flat, negative, notes, 
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PAPER = printed("mio", "table3")
 _ENCODERS = printed("mio", "table3-encoders")

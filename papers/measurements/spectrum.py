@@ -22,7 +22,7 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.sweep.trained import trained
+from isotrope.sweeps.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
 from isotrope.training.spectrum import Asked, Found, measure

@@ -24,7 +24,7 @@ from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table,
 from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 COUNT: dict[Scale, int] = {"smoke": 40, "cpu": 2000, "paper": 2000}
 SHOWN = 60  # batches whose anchors are in the picture

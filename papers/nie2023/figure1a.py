@@ -13,7 +13,7 @@ from papers.machinery.verdicts import RULE, Spread, Verdict, above, all_of, minu
 from papers.nie2023.losses import DECOUPLED, NAMES, longer
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 LOSSES = ("infonce", *DECOUPLED)
 NEAR = 0.1  # of the ranges of alignment and uniformity

@@ -20,7 +20,7 @@ from papers.nie2023.losses import (
 )
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 AXES = {"gap": "d_ij", "average": "STS", "transfer": "transfer"}
 MUCH = 2  # times: how much more STS must vary than transfer

@@ -12,7 +12,7 @@ from papers.nie2023.losses import DECOUPLED, NAMES, trained
 from papers.nie2023.probes import notes
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
     from papers.machinery.logged import Row
 
 

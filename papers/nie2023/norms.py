@@ -24,7 +24,7 @@ from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import MARGINS
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "COUNTS",
@@ -206,7 +206,7 @@ def lost(values: Floats) -> float:
 
 def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> "Picture":
     """Return heat maps, each with its own colours."""
-    from isotrope.report.surfaces import ANGLES, Surface, heatmaps
+    from isotrope.reports.surfaces import ANGLES, Surface, heatmaps
 
     found = surfaces(scale, part)
     shown = [

@@ -21,7 +21,7 @@ from papers.nie2023.losses import PAPER, end
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = ["AGAIN", "DEV", "NOT_AGAIN", "STAYS", "TRAIN", "Claim", "course", "notes", "probed"]
 

@@ -33,7 +33,7 @@ from papers.nie2023.losses import (
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 METRICS = {"average": "STS", "transfer": "TR"}
 MARGINS = {"bert-large": ("mpt",)}
