@@ -16,7 +16,7 @@ from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 KINDS = {
     "dissipation": "how much of the gradient is left, GD (paper 000, figures 2 and 10)",
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
-    from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
+    from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
     for plugin in given.plugin:
@@ -153,7 +153,7 @@ def _write(
     given: argparse.Namespace, titles: Sequence[str], found: "Sequence[Landscape]"
 ) -> list[Path]:
     """Write picture and numbers; return their paths."""
-    from isotrope.diagnostics.landscape import as_csv
+    from isotrope.diagnostics.simulation.landscape import as_csv
 
     named = list(zip(titles, found, strict=True))
     picture = _picture(given, named)
@@ -165,7 +165,7 @@ def _write(
 
 def _picture(given: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
-        from isotrope.report.surfaces import ANGLES, Surface, curves, heatmaps
+        from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]

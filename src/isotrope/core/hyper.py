@@ -1,4 +1,4 @@
-"""Hyper: what a hyperparameter is called, means and may be; carried in ``Annotated[...]``."""
+"""Declares hyperparameters: name, meaning and bounds, carried in ``Annotated[...]`` fields."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeGuard, cast
+from typing import Annotated, Any, Literal, TypeGuard, cast
 
 __all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
 
@@ -65,13 +65,13 @@ def hypers(cls: type) -> Mapping[str, Hyper]:
 @functools.cache
 def _hypers(cls: type) -> Mapping[str, Hyper]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    found: dict[str, Hyper] = {}
+    hypers: dict[str, Hyper] = {}
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         for hyper in getattr(hint, "__metadata__", ()):
             if isinstance(hyper, Hyper):
-                found[field.name] = dataclasses.replace(hyper, choices=_choices(hint.__origin__))
-    return MappingProxyType(found)
+                hypers[field.name] = dataclasses.replace(hyper, choices=_choices(hint.__origin__))
+    return MappingProxyType(hypers)
 
 
 def _choices(hint: object) -> tuple[str | bool, ...]:
@@ -80,16 +80,16 @@ def _choices(hint: object) -> tuple[str | bool, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
-def is_number(given: object) -> TypeGuard[float | str]:
-    """Whether a setting is a number, or the text of one."""
+def is_number(setting: object) -> TypeGuard[float | str]:
+    """Return whether a setting is a number, or the text of one."""
     try:
-        float(cast("float", given))
+        float(cast("float", setting))
     except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
-def value_of(hyper: Hyper, given: object) -> Any:  # noqa: ANN401 - of the type of the field
+def value_of(hyper: Hyper, setting: object) -> Any:  # noqa: ANN401 - of the type of the field
     """Return a setting (a number, or the text of a flag) as the field's own type.
 
     Raises:
@@ -97,12 +97,12 @@ def value_of(hyper: Hyper, given: object) -> Any:  # noqa: ANN401 - of the type 
     """
     if hyper.choices:
         for choice in hyper.choices:
-            if str(given).lower() == str(choice).lower():
+            if str(setting).lower() == str(choice).lower():
                 return choice
-        raise ValueError(f"one of {hyper.bounds}; found {given!r}")
-    if isinstance(given, bool) or not is_number(given):
-        raise ValueError(f"a number; found {given!r}")
-    return float(given)
+        raise ValueError(f"one of {hyper.bounds}; found {setting!r}")
+    if isinstance(setting, bool) or not is_number(setting):
+        raise ValueError(f"a number; found {setting!r}")
+    return float(setting)
 
 
 def check(instance: object) -> None:
