@@ -106,7 +106,9 @@ def _metavar(kind: object) -> str:
         return _metavar(next(a for a in typing.get_args(kind) if a is not type(None)))
     if typing.get_origin(kind) is list:
         return "NAME"
-    return {int: "N", float: "X"}.get(kind, "NAME")
+    if kind is int:
+        return "N"
+    return "X" if kind is float else "NAME"
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:

@@ -62,7 +62,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,  # noqa: ANN401 - a model of transformers
         read: Reader,
         *,
         name: str,

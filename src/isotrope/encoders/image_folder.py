@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -171,7 +171,7 @@ def _write_model(model: nn.Module, folder: Path) -> None:
         save_model(model, str(folder / "model.safetensors"), {"format": "pt"})
         _write_json(folder / "config.json", {"model_type": MODULE, "module": type(model).__name__})
         return
-    net: Any = _with_pooler(model) if kind == "vit" else model
+    net: Any = _with_pooler(cast("ViTModel", model)) if kind == "vit" else model
     net.save_pretrained(folder)
     if kind == "resnet" and isinstance(net.embedder.pooler, nn.Identity):
         written = _json(folder / "config.json")
@@ -193,7 +193,7 @@ def _with_pooler(model: "ViTModel") -> nn.Module:
     model.pooler = ViTPooler(model.config)
     nn.init.eye_(model.pooler.dense.weight)
     nn.init.zeros_(model.pooler.dense.bias)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def _processor(stored: Stored) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def _first_token(net: nn.Module, x: Tensor) -> Tensor:
     return cast("Tensor", net(pixel_values=x).last_hidden_state[:, 0])
 
 
-def _vit_token(net: nn.Module, x: Tensor) -> Tensor:
+def _vit_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401 - a ViTModel
     """The same; positions are interpolated for crops of another size, as DINO's local ones."""
     patch = net.config.patch_size
     if x.shape[-2] % patch or x.shape[-1] % patch:
