@@ -62,7 +62,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(
         self,
-        model: Any,  # noqa: ANN401 - a model of transformers
+        model: nn.Module,
         read: Reader,
         *,
         name: str,
@@ -186,7 +186,7 @@ class ImageEncoder(nn.Module):
     @classmethod
     def _around(
         cls,
-        model: nn.Module,
+        model: Any,  # noqa: ANN401 - a model of transformers
         name: str,
         image_size: int,
         mean: Sequence[float],
