@@ -269,7 +269,7 @@ def _step(
         group["lr"] = rate_at(recipe, step)
     loss: Tensor = model(seen, attention, ids, where)
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return float(loss.detach())
