@@ -157,9 +157,11 @@ def main() -> int:
     add = parser.add_argument
     add("--output", type=Path, default=Path("demo-images"), metavar="DIR", help="[demo-images]")
     add("--seed", type=int, default=0, metavar="N", help="of all runs [0]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        done = demo_images(given.output, seed=given.seed, tell=lambda line: print(line, flush=True))
+        done = demo_images(
+            options.output, seed=options.seed, tell=lambda line: print(line, flush=True)
+        )
     except InputError as error:
         print(f"digits: error: {error}", file=sys.stderr)
         return 2

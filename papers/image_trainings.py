@@ -51,58 +51,58 @@ def jobs(only: str = "") -> Iterator[tuple[str, Job]]:
 
 def rows(store: JobStore) -> list[Row]:
     """Return a row for each accuracy of what was trained, in the order of the names."""
-    found = []
+    rows_ = []
     for name in NAMES:
         for seed in SEEDS[SCALE]:
             result = store.find(small_images(SCALE, name, (seed,))[0])
-            found += [] if result is None else list(_rows(name, seed, result))
-    return found
+            rows_ += [] if result is None else list(_rows(name, seed, result))
+    return rows_
 
 
 def _rows(name: str, seed: int, result: Result) -> Iterator[Row]:
-    looks = result.details.get("looks", [])  # one that diverged has none
-    for look in looks:
+    logged_rows = result.details.get("looks", [])  # one that diverged has none
+    for logged_row in logged_rows:
         versions = result.provenance["versions"]
         last = {}
-        if look is looks[-1]:
+        if logged_row is logged_rows[-1]:
             last = {
                 "linear": f"{result.metrics['linear']:.4g}",
                 "cpu_seconds": f"{result.provenance['cpu_seconds']:.0f}",
             }
         yield {
             **dict.fromkeys(COLUMNS, ""),
-            **{name: f"{look[name]:.6g}" for name in MEANS if name in look},
+            **{name: f"{logged_row[name]:.6g}" for name in MEANS if name in logged_row},
             "cell": name,
             "seed": str(seed),
-            "epoch": f"{look['epoch']:g}",
-            "knn": f"{look['knn']:.4g}",
+            "epoch": f"{logged_row['epoch']:g}",
+            "knn": f"{logged_row['knn']:.4g}",
             "versions": f"isotrope {versions['isotrope']}, torch {versions['torch']}",
             **last,
         }
 
 
-def report(found: list[Row]) -> str:
+def report(rows: list[Row]) -> str:
     """Return the tables, one of each length: mean and standard deviation over seeds, by job."""
     lengths: dict[str, int] = {}
-    for row in found:
+    for row in rows:
         lengths[row["cell"]] = max(lengths.get(row["cell"], 0), int(row["epoch"]))
     groups = {
         length: [name for name in lengths if lengths[name] == length]
         for length in dict.fromkeys(lengths.values())
     }
-    return "\n\n".join(_table(found, names) for names in groups.values())
+    return "\n\n".join(_table(rows, names) for names in groups.values())
 
 
 def _table(every: list[Row], names: Iterable[str]) -> str:
-    found = [row for row in every if row["cell"] in names]
-    epochs = sorted({int(row["epoch"]) for row in found})
+    rows = [row for row in every if row["cell"] in names]
+    epochs = sorted({int(row["epoch"]) for row in rows})
     lines = [
         "| cell | seeds | " + " | ".join(f"kNN at {e}" for e in epochs) + " | linear | norm | "
         "norm of features | opposite halves, at first |",
         "|---" * (len(epochs) + 6) + "|",
     ]
     for name in names:
-        own = [row for row in found if row["cell"] == name]
+        own = [row for row in rows if row["cell"] == name]
         columns = [_spread(own, "knn", e) for e in epochs]
         columns += [_spread(own, "linear", epochs[-1]), _spread(own, "norm", epochs[-1], 2)]
         columns += [_spread(own, "norm_backbone", epochs[-1], 2)]
@@ -112,8 +112,8 @@ def _table(every: list[Row], names: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _spread(found: list[Row], name: str, epoch: int, digits: int = 1) -> str:
-    values = [float(r[name]) for r in found if int(r["epoch"]) == epoch and r[name]]
+def _spread(rows: list[Row], name: str, epoch: int, digits: int = 1) -> str:
+    values = [float(r[name]) for r in rows if int(r["epoch"]) == epoch and r[name]]
     if not values:
         return "-"
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
@@ -130,18 +130,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="jobs at a time, one thread each [2]")
     parser.add_argument("--only", default="", metavar="WORD", help="jobs with WORD in their name")
     parser.add_argument("--report", action="store_true", help="run nothing")
-    given = parser.parse_args()
+    options = parser.parse_args()
     store = JobStore(OUTPUT / "cells")
-    if given.data and not given.report:
-        wanted = [job for _, job in jobs(given.only)]
-        sources = DataRegistry(given.data, OUTPUT / "data")
+    if options.data and not options.report:
+        wanted = [job for _, job in jobs(options.only)]
+        sources = DataRegistry(options.data, OUTPUT / "data")
         run(
             wanted,
             store,
             sources,
             OUTPUT / "runs",
-            processes=given.jobs,
-            minutes=given.minutes,
+            processes=options.jobs,
+            minutes=options.minutes,
             tell=lambda line: print(line, flush=True),
         )
         with (

@@ -218,8 +218,8 @@ def best(jobs: Iterable[tuple[Any, Job]], find: Find) -> Any:  # noqa: ANN401 - 
 def rate(encoder: str, loss: ProtocolLoss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
     own = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
-    found: float | None = best(own, find)
-    return found
+    best_rate: float | None = best(own, find)
+    return best_rate
 
 
 def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
@@ -295,12 +295,12 @@ def jobs(stage: Stage, encoder: str, find: Find) -> list[Job]:
         return [
             short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
         ]
-    found: list[Job] = []
+    jobs_: list[Job] = []
     if stage == "settings":
         for loss in LOSSES.values():
             if (at := rate(encoder, loss, find)) is not None:
-                found += [short(encoder, loss, values, at) for values in loss.grid]
-        return found
+                jobs_ += [short(encoder, loss, values, at) for values in loss.grid]
+        return jobs_
     if stage == "final":
         names = [name for name in LOSSES if name != "baseline"]
     elif stage == "curves":
@@ -315,13 +315,13 @@ def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]
     """Return what gives the values of a metric of a training by seed, as claims are decided by."""
 
     def values(name: str, metric: str) -> dict[int, float]:
-        found = {}
+        values_by_seed = {}
         for job in trainings(encoder, find, name):
             if (result := find(job)) is not None and (value := _value(result, metric)) is not None:
-                found[job.seed] = value
+                values_by_seed[job.seed] = value
         if name == "before training":  # the same, whatever is trained on it
-            return {seed: value for value in found.values() for seed in SEEDS}
-        return found
+            return {seed: value for value in values_by_seed.values() for seed in SEEDS}
+        return values_by_seed
 
     return values
 

@@ -105,7 +105,7 @@ def verdict_page(word: str, zoo: Path) -> str:
         word: one of isotrope.diagnostics.findings.VERDICTS, not healthy.
         zoo: the table of benchmarks.zoo, as CSV.
     """
-    said = [" ".join((inspect.getdoc(rule) or "").split()) for rule in _rules(word)]
+    lines = [" ".join((inspect.getdoc(rule) or "").split()) for rule in _rules(word)]
     meaning = VERDICTS[word].capitalize()
     named = [name for name, t in THRESHOLDS.items() if t.decides.startswith(word)]
     head = (
@@ -115,8 +115,8 @@ def verdict_page(word: str, zoo: Path) -> str:
         f"# {word}",
         "Written by `make docs` from the rules of `isotrope.diagnostics`. "
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
-        *([] if said[0].startswith(meaning) else [f"{meaning}."]),
-        *said,
+        *([] if lines[0].startswith(meaning) else [f"{meaning}."]),
+        *lines,
         "## What decides",
         "\n".join([head, *map(_row, named)]),
         *_order(word),

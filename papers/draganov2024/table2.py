@@ -108,8 +108,8 @@ def _heads(scale: Scale, results: Results) -> tuple[Table, Verdict]:
 def _printed(name: str, data: str, place: int) -> str:
     """The paper's rate on these data, or else on both of its own."""
     rates = printed("cosine-pitfalls", "table2").rows
-    shown = (PRINTED[data],) if data in PRINTED else PRINTED.values()
-    return ", ".join(f"{rates[f'{ROW[name]}/{one}'][place]} ({one})" for one in shown)
+    datasets = (PRINTED[data],) if data in PRINTED else PRINTED.values()
+    return ", ".join(f"{rates[f'{ROW[name]}/{one}'][place]} ({one})" for one in datasets)
 
 
 def _notes(scale: Scale) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.logged import at, listed, told, verdict
+from papers.draganov2024.logged import at, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job
@@ -29,13 +29,13 @@ def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
             for column, d in DATA.items()
         }
     ours = {name: (default(scale, name), cut(scale, name)) for name in CUT}
-    found: dict[str, tuple[Both, Sequence[int]]] = {
+    compared: dict[str, tuple[Both, Sequence[int]]] = {
         "the recipes' learning rates": (ours, EPOCHS[scale])
     }
     if scale == "cpu":
         small = {name: (slow(scale, name), slow(scale, name, CUT[name])) for name in CUT}
-        found["learning rates a thirtieth of them"] = (small, (2, 4))
-    return found
+        compared["learning rates a thirtieth of them"] = (small, (2, 4))
+    return compared
 
 
 def jobs(scale: Scale) -> list[Job]:
@@ -56,7 +56,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         for name, pair in both.items():
             for c, own in zip((1, CUT[name]), pair, strict=True):
                 numbers = dict(zip(paper.columns, paper.rows[f"{ROW[name]}/c={c}"], strict=True))
-                ours = [told(at(results, own, "knn", epoch)) for epoch in epochs]
+                ours = [format_spread(at(results, own, "knn", epoch)) for epoch in epochs]
                 rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *ours])
         header = [f"paper: {c}" for c in columns] + [f"ours: {epoch}" for epoch in epochs]
         tables.append(Table(["", *header], rows, f"kNN after so many epochs, {title}"))
@@ -69,7 +69,9 @@ def _faster(
 ) -> Verdict:
     plain, small = (at(results, own, "knn", epoch) for own in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"
-    evidence = listed({f"after epoch {epoch}": told(small), "against": told(plain)})
+    evidence = listed(
+        {f"after epoch {epoch}": format_spread(small), "against": format_spread(plain)}
+    )
     return verdict(claim, [ahead(small, plain)], evidence)
 
 

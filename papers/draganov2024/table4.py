@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from papers.draganov2024.logged import last, listed, told, verdict
+from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import Job
 from papers.machinery.recipes import image_jobs
@@ -43,9 +43,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         knn = {c: last(results, trained(scale, name, c), "knn") for c in CUTS}
         for c in CUTS:
             theirs = [f"{value}" for value in paper.rows[f"{name}/c={c}"]]
-            rows.append([f"{title}, c = {c}", *theirs, told(knn[c])])
+            rows.append([f"{title}, c = {c}", *theirs, format_spread(knn[c])])
         gains = ahead(knn[3], knn[1])
-        evidence = listed({f"c = {c}:": told(knn[c]) for c in CUTS})
+        evidence = listed({f"c = {c}:": format_spread(knn[c]) for c in CUTS})
         if name == "dino":
             claim = "DINO, whose objective is no function of the cosine, gains nothing by the cut"
             verdicts.append(verdict(claim, [negated(gains)], evidence))

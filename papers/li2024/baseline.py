@@ -74,22 +74,22 @@ def notes(scale: Scale, *, short: bool = False, held: bool = True) -> list[str]:
         short: whether the trainings are those with one value changed.
         held: whether held-out text was looked at.
     """
-    found = []
+    lines = []
     if scale == "cpu":
         own = (varied(scale, "ratio", 1.0) if short else baseline(scale))[0].settings
-        found.append(
+        lines.append(
             "smaller than the paper's: a masked language model as anisotropic as raw BERT instead "
             f"of BERT-base, {own['max_steps']} steps of {own['batch_size']} short sentences at "
             f"{own['learning_rate']:g} instead of one pass over a million in batches of 128 at "
             "1e-5, and no head"
         )
-    found.append(
+    lines.append(
         "the form of the released code, with which the paper's curves were measured: both "
         "directions summed with live positives, so that r pulls about twice"
     )
     if held:
-        found.append("looked at on text that was not trained on, two masks of dropout as views")
-    return found
+        lines.append("looked at on text that was not trained on, two masks of dropout as views")
+    return lines
 
 
 def _cells(

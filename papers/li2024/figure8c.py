@@ -32,7 +32,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         {r: at(results, c, _cosine) for r, c in own.items()} for at in (at_start, at_end)
     )
     rows = [[f"{r:g}", format_by_seed(first[r], 3), format_by_seed(last[r], 3)] for r in own]
-    told = ", ".join(f"r = {r:g}: {format_by_seed(one, 3) or 'not run'}" for r, one in last.items())
+    evidence = ", ".join(
+        f"r = {r:g}: {format_by_seed(one, 3) or 'not run'}" for r, one in last.items()
+    )
     return Rendered(
         tables=[
             Table(
@@ -45,7 +47,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             Verdict(
                 "a larger ratio ends with closer positives",
                 trend(list(last.values()), 1),
-                told,
+                evidence,
             )
         ],
         pictures={"figure8c": partial(_drawn, results, own)},
@@ -63,8 +65,8 @@ def _trainings(scale: Scale) -> dict[float, list[Job]]:
 
 
 def _cosine(row: Row) -> float:
-    found: float = row["positive cosine"]
-    return found
+    cosine: float = row["positive cosine"]
+    return cosine
 
 
 def _drawn(results: Results, own: Mapping[float, list[Job]]) -> Picture:

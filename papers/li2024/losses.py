@@ -34,7 +34,7 @@ __all__ = [
     "ROBERTA",
     "TITLES",
     "TRANSFER",
-    "Loss",
+    "TableLoss",
     "trained_with",
     "trainings",
     "untrained",
@@ -54,11 +54,11 @@ TRANSFER: dict[Scale, tuple[str, ...]] = {
 _RELEASED = {"variant": "released"}
 _PROBED = ("infonce", "mpt", "met", "mat", "dcl", "dclplus", "alignuniform")
 """Losses of paper 001 (``papers.nie2023``), which shares these trainings and looks at more."""
-_KEPT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
+_SENTENCES_PER_CHECKPOINT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
 
 
 @dataclass(frozen=True)
-class Loss:
+class TableLoss:
     """A row of tables 3 and 4.
 
     Attributes:
@@ -101,7 +101,7 @@ def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[st
     own: dict[str, Any] = {"batch_size": size, "learning_rate": rate}
     if backbone == BERT:
         return own
-    return {**own, "encoder": "roberta-base", "keep_every": _KEPT // size}
+    return {**own, "encoder": "roberta-base", "keep_every": _SENTENCES_PER_CHECKPOINT // size}
 
 
 def untrained(scale: Scale, backbone: str = BERT) -> list[Job]:
@@ -121,16 +121,18 @@ def _scores(scale: Scale) -> dict[str, Any]:
 
 def _tuned(
     name: str, objective: str, more: Mapping[str, str] | None = None, row: str | None = None
-) -> Loss:
+) -> TableLoss:
     """A loss whose class has the values that a paper tuned."""
-    return Loss(name, row or objective, objective, registry.find(objective).presets, more or {})
+    return TableLoss(
+        name, row or objective, objective, registry.find(objective).presets, more or {}
+    )
 
 
-def _like_simcse(name: str, objective: str, **settings: float) -> Loss:
+def _like_simcse(name: str, objective: str, **settings: float) -> TableLoss:
     source = "Gao et al., 2021, its released code"
     values = {"temperature": 0.05, **settings}
     tuned = {BERT: Preset(values, 3e-5, 64, source), ROBERTA: Preset(values, 1e-5, 512, source)}
-    return Loss(name, objective, objective, tuned)
+    return TableLoss(name, objective, objective, tuned)
 
 
 EFFECTIVE = (

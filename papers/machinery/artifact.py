@@ -44,16 +44,16 @@ PAPERS = {
 class Results:
     """What there is of the jobs that were asked for."""
 
-    results: Mapping[Job, Result] = field(default_factory=dict)
+    by_job: Mapping[Job, Result] = field(default_factory=dict)
 
     def get(self, job: Job) -> Result | None:
         """Return what a job came to; None if it was not run."""
-        return self.results.get(job)
+        return self.by_job.get(job)
 
     def values(self, jobs: Iterable[Job], metric: str) -> list[float]:
         """Return a metric of those jobs that were run and have it."""
-        found = [self.results[job].metrics.get(metric) for job in jobs if job in self.results]
-        return [float(value) for value in found if isinstance(value, int | float)]
+        values = [self.by_job[job].metrics.get(metric) for job in jobs if job in self.by_job]
+        return [float(value) for value in values if isinstance(value, int | float)]
 
     def spread(self, jobs: Iterable[Job], metric: str) -> Spread | None:
         """Return mean and deviation of a metric over jobs; None where none of them has it."""
@@ -117,7 +117,7 @@ def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
     Raises:
         MissingExtra: what they need is not installed.
     """
-    found = []
+    artifacts_ = []
     for paper in PAPERS if papers is None else papers:
         package = importlib.import_module(f"papers.{PAPERS[paper]}")
         names = [module.name for module in pkgutil.iter_modules(package.__path__)]
@@ -128,8 +128,8 @@ def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
                 if error.name is None or error.name.startswith(("isotrope", "papers")):
                     raise
                 raise MissingExtra(error.name, extra="all") from error
-            found.append(replace(held, paper=paper, name=name.replace("_", "-")))
-    return found
+            artifacts_.append(replace(held, paper=paper, name=name.replace("_", "-")))
+    return artifacts_
 
 
 _KIND = re.compile("figure|table|bounds|check|supplement")

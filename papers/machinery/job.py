@@ -34,10 +34,10 @@ class Job:
     @functools.cached_property
     def key(self) -> str:
         """16 hexadecimal digits of all of it; 1 and 1.0 are the same."""
-        told = json.dumps(
+        settings = json.dumps(
             _plain(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False
         )
-        return fingerprint(self.measurement, told, self.seed)
+        return fingerprint(self.measurement, settings, self.seed)
 
     @property
     def label(self) -> str:

@@ -71,16 +71,16 @@ def format_by_seed(values: BySeed, digits: int = 2) -> str | None:
     return None if own is None else own.text(digits)
 
 
-def divergence_notes(found: Results, jobs: Iterable[Job]) -> list[str]:
+def divergence_notes(results: Results, jobs: Iterable[Job]) -> list[str]:
     """Return a note on the trainings that diverged, which have no numbers; none if none did."""
-    results = {job: found.get(job) for job in dict.fromkeys(jobs)}
-    names = [job.label for job, r in results.items() if r and "divergence_notes" in r.details]
+    results_by_job = {job: results.get(job) for job in dict.fromkeys(jobs)}
+    names = [job.label for job, r in results_by_job.items() if r and "diverged" in r.details]
     return [f"diverged, and without numbers: {'; '.join(names)}"] if names else []
 
 
-def _logged_rows(found: Results, jobs: Iterable[Job]) -> dict[int, Sequence[Row]]:
-    results = {job.seed: found.get(job) for job in jobs}
-    every = {seed: r.details.get("looks") for seed, r in results.items() if r is not None}
+def _logged_rows(results: Results, jobs: Iterable[Job]) -> dict[int, Sequence[Row]]:
+    results_by_seed = {job.seed: results.get(job) for job in jobs}
+    every = {seed: r.details.get("looks") for seed, r in results_by_seed.items() if r is not None}
     return {seed: rows for seed, rows in every.items() if rows}
 
 

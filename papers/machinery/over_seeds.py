@@ -48,11 +48,11 @@ def format_changes(changes: Mapping[str, Spread | None], digits: int = 2) -> str
     return ", ".join(f"{name} {format_change(one, digits)}" for name, one in changes.items() if one)
 
 
-def metric_by_step(results: Results, jobs: Iterable[Job], look: str) -> dict[int, Spread]:
+def metric_by_step(results: Results, jobs: Iterable[Job], metric: str) -> dict[int, Spread]:
     """Return the values of a look by step, of all jobs that were run."""
     rows: dict[int, list[float]] = {}
     for result in (results.get(job) for job in jobs):
         for row in result.details.get("looks", ()) if result else ():
-            if isinstance(row.get(look), int | float):
-                rows.setdefault(int(row["step"]), []).append(float(row[look]))
+            if isinstance(row.get(metric), int | float):
+                rows.setdefault(int(row["step"]), []).append(float(row[metric]))
     return {step: own for step, values in sorted(rows.items()) if (own := spread(values))}

@@ -37,15 +37,15 @@ def missing_data(jobs: Iterable[Job], sources: DataRegistry) -> dict[Job, list[s
     Raises:
         InputError: a job that could run nowhere: an unknown name, a setting out of its bounds.
     """
-    found = {}
+    missing_by_job = {}
     for job in jobs:
         try:
-            found[job] = _measurement_of(job).check(job, sources)
+            missing_by_job[job] = _measurement_of(job).check(job, sources)
         except MissingExtra:
             raise
         except InputError as error:
             raise InputError(f"{job.label}: {error}") from error
-    return found
+    return missing_by_job
 
 
 def run(

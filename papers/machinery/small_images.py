@@ -62,21 +62,21 @@ def _cut() -> dict[str, _Own]:
 
 def _slow() -> dict[str, _Own]:
     return {
-        f"{name}, learning rate {rate:g}{told}": (name, {"learning_rate": rate, **cut})
+        f"{name}, learning rate {rate:g}{label}": (name, {"learning_rate": rate, **cut})
         for name, rate in _SLOW.items()
-        for told, cut in (("", {}), (f", c = {_CUTS[name]}", {"cut": _CUTS[name]}))
+        for label, cut in (("", {}), (f", c = {_CUTS[name]}", {"cut": _CUTS[name]}))
     }
 
 
 def _decayed() -> dict[str, _Own]:
-    found: dict[str, _Own] = {
+    trainings: dict[str, _Own] = {
         f"{name}, decay {decay}": (name, {"weight_decay": float(decay)})
         for decay in _DECAYS
         for name in _CUTS
     }
-    return found | {
+    return trainings | {
         f"{name}, clipped": (kind, {**own, "clip": 4})
-        for name, (kind, own) in found.items()
+        for name, (kind, own) in trainings.items()
         if kind == "SimCLR"
     }
 

@@ -29,5 +29,7 @@ def all_ahead(
         name: of the one.
     """
     known = {key: spread for key, spread in others.items() if spread is not None}
-    said = ", ".join(f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread)
-    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), said)
+    evidence = ", ".join(
+        f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread
+    )
+    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), evidence)

@@ -23,9 +23,9 @@ __all__ = [
     "OTHER",
     "PRINTED",
     "SPECTRA",
-    "among",
     "at_end",
     "evolving",
+    "run_at",
     "trained",
 ]
 
@@ -62,14 +62,14 @@ OTHER: dict[Scale, tuple[str, ...]] = {
 ENCODERS = ("resnet18", "resnet9")
 """Of table 3, the larger first."""
 
-_OWN: dict[Scale, dict[str, dict[str, Any]]] = {
+_DATA_SETTINGS: dict[Scale, dict[str, dict[str, Any]]] = {
     # digits are 8 x 8: as many steps as on CIFAR-10 take 28 epochs
     "smoke": {},
     "cpu": {"digits": {"limit": None, "epochs": 28}},
     "paper": {"stl10": {"learning_rate": 0.03}, "tiny-imagenet": {"learning_rate": 0.03}},
 }
 """Settings that belong to data (paper 004, section 3.2)."""
-_ASKED: dict[Scale, dict[str, Any]] = {
+_SPECTRUM_SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"spectrum.iterations": 10},
     "cpu": {"spectrum.iterations": 100},
     "paper": {"spectrum.iterations": 100},
@@ -82,7 +82,7 @@ _VARIANTS: dict[Scale, list[dict[str, Any]]] = {
 }
 
 
-def among(scale: Scale, names: tuple[str, ...]) -> tuple[str, ...]:
+def run_at(scale: Scale, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of the names that are run at a scale: of smoke a few."""
     return tuple(n for n in names if n in _SMOKE) if scale == "smoke" else names
 
@@ -108,7 +108,9 @@ def trained(
         jobs = image_jobs(scale, "mocov2", seeds=seeds)
     else:
         jobs = small_images(scale, name, seeds=seeds)
-    own: Mapping[str, Any] = {} if data is None else {"data": data, **_OWN[scale].get(data, {})}
+    own: Mapping[str, Any] = (
+        {} if data is None else {"data": data, **_DATA_SETTINGS[scale].get(data, {})}
+    )
     return [_with(job, {**own, **other}) for job in jobs]
 
 
@@ -143,7 +145,7 @@ def _longest(scale: Scale, name: str) -> list[Job]:
 
 def _spectrum(scale: Scale, name: str, job: Job) -> Job:
     """The work that trains like a job of images; neighbours only at both ends."""
-    own = {**_ASKED[scale], "knn_every": 0, "linear": False}
+    own = {**_SPECTRUM_SETTINGS[scale], "knn_every": 0, "linear": False}
     if name == "MIOv3" and [job] == trained(scale, name, seeds=(0,)):
         own["spectrum.variants"] = _VARIANTS[scale]
     return _with(replace(job, measurement="spectrum"), own)

@@ -32,16 +32,16 @@ def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     Raises:
         InputError: no such data.
     """
-    found = load_images(sources.images(job.settings["data"]))
-    labels = found.train.labels
+    image_set = load_images(sources.images(job.settings["data"]))
+    labels = image_set.train.labels
     return Result(
         kind="image_set",
-        name=found.name,
+        name=image_set.name,
         metrics={
             "classes": None if labels is None else len(set(labels.tolist())),
-            "training": len(found.train.images),
-            "test": None if found.test is None else len(found.test.images),
-            "side": found.side,
+            "training": len(image_set.train.images),
+            "test": None if image_set.test is None else len(image_set.test.images),
+            "side": image_set.side,
         },
-        provenance=provenance(seed=job.seed, data=found.fingerprint),
+        provenance=provenance(seed=job.seed, data=image_set.fingerprint),
     )

@@ -66,15 +66,15 @@ def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """
     run_folder = folder / "run"
     outcome = trained(train, image_settings(job, sources, run_folder))
-    found = rows(run_folder, outcome.result)
-    last = found[-1]
+    logged_rows = rows(run_folder, outcome.result)
+    last = logged_rows[-1]
     metrics = {name: last.get(name) for name in ("knn", "norm", "norm_backbone")}
     linear = outcome.result.metrics.get("linear")
     return Result(
         kind="images",
         name=str(job.settings.get("method", "simclr")),
         metrics={**metrics, "linear": linear, "steps": last["step"]},
-        details={"looks": found, "plan": outcome.result.details["plan"]},
+        details={"looks": logged_rows, "plan": outcome.result.details["plan"]},
         provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
@@ -109,17 +109,18 @@ def rows(run: Path, result: Result) -> list[dict[str, Any]]:
     with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
         logged = list(csv.DictReader(handle))
     per_epoch = result.details["plan"]["steps_per_epoch"]
-    found = []
+    averaged = []
     for row in logged:
         if not row.get("knn"):
             continue
         epoch = int(row["step"]) / per_epoch
         window = [
-            one
-            for one in logged
-            if one["epoch"] and max(0.0, epoch - 1) <= float(one["epoch"]) < max(1.0, epoch)
+            step_row
+            for step_row in logged
+            if step_row["epoch"]
+            and max(0.0, epoch - 1) <= float(step_row["epoch"]) < max(1.0, epoch)
         ]
-        found.append(
+        averaged.append(
             {
                 "step": int(row["step"]),
                 "epoch": round(epoch, 4),
@@ -127,13 +128,13 @@ def rows(run: Path, result: Result) -> list[dict[str, Any]]:
                 **_means(window),
             }
         )
-    return found
+    return averaged
 
 
 def _means(window: Sequence[Mapping[str, str]]) -> dict[str, float]:
-    found = {}
+    means = {}
     for name in MEANS:
         values = [float(row[name]) for row in window if row.get(name)]
         if values:
-            found[name] = float(f"{statistics.fmean(values):.6g}")
-    return found
+            means[name] = float(f"{statistics.fmean(values):.6g}")
+    return means

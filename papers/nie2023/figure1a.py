@@ -46,8 +46,8 @@ def render(scale: Scale, results: Results) -> Rendered:
             Verdict(
                 "at the places where a decoupled loss comes by, InfoNCE scores higher",
                 met if run else None,
-                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; seeds with such "
-                f"places: {near}"
+                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; seeds "
+                f"with such places: {near}"
                 if run
                 else "",
             ),
@@ -77,16 +77,16 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _paths(scale: Scale, found: Results, objective: str) -> dict[int, list[Place]]:
+def _paths(scale: Scale, results: Results, objective: str) -> dict[int, list[Place]]:
     """Where a training comes by, for each seed that was run."""
-    results = {job.seed: found.get(job) for job in longer(scale, objective)}
+    results_by_seed = {job.seed: results.get(job) for job in longer(scale, objective)}
     return {
         seed: [
             (row["dev set"]["uniformity"], row["dev set"]["alignment"], row["dev"])
             for row in result.details["looks"]
             if "dev set" in row
         ]
-        for seed, result in results.items()
+        for seed, result in results_by_seed.items()
         if result is not None
     }
 

@@ -3,11 +3,11 @@
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 from papers.machinery.job import Job
 from papers.nie2023.losses import longer
-from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
+from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, CurveClaim, probed
 
 CLAIMS = (
-    Claim("DCL overfits: on dev all three probes fall and then rise", DEV, (AGAIN,)),
-    Claim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
+    CurveClaim("DCL overfits: on dev all three probes fall and then rise", DEV, (AGAIN,)),
+    CurveClaim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
 )
 
 

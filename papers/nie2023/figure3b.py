@@ -78,7 +78,9 @@ def _late(scale: Scale, results: Results, objective: str) -> Spread | None:
     trainings = trained(scale, objective)
     last = at_end(results, trainings, gap)
     rows = {job.seed: result.details["looks"] for job in trainings if (result := results.get(job))}
-    earlier = {seed: gap(looks[-2]) for seed, looks in rows.items() if len(looks) > 1}
+    earlier = {
+        seed: gap(rows_of_seed[-2]) for seed, rows_of_seed in rows.items() if len(rows_of_seed) > 1
+    }
     return minus(last, {seed: value for seed, value in earlier.items() if value is not None})
 
 

@@ -3,11 +3,11 @@
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 from papers.machinery.job import Job
 from papers.nie2023.losses import MARGINS, with_margin
-from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, Claim, probed
+from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, CurveClaim, probed
 
 CLAIMS = (
-    Claim("m = .23 does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
-    Claim(
+    CurveClaim("m = .23 does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
+    CurveClaim(
         "with m = .23 L_cl falls and stays down, on both sets",
         ("train contrastive", "dev contrastive"),
         (STAYS,),

@@ -11,7 +11,7 @@ from typing import Any
 from isotrope.paradigm.objective import Preset
 from isotrope.paradigm.registry import find
 from papers.li2024 import losses as shared
-from papers.li2024.losses import BERT, Loss
+from papers.li2024.losses import BERT, TableLoss
 from papers.machinery.artifact import Scale
 from papers.machinery.job import Job
 from papers.machinery.recipes import text_jobs
@@ -80,7 +80,7 @@ def trained(
     values = {**preset.values, **(changed or {})}
     if backbone == BERT:
         own = {BERT: dataclasses.replace(preset, values=values)}
-        return Loss(NAMES[objective], objective, objective, own).jobs(scale)
+        return TableLoss(NAMES[objective], objective, objective, own).jobs(scale)
     return text_jobs(scale, objective, values, **_own(backbone, preset))
 
 

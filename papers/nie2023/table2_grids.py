@@ -18,16 +18,18 @@ KEPT = 80_000  # sentences between two dev scores
 
 def grid(objective: str) -> dict[str, list[float]]:
     """Return the values that section A.3 tries of each hyperparameter of a loss."""
-    found = {}
+    values_by_name = {}
     for row, values in printed(PAPER, "grid").rows.items():
         if row.startswith(f"{objective}/"):
-            found[row.partition("/")[2]] = [float(v) for v in values if v is not None]
+            values_by_name[row.partition("/")[2]] = [float(v) for v in values if v is not None]
     for row, (low, high, step) in printed(PAPER, "grid-ranges").rows.items():
         if row.startswith(f"{objective}/"):
             start, width = float(low or 0), float(step or 1)
             count = round((float(high or 0) - start) / width) + 1
-            found[row.partition("/")[2]] = [round(start + i * width, 4) for i in range(count)]
-    return found
+            values_by_name[row.partition("/")[2]] = [
+                round(start + i * width, 4) for i in range(count)
+            ]
+    return values_by_name
 
 
 def rates() -> dict[str, list[float]]:
@@ -99,7 +101,7 @@ def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: 
         values,
         scored=False,
         seeds=[0],
-        looks=["dev"],
+        probes=["dev"],
         learning_rate=rate,
         batch_size=size,
         keep_every=KEPT // size,
@@ -135,8 +137,10 @@ def _best(objective: str, results: Results) -> tuple[str | None, str | None]:
         return None, None
     best = max(scores, key=lambda job: scores[job])
     names = [*RATES, *(f"objective.{name}" for name in tuned(objective).values)]
-    told = ", ".join(f"{name.removeprefix('objective.')} {best.settings[name]:g}" for name in names)
-    return told, f"{scores[best]:.2f}"
+    settings = ", ".join(
+        f"{name.removeprefix('objective.')} {best.settings[name]:g}" for name in names
+    )
+    return settings, f"{scores[best]:.2f}"
 
 
 def _found_again(scale: Scale, results: Results) -> Verdict:

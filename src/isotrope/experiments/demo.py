@@ -178,12 +178,12 @@ def demo(
     _make_room(output)
     encoder = SentenceEncoder.load(ENCODER, device="cpu")
     began = time.perf_counter()
-    found = collect()
-    rest, heldout = split(found, recipe.heldout, seed)
+    items = collect()
+    rest, heldout = split(items, recipe.heldout, seed)
     if len(rest) > recipe.trained:
         _, rest = split(rest, recipe.trained, seed)
     tell(
-        f"{len(found):,} documented functions on this machine "
+        f"{len(items):,} documented functions on this machine "
         f"({time.perf_counter() - began:.0f} s); {len(rest):,} to train on, "
         f"{len(heldout):,} held out"
     )
@@ -258,11 +258,11 @@ def demo(
         kind="demo",
         name=output.name,
         metrics=metrics,
-        details={"best": best, "functions": len(found)},
+        details={"best": best, "functions": len(items)},
         provenance=provenance(seed=seed),
     ).save(output / "demo.json")
     model = None if best == "untrained" else output / best / "model"
-    return Demo(rows, best, model, report, examples, len(found))
+    return Demo(rows, best, model, report, examples, len(items))
 
 
 def _make_room(output: Path) -> None:
@@ -320,11 +320,11 @@ def _row(
     components: dict[str, float | None] = {}
     if seconds is not None:
         objective = registry.build(name)
-        looks = [
+        rows = [
             anatomy(objective, Views(queries[i : i + recipe.probe], targets[i : i + recipe.probe]))
             for i in range(0, len(queries) - recipe.probe + 1, recipe.probe)
         ]
-        components = {key: _mean([look[key] for look in looks]) for key in looks[0]}
+        components = {key: _mean([row[key] for row in rows]) for key in rows[0]}
     return Row(
         model=name,
         mrr=float(metrics["mrr@10"] or 0),
@@ -348,16 +348,16 @@ def _examples(heldout: Sequence[Documented], before: _Vectors, after: _Vectors) 
     """The first three held-out functions, in order of name, whose first find has changed."""
     targets = [item.target for item in heldout]
     queries = [item.query for item in heldout]
-    found = [
+    rankings = [
         nearest_rows(vectors.encode(queries), vectors.encode(targets), 3)[0]
         for vectors in (before, after)
     ]
-    changed = [i for i in range(len(heldout)) if found[0][i, 0] != found[1][i, 0]][:3]
+    changed = [i for i in range(len(heldout)) if rankings[0][i, 0] != rankings[1][i, 0]][:3]
     return [
         Example(
             query=heldout[i].query,
-            before=[heldout[j].name for j in found[0][i]],
-            after=[heldout[j].name for j in found[1][i]],
+            before=[heldout[j].name for j in rankings[0][i]],
+            after=[heldout[j].name for j in rankings[1][i]],
             answer=heldout[i].name,
         )
         for i in changed

@@ -380,11 +380,11 @@ class Objective:
             compared = compared.map(standard)
         return choose_pairs(compared, backend, raw=self._raw(views, compared))
 
-    def _raw(self, given: Views, compared: Views) -> Views | None:
+    def _raw(self, views: Views, compared: Views) -> Views | None:
         """The views of a comparison as they were given, if in bfloat16, without history."""
-        if self.space != "sphere" or given.anchors.dtype != torch.bfloat16:
+        if self.space != "sphere" or views.anchors.dtype != torch.bfloat16:
             return None
-        raw = given.detached()
+        raw = views.detached()
         a, p, more = raw.anchors, raw.positives, raw.negatives
         return replace(compared, anchors=a, positives=p, negatives=more)
 
@@ -434,9 +434,9 @@ def _take_preset(cls: type[Objective]) -> None:
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})
 
-    shown = inspect.signature(plain)
+    signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    init.__signature__ = shown.replace(  # type: ignore[attr-defined]
-        parameters=[*shown.parameters.values(), extra]
+    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), extra]
     )
     cls.__init__ = init  # type: ignore[assignment, method-assign]

@@ -117,10 +117,10 @@ def _page(
     }
     together = list(zip(runs, diagnoses, strict=True))
     worse = {run.name for run in runs if run.outcome == "worse"}
-    health = summary([(run.name, found) for run, found in together], worse)
-    sick = any(found is not None and not found.healthy for found in diagnoses)
+    health = summary([(run.name, of_run) for run, of_run in together], worse)
+    unhealthy = any(of_run is not None and not of_run.healthy for of_run in diagnoses)
     script = source("hover.js")
-    shown = [
+    blocks = [
         {
             "run": run,
             "style": style,
@@ -134,21 +134,21 @@ def _page(
     return environment.get_template("template.html").render(
         title=title,
         # what is wrong comes before which is best
-        headlines=[health, headline(runs)] if sick else [headline(runs), health],
-        runs=shown,
+        headlines=[health, headline(runs)] if unhealthy else [headline(runs), health],
+        runs=blocks,
         findings=[
             (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
-            for entry, diagnosis in zip(shown, diagnoses, strict=True)
+            for entry, diagnosis in zip(blocks, diagnoses, strict=True)
             if diagnosis is not None
             for place, finding in enumerate(diagnosis.findings, start=1)
         ],
         healthy=[
-            (run.name, found.numbers)
-            for run, found in together
-            if found is not None and found.healthy
+            (run.name, of_run.numbers)
+            for run, of_run in together
+            if of_run is not None and of_run.healthy
         ],
-        undiagnosed=[run for run, found in together if found is None and not run.foreign],
-        foreign=[run.name for run, found in together if found is None and run.foreign],
+        undiagnosed=[run for run, of_run in together if of_run is None and not run.foreign],
+        foreign=[run.name for run, of_run in together if of_run is None and run.foreign],
         command=command,
         columns=columns(runs),
         comparison=cells(runs),

@@ -80,18 +80,20 @@ def sections(runs: Sequence[Run]) -> list[tuple[Section, list[Panel], list[str]]
     Returns:
         for each subject its pictures, and the headings of those left out.
     """
-    found = []
+    sections_ = []
     for section in SECTIONS:
         quantities = expanded(section.quantities, runs)
         drawn = [(quantity, panel(quantity, runs)) for quantity in quantities]
-        absent = [q.title for q, shown in drawn if shown is None and _expected(q, runs)]
-        found.append((section, [shown for _, shown in drawn if shown is not None], absent))
-    return found
+        absent = [q.title for q, drawn_panel in drawn if drawn_panel is None and _expected(q, runs)]
+        sections_.append(
+            (section, [drawn_panel for _, drawn_panel in drawn if drawn_panel is not None], absent)
+        )
+    return sections_
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
     """Return the pictures of all subjects."""
-    return [shown for _, drawn, _ in sections(runs) for shown in drawn]
+    return [panel for _, drawn, _ in sections(runs) for panel in drawn]
 
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:

@@ -12,7 +12,7 @@ from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import Job
 from papers.machinery.store import JobStore
 from papers.manna2023.frameworks import at_end
-from papers.manna2023.spectra import looks, said, variants
+from papers.manna2023.spectra import format_over_seeds, spectra_of, variants
 from papers.measurements import image_set, spectrum
 
 
@@ -63,7 +63,7 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
     JobStore(tmp_path / "cells").keep(job, result)
     again = JobStore(tmp_path / "cells").find(job)
     found = Results({job: again} if again else {})
-    first, last = looks(found, "MIOv1", [job])
+    first, last = spectra_of(found, "MIOv1", [job])
     assert (first.epoch, last.epoch) == (1, 2)
     assert last.spectrum.largest[0] == pytest.approx(result.metrics["lambda_max"], rel=1e-5)
     assert last.spectrum.negative() == result.metrics["negative"]
@@ -120,4 +120,4 @@ def test_the_sizes_of_digits(tmp_path: Path) -> None:
     ],
 )
 def test_mean_and_deviation_end_at_the_same_digit(values: list[float], text: str) -> None:
-    assert said(values) == text
+    assert format_over_seeds(values) == text

@@ -9,7 +9,7 @@ from papers.machinery.artifact import Results
 from papers.machinery.job import Job
 from papers.nie2023 import probes
 from papers.nie2023.losses import MARGINS, longer, trained, with_margin
-from papers.nie2023.table1 import Measured
+from papers.nie2023.table1 import BackboneScores
 from papers.paper_numbers import printed
 from tests.papers.nie2023.synthetic import artifact, curves, every, result, verdicts, words
 
@@ -60,8 +60,8 @@ def test_table_1_turned(changed: Mapping[str, tuple[float, float]], failing: lis
 
 
 def test_rows_of_table_1_that_cannot_be_believed_support_no_verdict() -> None:
-    assert Measured("paper", Results(), "bert-large").margins == ("mpt",)
-    assert Measured("paper", Results(), "roberta-large").margins == ("mpt", "met", "mat")
+    assert BackboneScores("paper", Results(), "bert-large").margins == ("mpt",)
+    assert BackboneScores("paper", Results(), "roberta-large").margins == ("mpt", "met", "mat")
     tables = artifact("table1").render("paper", Results()).tables
     assert [table.title for table in tables][1] == "bert-large"
 
