@@ -3,8 +3,9 @@
     python examples/digits.py [--output DIR] [--seed N]
 
 Two methods, one with negatives (SimCLR) and one without (SimSiam), each as it is and with
-cut-initialization (paper 003: c = 3 and c = 9). What paper 003 says shows in the norms: a cosine's
-gradient is divided by the norm of the embedding, so smaller embeddings move further in a step.
+cut-initialization (Draganov et al. 2024: c = 3 and c = 9). What the paper says shows in the norms:
+a cosine's gradient is divided by the norm of the embedding, so smaller embeddings move further in a
+step.
 """
 
 import argparse

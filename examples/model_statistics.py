@@ -1,4 +1,4 @@
-"""What paper 000 measures of models, of yours: before training, after it, or both.
+"""What Li et al. 2024 measures of models, of yours: before training, after it, or both.
 
     python examples/model_statistics.py held-out.txt all-MiniLM-L6-v2 [runs/mine]
 

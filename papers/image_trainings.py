@@ -1,15 +1,15 @@
-"""Papers 003 and 004 at the scale of a CPU: which method learns, what cuts and decay do to norms.
+"""Trains the small images of draganov2024 and manna2023 on a CPU, and writes image-cells.csv.
 
-Every training of `papers.machinery.small_images`, which says how they are set, with
-three seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are jobs of `python -m
-papers`, which shares most of them: what one of the two has run, the other does not run again.
-The first seed of every training comes before the second; LATER come after all others. Nearest
-neighbours (k = 200, t = 0.1) are looked up among the 5,000 for the 10,000 test images.
+It runs every training of `papers.machinery.small_images`, which says how they are set, with three
+seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are jobs of `python -m papers` too:
+what one of the two commands has run, the other does not run again. The first seed of every training
+comes before the second; the trainings in LATER come after all others. Nearest neighbours (k = 200,
+t = 0.1) are looked up among the 5,000 for the 10,000 test images.
 
     python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD] [--report]
 
-DATA is the folder that holds cifar10/. Written: docs/results/image-cells.csv, of all cells there
-are. The report has mean and standard deviation over the seeds there are.
+DATA is the folder that holds cifar10/. The command writes docs/results/image-cells.csv, of all jobs
+that have a result. The report has mean and standard deviation over the seeds that have one.
 """
 
 import argparse

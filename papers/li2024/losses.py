@@ -53,7 +53,7 @@ TRANSFER: dict[Scale, tuple[str, ...]] = {
 
 _RELEASED = {"variant": "released"}
 _PROBED = ("infonce", "mpt", "met", "mat", "dcl", "dclplus", "alignuniform")
-"""Losses of paper 001 (``papers.nie2023``), which shares these trainings and looks at more."""
+"""Losses of Nie et al. 2023 (``papers.nie2023``), whose tables share these trainings."""
 _SENTENCES_PER_CHECKPOINT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
 
 

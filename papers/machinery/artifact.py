@@ -1,4 +1,4 @@
-"""Artifact: one table or figure of a paper: which jobs it needs, and what becomes of results."""
+"""Artifact: one table or figure: the jobs that it needs, and what it renders of their results."""
 
 import importlib
 import pkgutil
@@ -32,22 +32,22 @@ Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
 PAPERS = {
-    "unified-gradient": "li2024",  # papers 000 and 002: A Unified Paradigm for Gradient
-    "align-uniform": "nie2023",  # 001: On the Inadequacy of Optimizing Alignment and Uniformity
-    "cosine-pitfalls": "draganov2024",  # 003: The Hidden Pitfalls of the Cosine Similarity Loss
-    "mio": "manna2023",  # 004: Mutual Information Optimization
+    "unified-gradient": "li2024",  # A Unified Paradigm for Gradient
+    "align-uniform": "nie2023",  # On the Inadequacy of Optimizing Alignment and Uniformity
+    "cosine-pitfalls": "draganov2024",  # The Hidden Pitfalls of the Cosine Similarity Loss
+    "mio": "manna2023",  # Mutual Information Optimization
 }
 """By name on the command line: the folder of ``papers`` that holds its tables and figures."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What there is of the jobs that were asked for."""
+    """The results of those jobs that have been run."""
 
     by_job: Mapping[Job, Result] = field(default_factory=dict)
 
     def get(self, job: Job) -> Result | None:
-        """Return what a job came to; None if it was not run."""
+        """Return the result of a job; None if it was not run."""
         return self.by_job.get(job)
 
     def values(self, jobs: Iterable[Job], metric: str) -> list[float]:

@@ -1,12 +1,12 @@
-"""Places: what the names in jobs mean on this machine.
+"""DataRegistry: it turns the names of data and encoders in a job into files of this machine.
 
-Jobs never hold paths, or nobody else could go on with them. A corpus is ``wiki:N`` (the first N
-sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of which a
-training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
+Jobs never hold paths, so that they can be continued on another machine. A corpus is ``wiki:N`` (the
+first N sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of
+which a training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
 library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
-nothing but this package is at hand. Anything else is what the paper names, and is looked for in
-the folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are
-held out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
+nothing but this package is at hand. Anything else is what the paper names, and is looked for in the
+folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are held
+out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
 """
 
 import functools

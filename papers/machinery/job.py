@@ -1,4 +1,4 @@
-"""Job: one measurement that takes time, known by everything that was asked."""
+"""Job: one training or measurement, identified by its kind, its settings and its seed."""
 
 import functools
 import json
@@ -17,11 +17,11 @@ _WIDTH = 100  # characters of a title, where nobody gave one
 class Job:
     """One measurement.
 
-    Two jobs are equal if they ask for the same; tables that ask for the same share its result.
+    Two jobs with the same settings are equal: tables that need the same job share its result.
 
     Attributes:
         measurement: what is done: the name of a module in ``papers.measurements``.
-        settings: plain values by name; what the work does not know, its ``check`` refuses.
+        settings: plain values by name; its ``check`` refuses what it does not know.
         seed: of everything random.
         title: what tells it from others of its kind, for people; it does not count.
     """

@@ -1,4 +1,4 @@
-"""What was seen of encoders at the kept steps of their trainings, seed by seed."""
+"""Numbers that were logged at the checkpoints of trainings, read seed by seed."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ __all__ = [
 
 Row = Mapping[str, Any]
 ReadNumber = Callable[[Row], float | None]
-"""Finds a number in a look; None where it was not measured or does not exist."""
+"""Finds a number in a logged row; None where it was not measured or does not exist."""
 
 
 def at_start(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, float]:

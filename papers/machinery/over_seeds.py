@@ -1,4 +1,4 @@
-"""What trainings came to, seed by seed, and how it is written."""
+"""The metrics of trainings by seed, and how means, deviations and changes are formatted."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

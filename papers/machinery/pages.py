@@ -1,4 +1,4 @@
-"""Present: tables and verdicts as text, CSV and Markdown, pictures as files."""
+"""Pages: tables and verdicts are written as text, CSV and Markdown, pictures as SVG files."""
 
 import csv
 import io

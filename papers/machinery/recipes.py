@@ -1,4 +1,4 @@
-"""Recipes: the jobs that tables of several papers share, at the three scales.
+"""Recipes: the settings of the trainings that several papers share, at the three scales.
 
 Text at ``cpu`` scale: a masked language model as anisotropic as raw BERT, one pass over 3,200
 Wikipedia sentences of at most 14 words in batches of 32, three seeds, training and measuring in
@@ -7,8 +7,8 @@ bfloat16. The head that papers train with is left out, so that what is trained i
 training only.
 
 Images at ``cpu`` scale: 5,000 images of CIFAR-10 (500 a class), ResNet-18 with the CIFAR stem and
-16 channels in its first stage, batch 64, crops of paper 003's code. ``paper`` is paper 004's:
-ResNet-18, batch 128, 200 epochs.
+16 channels in its first stage, batch 64, the crops of Draganov et al.'s code. ``paper`` is
+Manna et al.'s: ResNet-18, batch 128, 200 epochs.
 
 ``smoke`` trains for a few steps on documentation and digits: it shows that everything runs.
 """

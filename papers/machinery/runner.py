@@ -1,4 +1,4 @@
-"""Runner: does the jobs that are missing, several at a time, and keeps each as it finishes."""
+"""Runner: it runs the jobs that have no result yet, several at a time, and keeps every result."""
 
 import functools
 import importlib

@@ -1,7 +1,7 @@
 """The frameworks of the paper's tables, by the names that it prints, and their jobs.
 
-Trainings are those of ``small_images`` (paper 003 shares them), MoCo v2 the same with its own
-recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
+The trainings are those of ``small_images``, which ``papers.draganov2024`` shares; MoCo v2 has its
+own recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
 scale the four frameworks whose evolution the paper shows have three spectra on the way, of which
 the last is what the other figures show.
 """
@@ -68,7 +68,7 @@ _DATA_SETTINGS: dict[Scale, dict[str, dict[str, Any]]] = {
     "cpu": {"digits": {"limit": None, "epochs": 28}},
     "paper": {"stl10": {"learning_rate": 0.03}, "tiny-imagenet": {"learning_rate": 0.03}},
 }
-"""Settings that belong to data (paper 004, section 3.2)."""
+"""Settings that belong to data (Manna et al. 2023, section 3.2)."""
 _SPECTRUM_SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"spectrum.iterations": 10},
     "cpu": {"spectrum.iterations": 100},

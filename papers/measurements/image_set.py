@@ -1,6 +1,6 @@
 """An image set as it is read: classes, images of either part, side.
 
-Setting of a job: ``data``, by the names of ``Places``.
+Setting of a job: ``data``, by the names of ``DataRegistry``.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A training on images: kNN accuracies, norms and angles by epoch, a linear probe at the end.
 
 The run is ``isotrope train-images``. Settings of a job: those of ``ImageSettings``, with ``data``
-by the names of ``Places``.
+by the names of ``DataRegistry``.
 """
 
 import csv

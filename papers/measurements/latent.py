@@ -1,8 +1,8 @@
 """A latent space of two dimensions in training: ``isotrope.training.latent``.
 
 Settings of a cell: ``run``, a name of :func:`isotrope.training.latent.simclr_cells` or
-``byol_cells``; ``data`` by the names of ``Places``; ``epochs``; ``limit``, most training images;
-``shown``, the epochs whose pairs are kept, not only what is measured of them.
+``byol_cells``; ``data`` by the names of ``DataRegistry``; ``epochs``; ``limit``, most training
+images; ``shown``, the epochs whose pairs are kept, not only what is measured of them.
 """
 
 from pathlib import Path

@@ -6,7 +6,7 @@ that a training may have on top. So every objective is looked at alike, and what
 no influence on the training.
 
 Settings of a job: those of ``TrainSettings``, with ``texts`` and ``encoder`` by the names of
-``Places``, and
+``DataRegistry``, and
 
 - ``looks``: what is measured at every kept step, of :data:`MEASURES`;
 - ``held``: batches of held-out sentences that are looked at, and their size;
@@ -69,7 +69,7 @@ _PARTS = ("loss", "dissipation", "dead", "hardest_share", "ratio", "above_bound"
 _HELD_OUT, _PROBE_TEMPERATURE = (
     (8, 128),
     0.05,
-)  # batches of paper 000, appendix A.2; the probe's tau
+)  # batches of Li et al. 2024, appendix A.2; the probe's tau
 _DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
 
 Row = dict[str, Any]
@@ -289,7 +289,7 @@ class _Snapshot:
 
     @functools.cached_property
     def batches(self) -> list[Views]:
-        """Held-out sentences, dropout on: paper 000, appendix A.2."""
+        """Held-out sentences, dropout on: Li et al. 2024, appendix A.2."""
         return held_out(
             self.encoder,
             self.held,
@@ -308,8 +308,9 @@ class _Snapshot:
 
 
 def _dev_scores(snapshot: _Snapshot) -> Row:
-    """The score, and where paper 001, figure 1a plots it: alignment of all pairs scored above 4,
-    uniformity of all sentences.
+    """Return the dev score, and its place in figure 1a of Nie et al. 2023.
+
+    The place is the alignment of all pairs scored above 4 and the uniformity of all sentences.
     """
     known, dev = snapshot.known, snapshot.dev
     score = sts_dev(known, dev)
@@ -324,8 +325,9 @@ def _dev_scores(snapshot: _Snapshot) -> Row:
 
 
 def _probes(snapshot: _Snapshot) -> Row:
-    """The three losses of paper 001, figures 1 and 3, on batches like those of the training, and
-    on pairs of the dev set: their own tau and t, whatever is trained.
+    """Return the three losses of Nie et al. 2023, figures 1 and 3, on held-out and dev pairs.
+
+    They have their own tau and t, whatever is trained.
     """
     every = [_probe_losses(views) for views in snapshot.batches]
     train = {name: sum(row[name] for row in every) / len(every) for name in every[0]}
@@ -347,20 +349,20 @@ def _probe_losses(views: Views) -> dict[str, float]:
 
 
 def _angles(snapshot: _Snapshot) -> Row:
-    """Paper 000, figure 9."""
+    """Li et al. 2024, figure 9."""
     statistics = angle_statistics(snapshot.batches)
     return {f"{name} {k}": v for name, one in statistics.items() for k, v in asdict(one).items()}
 
 
 def _cosines(snapshot: _Snapshot) -> Row:
-    """Paper 000, figure 5."""
+    """Li et al. 2024, figure 5."""
     density = densities(snapshot.batches, points=101)
     named = {"cosine": density.cosine, "positive": density.positive, "negative": density.negative}
     return {"densities": {name: _rounded(values) for name, values in named.items()}}
 
 
 def _hardest(snapshot: _Snapshot) -> Row:
-    """Paper 000, figure 7: by temperature, of the weight and of the released statistic."""
+    """Li et al. 2024, figure 7: by temperature, of the weight and of the released statistic."""
     return {
         f"hardest {kind}": {
             f"{tau:g}": share
@@ -373,7 +375,7 @@ def _hardest(snapshot: _Snapshot) -> Row:
 
 
 def _lemma(snapshot: _Snapshot) -> Row:
-    """Paper 000, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
+    """Li et al. 2024, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
     by_step: dict[str, Row] = {}
     for views in snapshot.batches[:1]:
         for one in lemma_share(views):
@@ -392,12 +394,12 @@ def _lemma(snapshot: _Snapshot) -> Row:
 
 
 def _ratios(snapshot: _Snapshot) -> Row:
-    """Paper 000, figure 8b: all registered dynamic ratios."""
+    """Li et al. 2024, figure 8b: all registered dynamic ratios."""
     return {"ratios": {k: asdict(v) for k, v in dynamic_ratios(snapshot.batches).items()}}
 
 
 def _closeness(snapshot: _Snapshot) -> Row:
-    """Paper 000, figure 8c: how close held-out positives lie."""
+    """Li et al. 2024, figure 8c: how close held-out positives lie."""
     cosines = [v.unit().map(lambda x: x.double()) for v in snapshot.batches]
     mean = sum(float((v.anchors * v.positives).sum(dim=1).mean()) for v in cosines)
     return {"positive cosine": mean / len(cosines)}

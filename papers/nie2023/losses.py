@@ -1,7 +1,7 @@
 """The seven losses of table 1, with the hyperparameters of table 2.
 
 Below the paper's scale all losses have the learning rate and the batch size of the scale; what they
-share with papers 000 and 002 is trained once.
+share with ``papers.li2024`` is trained once.
 """
 
 import dataclasses

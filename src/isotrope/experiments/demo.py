@@ -2,7 +2,7 @@
 
 The docstrings of the installed packages are the corpus: the first sentence of each is a query, the
 rest its target. Real pretrained weights are trained on pairs (query, target) of some functions
-with three objectives: InfoNCE, Barlow Twins (ineffective for sentences, says paper 000) and its
+with three objectives: InfoNCE, Barlow Twins (ineffective for sentences: Li et al. 2024) and its
 modified form. Other functions, never trained on, are then searched for. The best objective is
 chosen by a dev score on part of the *training* text, so the held-out functions choose nothing.
 """

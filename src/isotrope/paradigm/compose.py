@@ -35,7 +35,7 @@ class Paradigm(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "paper 000, eq. 5",
+        "Li et al., 2024, eq. 5",
     ),
 ):
     r"""An objective given by its three components.
@@ -49,7 +49,7 @@ class Paradigm(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
-    Reference: paper 000, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
+    Reference: Li et al., 2024, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
     ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
     128 at a learning rate of 1e-5 (the released code: ``variant="released"`` besides).
 

@@ -98,7 +98,7 @@ def decompose(
     against: Against = "cross",
     reduction: Reduction = "mean",
 ) -> Decomposition:
-    """Return the components of the gradient of ``loss_fn`` on the anchors (paper 000, sec. 2.3).
+    """Return the components of ``loss_fn``'s gradient on the anchors (Li et al. 2024, sec. 2.3).
 
     The rows are normalised first; the positives are held constant, and so is every other anchor
     while one is looked at. Parameters of the loss receive no gradient.

@@ -43,7 +43,7 @@ class Paper:
     Attributes:
         title: of the publication.
         reference: authors and year.
-        equation: where it stands, e.g. ``"paper 000, eq. 1, table 1"``.
+        equation: where it stands, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -337,8 +337,8 @@ class Objective:
     def parts(self) -> "Parts":
         """The attracting and the repelling part, each an objective of its own.
 
-        Their gradients add up to that of the objective. Source: paper 003, section 3 and figure 3;
-        paper 004, supplement table 2.
+        Their gradients add up to that of the objective. Source: Draganov et al. 2024,
+        section 3 and figure 3; Manna et al. 2023, supplement table 2.
         """
         from isotrope.paradigm.forms import Part, Parts  # forms defines Objectives itself
 

@@ -92,9 +92,9 @@ def _steps(axes: Axes, curve: StepsOverNorm, colour: str, limit: int) -> None:
 def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
     """Draw a row of panels for each run, and in each a line between the two views of every image.
 
-    Lines go from red (opposite) to blue (together), as in paper 003, figure 4. Every panel has its
-    own scale, which is written in it; the cross is the origin, and on the circle lie the
-    directions of the anchors, which are all that a cosine sees.
+    Lines go from red (opposite) to blue (together), as in Draganov et al. 2024, figure 4. Every
+    panel has its own scale, which is written in it; the cross is the origin, and on the circle lie
+    the directions of the anchors, which are all that a cosine sees.
 
     Args:
         runs: the same epochs of each.

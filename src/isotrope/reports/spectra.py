@@ -1,7 +1,7 @@
 """Pictures of spectra: density over eigenvalues, and every Ritz value as a tick below.
 
-As paper 004's figures 3 to 6, on a logarithmic scale: the bulk around zero is orders of magnitude
-denser than what lies outside, and on a linear scale nothing else would be seen.
+As in figures 3 to 6 of Manna et al. 2023, the scale is logarithmic: the bulk around zero is orders
+of magnitude denser than what lies outside, and on a linear scale nothing else would be seen.
 """
 
 from collections.abc import Sequence
