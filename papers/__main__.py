@@ -213,7 +213,7 @@ def _measure(
     jobs: "JobsByArtifact",
     sources: "DataRegistry",
 ) -> int:
-    from isotrope.core.durations import lasting
+    from isotrope.core.durations import format_duration
     from isotrope.core.files import atomic_replace
     from papers.machinery import pages, runner
     from papers.machinery.store import JobStore
@@ -249,7 +249,7 @@ def _measure(
     if options.json:
         print(json.dumps(reports, ensure_ascii=False, allow_nan=False))
     else:
-        print(f"{len(chosen)} tables and figures in {lasting(time.monotonic() - start)}")
+        print(f"{len(chosen)} tables and figures in {format_duration(time.monotonic() - start)}")
     if failed:
         job, why = next(iter(failed.items()))
         raise InputError(f"{len(failed)} jobs failed, the others are kept; {job.label}: {why}")

@@ -51,10 +51,11 @@ def test_all_was_run_to_its_end_and_is_counted_so() -> None:
     said = ", ".join(f"{number} {word}" for word, number in count.items())
     assert f"\n{said}.\n" in (FOLDER / "verdicts.md").read_text(encoding="utf-8")
     holds, fails, undecided, lacking = count.values()
-    readme = " ".join((FOLDER.parents[2] / "README.md").read_text(encoding="utf-8").split())
+    guide = FOLDER.parents[1] / "guide" / "reproduce.md"
+    page = " ".join(guide.read_text(encoding="utf-8").split())
     every = sum(count.values())
     told = f"{holds} hold, {fails} fail, {undecided} are undecided"
-    assert f"of {every} claims {told} and {lacking} need" in readme
+    assert f"of {every} claims {told} and {lacking} need" in page
     log = (FOLDER.parents[1] / "LOG.md").read_text(encoding="utf-8")
     assert f"({told}," in log
 
