@@ -20,10 +20,10 @@ from isotrope.core.errors import InputError, LostProcess
 if TYPE_CHECKING:
     from papers.machinery.artifact import Artifact, Rendered, Scale
     from papers.machinery.data_registry import DataRegistry
-    from papers.machinery.job import Job
+    from papers.machinery.job import PaperJob
     from papers.machinery.store import JobStore
 
-    JobsByArtifact = dict[tuple[str, str], list[Job]]
+    JobsByArtifact = dict[tuple[str, str], list[PaperJob]]
 
 SCALES = ("smoke", "cpu", "paper")
 
@@ -197,7 +197,9 @@ def _dry_run(
     return 0
 
 
-def _missing(artifact: "Artifact", jobs: "Sequence[Job]", sources: "DataRegistry") -> list[str]:
+def _missing(
+    artifact: "Artifact", jobs: "Sequence[PaperJob]", sources: "DataRegistry"
+) -> list[str]:
     from papers.machinery.runner import missing_data
 
     try:
@@ -220,7 +222,7 @@ def _measure(
 
     start = time.monotonic()
     store = JobStore(options.output / "cells")
-    failed: dict[Job, str] = {}
+    failed: dict[PaperJob, str] = {}
     if not options.show:
         failed = runner.run(
             _by_seed(_measurable(chosen, jobs, sources, store, skip=options.skip_missing)),
@@ -257,7 +259,7 @@ def _measure(
 
 
 def _render(
-    artifact: "Artifact", jobs: "Sequence[Job]", scale: "Scale", store: "JobStore"
+    artifact: "Artifact", jobs: "Sequence[PaperJob]", scale: "Scale", store: "JobStore"
 ) -> "tuple[Rendered, dict[str, str]]":
     """What there is of a table or figure, and where it comes from."""
     from papers.machinery.artifact import Results
@@ -276,12 +278,12 @@ def _measurable(
     store: "JobStore",
     *,
     skip: bool,
-) -> "list[Job]":
+) -> "list[PaperJob]":
     """Return the jobs that can be measured here; refuse if others cannot, or leave them out."""
     from papers.machinery.runner import missing_data
 
     missing: dict[str, None] = {}
-    measurable: dict[Job, None] = {}
+    measurable: dict[PaperJob, None] = {}
     for artifact in chosen:
         own_jobs = jobs[artifact.paper, artifact.name]
         lines = _missing(artifact, [job for job in own_jobs if store.find(job) is None], sources)
@@ -301,7 +303,7 @@ def _measurable(
     return list(measurable)
 
 
-def _by_seed(jobs: "Iterable[Job]") -> "list[Job]":
+def _by_seed(jobs: "Iterable[PaperJob]") -> "list[PaperJob]":
     """The first seed of everything before the second."""
     return sorted(jobs, key=lambda job: job.seed)
 

@@ -22,7 +22,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Scale
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS
 from papers.machinery.runner import run
 from papers.machinery.small_images import NAMES, small_images
@@ -40,7 +40,7 @@ COLUMNS = ("cell", "seed", "epoch", "knn", "linear", *MEANS, "cpu_seconds", "ver
 Row = dict[str, str]
 
 
-def jobs(only: str = "") -> Iterator[tuple[str, Job]]:
+def jobs(only: str = "") -> Iterator[tuple[str, PaperJob]]:
     """Yield the trainings with a word in their name, in the order in which they are run."""
     for later in (False, True):
         for seed in SEEDS[SCALE]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers import text_protocol as protocol
-from papers.machinery.job import Job, brief
+from papers.machinery.job import PaperJob, brief
 from papers.machinery.verdicts import spread
 from papers.text_protocol import LOSSES, RATES, Find
 
@@ -80,7 +80,7 @@ def _final(encoder: str, find: Find) -> list[str]:
     return _table(header, rows)
 
 
-def _chosen_settings(jobs: Sequence[Job]) -> list[str]:
+def _chosen_settings(jobs: Sequence[PaperJob]) -> list[str]:
     """The hyperparameters and the rate that the stages before have chosen."""
     if not jobs:
         return ["-", "-"]
@@ -89,12 +89,12 @@ def _chosen_settings(jobs: Sequence[Job]) -> list[str]:
     return [brief(values), f"{own['learning_rate']:g}"]
 
 
-def _over_seeds(jobs: Sequence[Job], find: Find, metric: str) -> str:
+def _over_seeds(jobs: Sequence[PaperJob], find: Find, metric: str) -> str:
     values = [_metric(find(job), metric) for job in jobs]
     return str(spread([value for value in values if value is not None]) or "-")
 
 
-def _components(jobs: Sequence[Job], find: Find) -> list[str]:
+def _components(jobs: Sequence[PaperJob], find: Find) -> list[str]:
     last = [r.details["components"][-1] for job in jobs if (r := find(job)) and r.details]
     cells = []
     for part in _PARTS:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from papers.draganov2024.logged import curve, format_spread, growth, last, listed, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Answer, Spread, ahead
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PARTS = ("attraction", "repulsion", "both")
 
 
-def part(scale: Scale, name: str) -> list[Job]:
+def part(scale: Scale, name: str) -> list[PaperJob]:
     """Return SimCLR on one part of its loss, or on both.
 
     The loss is eq. 1, whose sum is without the positive: DCL.
@@ -29,7 +29,7 @@ def part(scale: Scale, name: str) -> list[Job]:
     return small_images(scale, "DCL", **own)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The parts, and the trainings of table 1."""
     parts = [job for name in PARTS for job in part(scale, name)]
     swept = [decayed(scale, name, decay) for name in CUT for decay in DECAYS[scale]]

@@ -7,7 +7,7 @@ import numpy as np
 
 from papers.draganov2024.logged import at, format_spread, last, listed, percent, verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import RULE, Spread, ahead, spread
 
@@ -33,12 +33,12 @@ LEAST = 0.1
 FEW = 0.05
 
 
-def trained(scale: Scale, name: str) -> list[Job]:
+def trained(scale: Scale, name: str) -> list[PaperJob]:
     """Return one run, a job for each seed."""
-    return [Job("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
+    return [PaperJob("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """All runs; of smoke those that the paper draws."""
     return [job for name in _names(scale) for job in trained(scale, name)]
 

@@ -9,7 +9,7 @@ from papers.draganov2024.cuts import Cuts, cut_groups
 from papers.draganov2024.logged import at, curve, first, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import RULE, Verdict, ahead, minus
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Everything that is drawn."""
     every = [cuts for group in cut_groups(scale).values() for cuts in group.values()]
     return [job for cuts in every for own in cuts.values() for job in own]

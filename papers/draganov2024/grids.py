@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.draganov2024.trainings import cut_name, paper
 from papers.machinery.artifact import Results, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict, ahead, negated
 from papers.paper_numbers import printed
 
@@ -14,7 +14,7 @@ __all__ = ["CUTS", "Grid", "cut_helps", "flat", "helps", "of_paper", "theirs", "
 CUTS = (1, 2, 4, 8)
 """Of the paper's grids."""
 
-Grid = Mapping[float, Mapping[str, Sequence[Job]]]
+Grid = Mapping[float, Mapping[str, Sequence[PaperJob]]]
 """Trainings by cut-constant and weight decay."""
 
 
@@ -71,7 +71,7 @@ def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
     return verdict(claim, answers, "; ".join(evidence))
 
 
-def helps(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Verdict:
+def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
     """Tell whether the largest of the decays in a row is better than the smallest."""
     ends = max(row, key=float), min(row, key=float)
     more, less = (last(results, row[decay], "knn") for decay in ends)
@@ -79,7 +79,7 @@ def helps(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Ver
     return verdict(claim, [ahead(more, less)] if ends[0] != ends[1] else [], evidence)
 
 
-def flat(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Verdict:
+def flat(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
     """Tell whether no decay of a row is above another."""
     knn = {decay: last(results, own, "knn") for decay, own in row.items()}
     pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
 
 __all__ = [
@@ -23,21 +23,21 @@ __all__ = [
 Row = dict[str, Any]
 
 
-def _rows(results: Results, job: Job) -> list[Row]:
+def _rows(results: Results, job: PaperJob) -> list[Row]:
     """None of a job that was not run, or that diverged."""
     result = results.get(job)
     return [] if result is None else list(result.details.get("looks", []))
 
 
 def _each(
-    results: Results, jobs: Sequence[Job], number: Callable[[list[Row]], float | None]
+    results: Results, jobs: Sequence[PaperJob], number: Callable[[list[Row]], float | None]
 ) -> Spread | None:
     every = {job.seed: _rows(results, job) for job in jobs}
     numbers = {seed: number(rows) for seed, rows in every.items() if rows}
     return spread({seed: value for seed, value in numbers.items() if value is not None})
 
 
-def at(results: Results, jobs: Sequence[Job], name: str, epoch: float) -> Spread | None:
+def at(results: Results, jobs: Sequence[PaperJob], name: str, epoch: float) -> Spread | None:
     """Return a number after an epoch; norms and angles are means over that epoch."""
     return _each(
         results,
@@ -46,17 +46,17 @@ def at(results: Results, jobs: Sequence[Job], name: str, epoch: float) -> Spread
     )
 
 
-def first(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def first(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return a mean over the first epoch; of kNN accuracies that before training."""
     return _each(results, jobs, lambda rows: rows[0].get(name))
 
 
-def last(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def last(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return what there is at the end."""
     return _each(results, jobs, lambda rows: rows[-1].get(name))
 
 
-def peak(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def peak(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return the largest of all looks."""
 
     def largest(rows: list[Row]) -> float | None:
@@ -65,7 +65,7 @@ def peak(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
     return _each(results, jobs, largest)
 
 
-def growth(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def growth(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return the mean over the last epoch over that of the first."""
 
     def quotient(rows: list[Row]) -> float | None:
@@ -76,7 +76,7 @@ def growth(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
 
 
 def curve(
-    results: Results, jobs: Sequence[Job], name: str
+    results: Results, jobs: Sequence[PaperJob], name: str
 ) -> tuple[list[float], list[float | None], list[float | None]]:
     """Return epochs, means and deviations for a line; what is of the first epoch stands at 1.
 

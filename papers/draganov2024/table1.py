@@ -5,7 +5,7 @@ from itertools import pairwise
 from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, ROW, decayed
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, negated
 from papers.paper_numbers import printed
 
@@ -15,7 +15,7 @@ CHANCE, NOTHING = 10.0, 0.05
 Row = dict[str, Spread | None]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every decay of every method."""
     return [job for name in CUT for decay in DECAYS[scale] for job in decayed(scale, name, decay)]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from papers.draganov2024.logged import at, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
 
@@ -15,7 +15,7 @@ DATA = {
     "ImageNet-100": "imagenet100",
     "Flowers": "flowers102-long-tailed",
 }
-Both = Mapping[str, tuple[list[Job], list[Job]]]
+Both = Mapping[str, tuple[list[PaperJob], list[PaperJob]]]
 
 
 def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
@@ -38,7 +38,7 @@ def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
     return compared
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every method with and without the cut."""
     every = [pair for both, _ in groups(scale).values() for pair in both.values()]
     return [job for pair in every for own in pair for job in own]
@@ -65,7 +65,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _faster(
-    results: Results, name: str, pair: tuple[list[Job], list[Job]], title: str, epoch: int
+    results: Results, name: str, pair: tuple[list[PaperJob], list[PaperJob]], title: str, epoch: int
 ) -> Verdict:
     plain, small = (at(results, own, "knn", epoch) for own in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"

@@ -4,7 +4,7 @@ from typing import Any
 
 from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 from papers.machinery.verdicts import ahead, negated
 from papers.paper_numbers import printed
@@ -20,7 +20,7 @@ RUN: dict[Scale, tuple[str, ...]] = {
 }
 
 
-def trained(scale: Scale, name: str, c: int) -> list[Job]:
+def trained(scale: Scale, name: str, c: int) -> list[PaperJob]:
     """Return one method with one cut-constant."""
     if name not in RUN[scale]:
         return []
@@ -30,7 +30,7 @@ def trained(scale: Scale, name: str, c: int) -> list[Job]:
     return image_jobs(scale, name, **own)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """All that are run at a scale."""
     return [job for name in NAMES for c in CUTS for job in trained(scale, name, c)]
 

@@ -15,7 +15,7 @@ from papers.li2024.losses import (
 )
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import by_seed, combine_by_seed, format_change, format_spread
 from papers.machinery.verdicts import (
     RULE,
@@ -84,7 +84,7 @@ class BackboneResults:
         """Return what training with a loss ends with."""
         return self.end_of(loss.jobs(self.scale, self.base, step=step), metric)
 
-    def end_of(self, jobs: Sequence[Job], metric: str = AVERAGE) -> BySeed:
+    def end_of(self, jobs: Sequence[PaperJob], metric: str = AVERAGE) -> BySeed:
         """Return what trainings end with."""
         return by_seed(self.results, jobs, f"{metric} {self.end}")
 

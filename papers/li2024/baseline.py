@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 
 __all__ = ["BASELINE", "VALUES", "baseline", "notes", "undissipated", "varied"]
@@ -42,17 +42,17 @@ _HELD: dict[Scale, Mapping[str, Any]] = {
 }
 
 
-def baseline(scale: Scale) -> list[Job]:
+def baseline(scale: Scale) -> list[PaperJob]:
     """Return its trainings, one for each seed; what they are looked at on is held out."""
     return _cells(scale, BASELINE, **_HELD[scale])
 
 
-def undissipated(scale: Scale) -> list[Job]:
+def undissipated(scale: Scale) -> list[PaperJob]:
     """Return the same with GD = 1."""
     return _cells(scale, BASELINE, dissipation="none", **_HELD[scale])
 
 
-def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list[Job]:
+def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list[PaperJob]:
     """Return trainings with one value changed; at ``cpu`` scale they are short.
 
     Args:
@@ -98,7 +98,7 @@ def _cells(
     *,
     dissipation: str | None = None,
     **more: Any,  # noqa: ANN401 - settings of a job
-) -> list[Job]:
+) -> list[PaperJob]:
     settings: dict[str, float | str] = {
         "dissipation": dissipation or f"margin:{values['margin']:g}",
         "weight": f"softmax:{values['temperature']:g}",

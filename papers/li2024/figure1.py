@@ -8,7 +8,7 @@ from papers.li2024.backbone_results import BackboneResults, backbone_results, no
 from papers.li2024.losses import BACKBONES, MODIFIED, ORIGINAL
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change, format_changes, format_spread
 from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of, minus, spread
 from papers.paper_numbers import printed
@@ -27,7 +27,7 @@ WORDS: Mapping[Answer, str | None] = {
 }
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Trainings of table 3."""
     every = [loss for pair in PAIRS for loss in pair]
     return [job for base in BACKBONES for loss in every for job in loss.jobs(scale, base)]

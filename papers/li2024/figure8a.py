@@ -7,7 +7,7 @@ from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
     at_end,
@@ -89,7 +89,7 @@ def _verdict(every: Mapping[str, Met]) -> Verdict:
     )
 
 
-def _drawn(results: Results, own: Sequence[Job]) -> Picture:
+def _drawn(results: Results, own: Sequence[PaperJob]) -> Picture:
     panels = []
     for when, at in _WHEN.items():
         lines = []

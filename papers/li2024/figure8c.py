@@ -6,7 +6,7 @@ from functools import partial
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     Row,
     at_end,
@@ -20,7 +20,7 @@ from papers.machinery.verdicts import RULE, TREND, Verdict, trend
 from papers.plots.charts import Chart, charts
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Return the trainings with each ratio: those of figure 6, where text is held out anyway."""
     return [job for own in _trainings(scale).values() for job in own]
 
@@ -60,7 +60,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _trainings(scale: Scale) -> dict[float, list[Job]]:
+def _trainings(scale: Scale) -> dict[float, list[PaperJob]]:
     return {r: varied(scale, "ratio", r, held=True) for r in VALUES[scale]["ratio"]}
 
 
@@ -69,7 +69,7 @@ def _cosine(row: Row) -> float:
     return cosine
 
 
-def _drawn(results: Results, own: Mapping[float, list[Job]]) -> Picture:
+def _drawn(results: Results, own: Mapping[float, list[PaperJob]]) -> Picture:
     lines = [curve(f"r = {r:g}", by_step(results, jobs, _cosine)) for r, jobs in own.items()]
     return charts([Chart("held-out positives", lines, "step", "mean cosine")])
 

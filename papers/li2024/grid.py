@@ -14,7 +14,7 @@ from typing import Any
 from papers.li2024.losses import BERT, MODIFIED, TableLoss, trained_with
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 from papers.paper_numbers import printed
 
@@ -68,7 +68,7 @@ class GridStage:
 
     loss: TableLoss
     names: tuple[str, ...]
-    jobs: Mapping[Point, Job]
+    jobs: Mapping[Point, PaperJob]
     chosen: Point
 
     @property
@@ -91,7 +91,7 @@ def named(names: Sequence[str], point: Point) -> str:
     return ", ".join(f"{SHORT[k]} {value:g}" for k, value in zip(names, point, strict=True))
 
 
-def jobs_of(scale: Scale, base: str) -> list[Job]:
+def jobs_of(scale: Scale, base: str) -> list[PaperJob]:
     """Return the jobs of both stages; the second has one of the first again."""
     return [job for stage in stages(scale, base) for job in stage.jobs.values()]
 
@@ -111,7 +111,7 @@ def _both(scale: Scale, base: str, loss: TableLoss) -> tuple[GridStage, GridStag
     names = tuple(name for name in COMPONENTS if name in tuned.values)
     best = tuple(float(tuned.values[name]) for name in names)
 
-    def jobs(varied: tuple[str, ...]) -> dict[Point, Job]:
+    def jobs(varied: tuple[str, ...]) -> dict[Point, PaperJob]:
         points = product(*(grid[name] for name in varied))
         fixed = START | dict(zip(TRAINING, at, strict=True))
         return {
@@ -121,7 +121,7 @@ def _both(scale: Scale, base: str, loss: TableLoss) -> tuple[GridStage, GridStag
     return GridStage(loss, TRAINING, jobs(TRAINING), at), GridStage(loss, names, jobs(names), best)
 
 
-def _cell(scale: Scale, base: str, loss: TableLoss, values: Mapping[str, float]) -> Job:
+def _cell(scale: Scale, base: str, loss: TableLoss, values: Mapping[str, float]) -> PaperJob:
     size, rate = int(values["batch_size"]), values["learning_rate"]
     components = {name: values[name] for name in COMPONENTS if name in loss.tuned[base].values}
     settings: dict[str, float | str] = {**components, **loss.more}

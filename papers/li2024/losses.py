@@ -21,7 +21,7 @@ from typing import Any
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Preset
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 
 __all__ = [
@@ -75,7 +75,9 @@ class TableLoss:
     tuned: Mapping[str, Preset]
     more: Mapping[str, str] = field(default_factory=dict)
 
-    def jobs(self, scale: Scale, backbone: str = BERT, *, step: str | None = None) -> list[Job]:
+    def jobs(
+        self, scale: Scale, backbone: str = BERT, *, step: str | None = None
+    ) -> list[PaperJob]:
         """Return its trainings, one for each seed.
 
         Args:
@@ -104,7 +106,7 @@ def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[st
     return {**own, "encoder": "roberta-base", "keep_every": _SENTENCES_PER_CHECKPOINT // size}
 
 
-def untrained(scale: Scale, backbone: str = BERT) -> list[Job]:
+def untrained(scale: Scale, backbone: str = BERT) -> list[PaperJob]:
     """Return the encoder as it is before any training: a job, scored at step 0 (``first``)."""
     if scale != "paper" and backbone != BERT:
         return []
@@ -156,7 +158,7 @@ MODIFIED = (
 EVERY = (*EFFECTIVE, *ORIGINAL, *MODIFIED)
 
 
-def trainings(scale: Scale) -> list[Job]:
+def trainings(scale: Scale) -> list[PaperJob]:
     """Return the encoders before training and the trainings with every loss: tables 3 and 4."""
     start = [job for base in BACKBONES for job in untrained(scale, base)]
     return start + [c for base in BACKBONES for loss in EVERY for c in loss.jobs(scale, base)]

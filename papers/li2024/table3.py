@@ -22,7 +22,7 @@ from papers.li2024.losses import (
     trainings,
 )
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
 
@@ -33,7 +33,7 @@ WORKING = (*EFFECTIVE, *MODIFIED)
 LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The encoder before training, all losses, and what was tried."""
     return trainings(scale) + [job for loss in TRIED for job in longer(scale, loss)]
 

@@ -10,7 +10,7 @@ from papers.li2024.figure1 import PAIRS
 from papers.li2024.losses import BERT, TableLoss
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change, format_changes, format_spread
 from papers.machinery.verdicts import (
     UNDECIDED,
@@ -47,7 +47,7 @@ WORDS: Mapping[Answer, str | None] = {
 }
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Originals and modified losses of table 3, and what lies between them."""
     every = [job for pair in PAIRS for loss in pair for job in loss.jobs(scale)]
     return every + [

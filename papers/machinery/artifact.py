@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ PAPERS = {
 class Results:
     """The results of those jobs that have been run."""
 
-    by_job: Mapping[Job, Result] = field(default_factory=dict)
+    by_job: Mapping[PaperJob, Result] = field(default_factory=dict)
 
-    def get(self, job: Job) -> Result | None:
+    def get(self, job: PaperJob) -> Result | None:
         """Return the result of a job; None if it was not run."""
         return self.by_job.get(job)
 
-    def values(self, jobs: Iterable[Job], metric: str) -> list[float]:
+    def values(self, jobs: Iterable[PaperJob], metric: str) -> list[float]:
         """Return a metric of those jobs that were run and have it."""
         values = [self.by_job[job].metrics.get(metric) for job in jobs if job in self.by_job]
         return [float(value) for value in values if isinstance(value, int | float)]
 
-    def spread(self, jobs: Iterable[Job], metric: str) -> Spread | None:
+    def spread(self, jobs: Iterable[PaperJob], metric: str) -> Spread | None:
         """Return mean and deviation of a metric over jobs; None where none of them has it."""
         own = {job.seed: self.values([job], metric) for job in jobs}
         return spread({seed: value for seed, values in own.items() for value in values})
@@ -100,13 +100,13 @@ class Artifact:
     """
 
     title: str
-    jobs: Callable[[Scale], Sequence[Job]]
+    jobs: Callable[[Scale], Sequence[PaperJob]]
     render: Callable[[Scale, Results], Rendered]
     paper: str = ""
     name: str = ""
 
 
-def no_jobs(scale: Scale) -> list[Job]:
+def no_jobs(scale: Scale) -> list[PaperJob]:
     """Return nothing: a figure of formulas is computed where it is shown."""
     return []
 

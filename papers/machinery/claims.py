@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError
-from papers.machinery.rule import SHARE, Judgement, judge, judge_not_behind
+from papers.machinery.rule import SHARE, ClaimJudgement, judge, judge_not_behind
 from papers.machinery.verdicts import spread
 
 __all__ = ["FILE", "Claim", "claims", "differences", "judge_claim", "reference_encoder"]
@@ -91,10 +91,10 @@ def _mean(every: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return {seed: statistics.fmean(one[seed] for one in every) for seed in seeds}
 
 
-def judge_claim(claim: Claim, measured: Measurements) -> Judgement:
+def judge_claim(claim: Claim, measured: Measurements) -> ClaimJudgement:
     """Judge a claim by what there is of its trainings."""
     if claim.untestable:
-        return Judgement("not testable here", None, SHARE * (claim.effect or 0.0))
+        return ClaimJudgement("not testable here", None, SHARE * (claim.effect or 0.0))
     by_seed = differences(claim, measured)
     if claim.margin is not None:
         signed = {seed: -d if claim.above else d for seed, d in by_seed.items()}

@@ -1,4 +1,4 @@
-"""Job: one training or measurement, identified by its kind, its settings and its seed."""
+"""PaperJob: one training or measurement, identified by its kind, its settings and its seed."""
 
 import functools
 import json
@@ -8,13 +8,13 @@ from typing import Any
 
 from isotrope.core.fingerprint import fingerprint
 
-__all__ = ["Job", "brief"]
+__all__ = ["PaperJob", "brief"]
 
 _WIDTH = 100  # characters of a title, where nobody gave one
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class PaperJob:
     """One measurement.
 
     Two jobs with the same settings are equal: tables that need the same job share its result.
@@ -44,12 +44,12 @@ class Job:
         """One line for people."""
         return f"{self.measurement} {_cut(self.title or brief(self.settings))}, seed {self.seed}"
 
-    def seeded(self, seed: int) -> "Job":
+    def seeded(self, seed: int) -> "PaperJob":
         """Return the same with another seed."""
         return replace(self, seed=seed)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and self.key == other.key
+        return isinstance(other, PaperJob) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)

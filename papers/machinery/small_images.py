@@ -21,7 +21,7 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 
 __all__ = ["NAMES", "small_images"]
@@ -103,7 +103,7 @@ def small_images(
     name: str,
     seeds: Sequence[int] | None = None,
     **other: Any,  # noqa: ANN401 - any setting of a job of images
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the training of a name, one job for each seed.
 
     Args:

@@ -1,13 +1,13 @@
 """Comparing accuracies over seeds."""
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
 
 __all__ = ["all_ahead", "knn", "shown"]
 
 
-def knn(results: Results, jobs: list[Job]) -> Spread | None:
+def knn(results: Results, jobs: list[PaperJob]) -> Spread | None:
     """Return the accuracy of nearest neighbours at the end of trainings with several seeds."""
     return results.spread(jobs, "knn")
 

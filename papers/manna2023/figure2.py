@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, spread
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
@@ -30,7 +30,7 @@ LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 PAPER = {name: float(printed("mio", "figure2").rows[name.lower()][0] or 0) for name in LOSSES}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The spectra of the three losses."""
     return [job for name in run_at(scale, LOSSES) for job in at_end(scale, name)]
 

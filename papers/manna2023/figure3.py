@@ -4,7 +4,7 @@ import numpy as np
 
 from isotrope.diagnostics.curvature import density
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import combine_by_seed
 from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import at_end, run_at
@@ -25,7 +25,7 @@ LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 _POINTS = 1000
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The spectra of the three losses, those of figure 2."""
     return [job for name in run_at(scale, LOSSES) for job in at_end(scale, name)]
 

@@ -1,7 +1,7 @@
 """Figure 4: MIOv3's spectrum against those of other frameworks; three verdicts of section 3.4."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
@@ -33,7 +33,7 @@ HALF = float(PAPER["negative eigenvalues over miov3's, below"][0] or 0)
 _MANY = 10  # of 100: the paper says "a large number"
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """One spectrum of each framework."""
     return [job for name in run_at(scale, FRAMEWORKS) for job in at_end(scale, name)]
 

@@ -1,7 +1,7 @@
 """Figure 5: spectra of the three losses and of the runner-up of table 2 on other data."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.manna2023.frameworks import OTHER, at_end, run_at
 from papers.manna2023.spectra import (
     around_zero,
@@ -16,7 +16,7 @@ from papers.manna2023.spectra import (
 FRAMEWORKS = ("MIOv1", "MIOv2", "MIOv3", "DCLW")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """One spectrum of each on every set."""
     names = run_at(scale, FRAMEWORKS)
     return [

@@ -1,7 +1,7 @@
 """Figure 6: how the spectra of MIOv3 and SimCLR change while they are trained."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, evolving
 from papers.manna2023.spectra import (
@@ -19,7 +19,7 @@ from papers.manna2023.spectra import (
 FRAMEWORKS = ("MIOv3", "SimCLR")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The two, each at several epochs."""
     return [job for name in FRAMEWORKS for job in evolving(scale, name)]
 

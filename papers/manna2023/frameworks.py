@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS, image_jobs
 from papers.machinery.small_images import small_images
 
@@ -94,7 +94,7 @@ def trained(
     data: str | None = None,
     seeds: tuple[int, ...] | None = None,
     **other: Any,  # noqa: ANN401 - any setting of a job of images
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the training of a framework, one job for each seed.
 
     Args:
@@ -120,7 +120,7 @@ def at_end(
     *,
     data: str | None = None,
     **other: Any,  # noqa: ANN401 - as above
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the spectra of a framework after its last epoch, one job for each seed.
 
     Those of trainings whose evolution is measured anyway are its last ones.
@@ -131,19 +131,19 @@ def at_end(
     return [_spectrum(scale, name, job) for job in jobs]
 
 
-def evolving(scale: Scale, name: str) -> list[Job]:
+def evolving(scale: Scale, name: str) -> list[PaperJob]:
     """Return the spectra of a framework on the way, one job for each seed."""
     every = [_spectrum(scale, name, job) for job in _longest(scale, name)]
     return [_with(job, {"spectrum.epochs": list(EPOCHS[scale])}) for job in every]
 
 
-def _longest(scale: Scale, name: str) -> list[Job]:
+def _longest(scale: Scale, name: str) -> list[PaperJob]:
     """The trainings that are followed; the paper's own have 500 epochs where others have 200."""
     more: dict[str, Any] = {"epochs": EPOCHS[scale][-1]} if scale == "paper" else {}
     return trained(scale, name, seeds=SPECTRA[scale], **more)
 
 
-def _spectrum(scale: Scale, name: str, job: Job) -> Job:
+def _spectrum(scale: Scale, name: str, job: PaperJob) -> PaperJob:
     """The work that trains like a job of images; neighbours only at both ends."""
     own = {**_SPECTRUM_SETTINGS[scale], "knn_every": 0, "linear": False}
     if name == "MIOv3" and [job] == trained(scale, name, seeds=(0,)):
@@ -151,7 +151,7 @@ def _spectrum(scale: Scale, name: str, job: Job) -> Job:
     return _with(replace(job, measurement="spectrum"), own)
 
 
-def _with(job: Job, changes: Mapping[str, Any]) -> Job:
+def _with(job: PaperJob, changes: Mapping[str, Any]) -> PaperJob:
     """The job with other settings; None takes one away."""
     settings = {**job.settings, **changes}
     return replace(job, settings={k: v for k, v in settings.items() if v is not None})

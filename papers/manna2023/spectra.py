@@ -18,7 +18,7 @@ import numpy as np
 from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
 from isotrope.diagnostics.curvature.lanczos import Floats
 from papers.machinery.artifact import Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict, above, all_of, minus
 from papers.manna2023.frameworks import at_end, run_at
 
@@ -83,13 +83,13 @@ class SpectrumRecord:
     variant: Mapping[str, Any]
 
 
-def spectra_of(results: Results, name: str, jobs: Sequence[Job]) -> list[SpectrumRecord]:
+def spectra_of(results: Results, name: str, jobs: Sequence[PaperJob]) -> list[SpectrumRecord]:
     """Return the spectra of those jobs that were run, seed by seed, each by epoch."""
     every = [record for job in jobs for record in _all_records(results, name, job)]
     return [record for record in every if not record.variant]
 
 
-def variants(results: Results, name: str, job: Job) -> list[SpectrumRecord]:
+def variants(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
     """Return the last spectrum, and those of the same weights that were asked otherwise."""
     changed = [record for record in _all_records(results, name, job) if record.variant]
     return [*spectra_of(results, name, [job])[-1:], *changed]
@@ -142,7 +142,7 @@ def format_over_seeds(values: Iterable[float], form: str = ".4g") -> str:
     return " ± ".join(f"{round(one, places):,.{max(places, 0)}f}" for one in (mean, deviation))
 
 
-def _all_records(results: Results, name: str, job: Job) -> list[SpectrumRecord]:
+def _all_records(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
     result = results.get(job)
     if result is None:
         return []

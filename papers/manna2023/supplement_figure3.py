@@ -1,7 +1,7 @@
 """Supplement, figure 3: how the spectra of four frameworks change while they are trained."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, EVOLVING, evolving, run_at
 from papers.manna2023.spectra import (
@@ -18,7 +18,7 @@ from papers.manna2023.spectra import (
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The four, each at several epochs."""
     return [job for name in run_at(scale, EVOLVING) for job in evolving(scale, name)]
 

@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import NAMES, PRINTED, run_at, trained
@@ -25,7 +25,7 @@ def _sets(scale: Scale) -> dict[str, str | None]:
     return every if scale == "paper" else {"CIFAR-10": None}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every framework on every set that is there."""
     return [
         job

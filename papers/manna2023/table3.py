@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.diagnostics.curvature import compare
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import (
@@ -46,11 +46,11 @@ def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
     return {"CIFAR-10": {"epochs": EPOCHS[scale][-1]}, "CIFAR-100": {"data": "cifar100"}}
 
 
-def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Job]:
+def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[PaperJob]:
     return at_end(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
 
 
-def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Job]:
+def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[PaperJob]:
     """One for each seed: those of the spectra, unless table 2 has them."""
     every = trained(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
     if every == trained(scale, name):
@@ -59,7 +59,7 @@ def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int])
     return [records.get(job.seed, job) for job in every]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Trainings of both encoders, and their spectra."""
     jobs_ = []
     for own in _sets(scale).values():

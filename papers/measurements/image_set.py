@@ -9,12 +9,12 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.images.sets import load_images
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["check", "run"]
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Return what is not on this machine, a line each.
 
     Raises:
@@ -26,7 +26,7 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return [lacking] if lacking else []
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Open the set and count.
 
     Raises:

@@ -19,7 +19,7 @@ from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import train
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["MEANS", "check", "image_settings", "rows", "run"]
 
@@ -41,7 +41,7 @@ _CHECKPOINT_EVERY = 250  # steps between checkpoints
 _SIDE = 32  # pixels: on a recipe's name they have no bearing
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -58,7 +58,7 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return [*([lacking] if lacking else []), *here]
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train and read what was logged.
 
     Raises:
@@ -80,7 +80,7 @@ def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
 
 
 def image_settings(
-    job: Job, sources: DataRegistry, output: Path, *, here: bool = True
+    job: PaperJob, sources: DataRegistry, output: Path, *, here: bool = True
 ) -> ImageSettings:
     """Return the settings of the training.
 

@@ -12,14 +12,14 @@ from isotrope.core.result import Result, provenance
 from isotrope.diagnostics.latent import LatentSnapshot
 from isotrope.training.latent import byol_cells, latent, simclr_cells
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["check", "run"]
 
 _SETTINGS = {"run", "data", "epochs", "limit", "shown"}
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve the names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -40,7 +40,7 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return [lacking] if lacking else []
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train one run and look at it after every epoch.
 
     Raises:

@@ -27,7 +27,7 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
 from isotrope.training.spectrum import Asked, Found, measure
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.measurements import images
 
 __all__ = ["check", "run"]
@@ -46,7 +46,7 @@ class _SpectrumRequest:
     variants: tuple[Mapping[str, Any], ...]
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -56,7 +56,7 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return images.check(_training_job(job), sources)
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train, then run Lanczos at every step that was asked for.
 
     Raises:
@@ -94,13 +94,13 @@ def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     )
 
 
-def _training_job(job: Job) -> Job:
+def _training_job(job: PaperJob) -> PaperJob:
     """The job of images with the same training."""
     own = {k: v for k, v in job.settings.items() if not k.startswith(_PREFIX)}
-    return Job("images", own, job.seed)
+    return PaperJob("images", own, job.seed)
 
 
-def _request(job: Job) -> _SpectrumRequest:
+def _request(job: PaperJob) -> _SpectrumRequest:
     own = {
         name[len(_PREFIX) :]: value
         for name, value in job.settings.items()

@@ -56,7 +56,7 @@ from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.whitening import WhitenedEncoder
 
 __all__ = ["MEASURES", "check", "run"]
@@ -75,7 +75,7 @@ _DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
 Row = dict[str, Any]
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -107,7 +107,7 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return lacking + sources.missing_encoder(job.settings["encoder"])
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train, look, score.
 
     Raises:
@@ -167,7 +167,7 @@ def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     )
 
 
-def _settings(job: Job, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
+def _settings(job: PaperJob, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
     own = {name: value for name, value in job.settings.items() if name not in _NOT_TRAINING}
     if not {"texts", "encoder", "objective"} <= set(job.settings):
         raise InputError("a job of text has texts, encoder and objective")

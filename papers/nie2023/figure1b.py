@@ -1,7 +1,7 @@
 """Figure 1b: the three probes while InfoNCE trains."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, TRAIN, CurveClaim, probed
 
@@ -13,7 +13,7 @@ CLAIMS = (
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """InfoNCE."""
     return longer(scale, "infonce")
 

@@ -1,7 +1,7 @@
 """Figure 1c: the three probes while alignment and uniformity are trained jointly."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import AGAIN, NOT_AGAIN, TRAIN, CurveClaim, probed
 
@@ -16,7 +16,7 @@ CLAIMS = (
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Alignment and uniformity."""
     return longer(scale, "alignuniform")
 

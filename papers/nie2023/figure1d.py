@@ -1,7 +1,7 @@
 """Figure 1d: the three probes while DCL trains."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, CurveClaim, probed
 
@@ -11,7 +11,7 @@ CLAIMS = (
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """DCL."""
     return longer(scale, "dcl")
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import at_end
 from papers.machinery.over_seeds import format_changes
 from papers.machinery.verdicts import BySeed, Spread, Verdict, above, all_of, minus
@@ -14,7 +14,7 @@ SMALL, BEST, _ = MARGINS
 SIDES = ("train", "dev")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The small margin, and the best one to compare it with."""
     return [*with_margin(scale, SMALL), *with_margin(scale, BEST)]
 

@@ -1,7 +1,7 @@
 """Figure 3e: the three probes while MPT trains with a margin that is too large."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, CurveClaim, probed
 
@@ -11,7 +11,7 @@ CLAIMS = (
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """MPT with the large margin."""
     return with_margin(scale, MARGINS[2])
 

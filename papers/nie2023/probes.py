@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import Row, by_step, curve
 from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
@@ -53,7 +53,7 @@ def probed(
     scale: Scale,
     results: Results,
     name: str,
-    trainings: Sequence[Job],
+    trainings: Sequence[PaperJob],
     claims: Sequence[CurveClaim],
 ) -> Rendered:
     """Return the curves of one training, and what becomes of claims on them.
@@ -74,7 +74,7 @@ def probed(
     )
 
 
-def course(results: Results, trainings: Iterable[Job], probe: str) -> str | None:
+def course(results: Results, trainings: Iterable[PaperJob], probe: str) -> str | None:
     """Return how a curve goes: one of four words; None if it was not measured."""
     falls, rises = [], []
     for values in _curves(results, trainings, probe, trained=True):
@@ -88,7 +88,7 @@ def course(results: Results, trainings: Iterable[Job], probe: str) -> str | None
     return UNDECIDED if UNDECIDED in (fall, rise) else words[fall is True, rise is True]
 
 
-def notes(scale: Scale, trainings: Sequence[Job]) -> list[str]:
+def notes(scale: Scale, trainings: Sequence[PaperJob]) -> list[str]:
     """Return how the curves were measured, and what the paper's are."""
     own = trainings[0].settings
     length = f"{own['max_steps']} steps" if "max_steps" in own else "one pass"
@@ -115,7 +115,7 @@ def notes(scale: Scale, trainings: Sequence[Job]) -> list[str]:
 
 
 def _curves(
-    results: Results, trainings: Iterable[Job], probe: str, *, trained: bool
+    results: Results, trainings: Iterable[PaperJob], probe: str, *, trained: bool
 ) -> list[list[float]]:
     """One list of values for each seed that has them: of the trained encoder, or else before."""
     results_run = [result for job in trainings if (result := results.get(job))]
@@ -127,7 +127,9 @@ def _curves(
     return [values for values in known if values]
 
 
-def _table(results: Results, trainings: Sequence[Job], courses: Mapping[str, str | None]) -> Table:
+def _table(
+    results: Results, trainings: Sequence[PaperJob], courses: Mapping[str, str | None]
+) -> Table:
     rows: list[list[str | None]] = []
     for probe, word in courses.items():
         before = _curves(results, trainings, probe, trained=False)
@@ -160,7 +162,7 @@ def _text(value: Spread | None) -> str | None:
     return None if value is None else value.text(3)
 
 
-def _drawn(results: Results, trainings: Sequence[Job]) -> "Picture":
+def _drawn(results: Results, trainings: Sequence[PaperJob]) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     panels = []

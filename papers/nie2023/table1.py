@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import by_seed, format_change, format_changes, format_spread
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import (
@@ -72,7 +72,7 @@ class BackboneScores:
         return float(theirs.rows[f"{self.base}/{row}"][list(METRICS).index(metric)] or 0)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Seven losses on every backbone that a scale has, and the encoders as they were."""
     every = []
     for base in backbones(scale):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from papers.li2024.losses import BERT
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, tuned
@@ -38,7 +38,7 @@ def rates() -> dict[str, list[float]]:
     return {name: [float(v) for v in rows[name] if v is not None] for name in RATES}
 
 
-def searched(objective: str) -> Iterator[Job]:
+def searched(objective: str) -> Iterator[PaperJob]:
     """Yield both searches: rates at table 2's hyperparameters, and these at table 2's rates."""
     preset = tuned(objective)
     for rate, size in itertools.product(*rates().values()):
@@ -50,7 +50,7 @@ def searched(objective: str) -> Iterator[Job]:
         yield _cell(objective, changed, preset.learning_rate, preset.batch_size)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The searches on BERT-base, one seed, by the dev score alone; nothing below that scale."""
     if scale != "paper":
         return []
@@ -94,7 +94,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: int) -> Job:
+def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: int) -> PaperJob:
     (job,) = text_jobs(
         "paper",
         objective,
@@ -126,7 +126,7 @@ def _short(values: Sequence[float]) -> str:
     return f"{values[0]:g} to {values[-1]:g} by {values[1] - values[0]:g}"
 
 
-def _scored(objective: str, results: Results) -> dict[Job, float]:
+def _scored(objective: str, results: Results) -> dict[PaperJob, float]:
     every = {job: results.values([job], "dev best") for job in searched(objective)}
     return {job: values[0] for job, values in every.items() if values}
 

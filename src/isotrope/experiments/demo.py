@@ -34,7 +34,7 @@ from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.reports.html import Example, Table, write_report
+from isotrope.reports.html import Example, HtmlTable, write_report
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import read_yaml
 
@@ -147,7 +147,7 @@ class Demo:
     functions: int
 
 
-class _Vectors:
+class _StaticVectors:
     """An encoder that keeps what it has encoded, so that several measures share one pass."""
 
     def __init__(self, encoder: SentenceEncoder, recipe: DemoRecipe, texts: Sequence[str]) -> None:
@@ -196,11 +196,11 @@ def demo(
         relevant=[{i: 1.0} for i in range(len(heldout))],
     )
     texts = [*data.queries, *data.corpus]
-    before = _Vectors(encoder, recipe, texts)
+    before = _StaticVectors(encoder, recipe, texts)
     rows = [_row("untrained", before, before, data, None, recipe)]
     tell(f"untrained: MRR@10 {rows[0].mrr:.4f} on the held-out functions")
     scores: dict[str, float] = {"untrained": -1.0}
-    after: dict[str, _Vectors] = {}
+    after: dict[str, _StaticVectors] = {}
     for name in OBJECTIVES:
         outcome = fit(
             [output / "pairs.tsv"],
@@ -222,7 +222,7 @@ def demo(
         )
         run = outcome.result.metrics
         assert outcome.encoder is not None
-        after[name] = _Vectors(outcome.encoder, recipe, texts)
+        after[name] = _StaticVectors(outcome.encoder, recipe, texts)
         rows.append(_row(name, after[name], before, data, float(run["seconds"] or 0), recipe))
         scores["untrained"] = float(run["dev_start"] or 0)
         scores[name] = float(run["dev_best"] or 0)
@@ -245,7 +245,7 @@ def demo(
         output / "report.html",
         title="Find the function by what it does",
         tables=[
-            Table(
+            HtmlTable(
                 "Held-out functions", COLUMNS, [[row.label, *row.cells()[1:]] for row in rows], note
             )
         ],
@@ -304,8 +304,8 @@ def _cell(text: str) -> str:
 
 def _row(
     name: str,
-    vectors: _Vectors,
-    before: _Vectors,
+    vectors: _StaticVectors,
+    before: _StaticVectors,
     data: RetrievalSet,
     seconds: float | None,
     recipe: DemoRecipe,
@@ -344,7 +344,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _examples(heldout: Sequence[Documented], before: _Vectors, after: _Vectors) -> list[Example]:
+def _examples(
+    heldout: Sequence[Documented], before: _StaticVectors, after: _StaticVectors
+) -> list[Example]:
     """The first three held-out functions, in order of name, whose first find has changed."""
     targets = [item.target for item in heldout]
     queries = [item.query for item in heldout]

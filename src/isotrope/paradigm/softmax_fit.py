@@ -127,14 +127,14 @@ def fit_softmax(
     if few or not bool(target.any()):
         return None
     rows = torch.linalg.vector_norm(target, dim=1).topk(min(_ANCHORS, len(target))).indices
-    part = _Rows(pairs, target, against, rows)
+    part = _PairRows(pairs, target, against, rows)
     temperature_ = _best(part.misfit, near)
     known = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
     if known:
         known = min(
             map(part.misfit, (_STEP * temperature_, temperature_ / _STEP))
         ) > 2 * part.misfit(temperature_)
-    all_rows = _Rows(pairs, target, against, torch.arange(len(target)))
+    all_rows = _PairRows(pairs, target, against, torch.arange(len(target)))
     weight, push, pull = all_rows.solved(temperature_)
     divisor = push.where(push != 0, 1.0)
     residual = all_rows.residual(weight, push, pull)
@@ -155,7 +155,7 @@ def _share(part: Tensor, total: Tensor) -> float:
     return float(torch.linalg.vector_norm(part)) / size if size else 0.0
 
 
-class _Rows:
+class _PairRows:
     """Some anchors of a batch, and how well a temperature fits their gradients."""
 
     def __init__(

@@ -32,11 +32,11 @@ from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.runs import Run, legible, read_run
 
-__all__ = ["Example", "Table", "write_report"]
+__all__ = ["Example", "HtmlTable", "write_report"]
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """An extra table of a report. None is shown as a dash; numbers of a column get equal digits."""
 
     title: str
@@ -60,7 +60,7 @@ def write_report(
     output: Path,
     *,
     title: str = "Training report",
-    tables: Sequence[Table] = (),
+    tables: Sequence[HtmlTable] = (),
     examples: Sequence[Example] = (),
     pictures: Path | None = None,
 ) -> Path:
@@ -98,7 +98,7 @@ def write_report(
 
 
 def _page(
-    runs: Sequence[Run], title: str, tables: Sequence[Table], examples: Sequence[Example]
+    runs: Sequence[Run], title: str, tables: Sequence[HtmlTable], examples: Sequence[Example]
 ) -> str:
     environment = Environment(
         loader=PackageLoader("isotrope.reports", "."),
@@ -167,10 +167,10 @@ def _page(
     )
 
 
-def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[ComparisonCell]]] | None:
+def _spectra(runs: Sequence[Run]) -> tuple[HtmlTable, list[list[ComparisonCell]]] | None:
     """Return the table of the spectra, if there are any."""
     rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
-    table = Table("Eigenvalues of the Hessian", HEADINGS, rows)
+    table = HtmlTable("Eigenvalues of the Hessian", HEADINGS, rows)
     return (table, _cells(table)) if rows else None
 
 
@@ -198,7 +198,7 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _cells(table: Table) -> list[list[ComparisonCell]]:
+def _cells(table: HtmlTable) -> list[list[ComparisonCell]]:
     """Return the cells of an extra table.
 
     Raises:
