@@ -100,8 +100,8 @@ def timed(train: Callable[[Path, int], None], steps: int) -> dict[int, float]:
 
     watch = Stopwatch()
 
-    def make_steps(*given, callbacks, **named):
-        return run.make_steps(*given, callbacks=[*callbacks, watch], **named)
+    def make_steps(*options, callbacks, **named):
+        return run.make_steps(*options, callbacks=[*callbacks, watch], **named)
 
     text.make_steps = train.make_steps = make_steps
     with tempfile.TemporaryDirectory() as folder:
@@ -140,15 +140,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", choices=CASES, action="append")
     parser.add_argument("--csv", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     rows = []
-    for case in asked.only or CASES:
-        rows.append(row(case, asked.steps))
+    for case in options.only or CASES:
+        rows.append(row(case, options.steps))
         print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
-    if asked.csv:
-        with asked.csv.open("w", newline="", encoding="utf-8") as handle:
+    if options.csv:
+        with options.csv.open("w", newline="", encoding="utf-8") as handle:
             writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)

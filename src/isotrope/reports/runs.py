@@ -62,9 +62,9 @@ class Run:
     @property
     def weights(self) -> str | None:
         """What the saved weights are known by; None of a run that does not say it."""
-        told = self.result.details.get("model") if self.result else None
-        found = told.get("fingerprint") if isinstance(told, Mapping) else None
-        return None if found is None else str(found)
+        model = self.result.details.get("model") if self.result else None
+        fingerprint = model.get("fingerprint") if isinstance(model, Mapping) else None
+        return None if fingerprint is None else str(fingerprint)
 
     @property
     def finished(self) -> bool:
@@ -87,12 +87,12 @@ class Run:
     def method(self) -> str:
         """Name of the method of a run on images, and by what its weights were divided."""
         details = self.result.details if self.result else {}
-        told = details.get("method", self.settings.get("method", ""))
-        name = str(told.get("name", "?") if isinstance(told, Mapping) else told)
+        recorded = details.get("method", self.settings.get("method", ""))
+        name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
         cut = details.get("cut", self.settings.get("cut"))
         c = cut.get("c") if isinstance(cut, Mapping) else cut
-        shown = f"cut {c:g}" if isinstance(c, (int, float)) and c != 1 else ""
-        return ", ".join(part for part in (name, shown) if part)
+        cut_text = f"cut {c:g}" if isinstance(c, (int, float)) and c != 1 else ""
+        return ", ".join(part for part in (name, cut_text) if part)
 
     @property
     def objective(self) -> str:
@@ -181,21 +181,21 @@ class Run:
 
     def _objective(self) -> dict[str, Any]:
         """Return name and parameters from the result, else from nested or dotted settings."""
-        told = self.result.details.get("objective") if self.result else None
-        if isinstance(told, Mapping):
-            return dict(told)
-        asked = self.settings.get("objective")
-        if isinstance(asked, Mapping):
-            parameters = {str(key): value for key, value in asked.items() if key != "name"}
+        recorded = self.result.details.get("objective") if self.result else None
+        if isinstance(recorded, Mapping):
+            return dict(recorded)
+        configured = self.settings.get("objective")
+        if isinstance(configured, Mapping):
+            parameters = {str(key): value for key, value in configured.items() if key != "name"}
             nested = parameters.pop("parameters", None)
-            return {"name": asked.get("name", "?"), "parameters": nested or parameters}
+            return {"name": configured.get("name", "?"), "parameters": nested or parameters}
         prefix = "objective."
         dotted = {
             str(key).removeprefix(prefix): value
             for key, value in self.settings.items()
             if str(key).startswith(prefix)
         }
-        return {"name": asked or "?", "parameters": dotted}
+        return {"name": configured or "?", "parameters": dotted}
 
 
 def read_run(folder: Path) -> Run:
@@ -215,8 +215,8 @@ def read_run(folder: Path) -> Run:
             "give the --output folder of `isotrope train`"
         )
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
-    told = folder / "config.yaml"
-    settings = read_yaml(told) if result is not None or os.path.lexists(told) else {}
+    config = folder / "config.yaml"
+    settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     name = legible(folder.resolve().name)
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
