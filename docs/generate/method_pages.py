@@ -44,7 +44,7 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     header = ["method", "objective", "optimiser", "learning rate", "weight decay", "paper"]
     lines = [
         [
-            f"[{cls.__name__}]({cls.name}.md)",
+            f"[{cls.__name__.removesuffix('Method')}]({cls.name}.md)",
             f"[`{recipe.objective}`](../objectives/{recipe.objective}.md)",
             _RULES[recipe.optimizer],
             _rate(recipe),
@@ -66,7 +66,7 @@ def method_index(methods: Sequence[type[Any]]) -> str:
 def method_page(cls: type[Any]) -> str:
     """Return the page of one method in Markdown."""
     sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
-    blocks = [f"# {cls.__name__}", escaped(sentence)]
+    blocks = [f"# {cls.__name__.removesuffix('Method')}", escaped(sentence)]
     blocks += [paragraph(text) for text in paragraphs]
     blocks += ["## Train", _command(cls)]
     blocks += ["## Options", settings(cls.options_class, "--method.")]

@@ -1,7 +1,7 @@
 """Measures an encoder on texts or pictures of the user's, both views as training makes them.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), of the
-encoder's own embeddings: the head of a run is thrown away when it ends. Besides them a probe has
+The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but of the
+encoder's own embeddings, since the head of a run is dropped when it ends. Besides them a probe has
 
 - ``mean_cosine``: of different inputs;
 - ``copies``: share of the texts that have a copy in the data (isotrope.diagnostics.copies);
@@ -113,7 +113,7 @@ def texts_of(
 
 
 def _evenly(records: Sequence[tuple[str, ...]], most: int) -> Sequence[tuple[str, ...]]:
-    """At most so many of the records, from first to last."""
+    """Return at most so many of the records, evenly from first to last."""
     return records[:: -(-len(records) // most)]
 
 
@@ -126,14 +126,14 @@ def probe_texts(
     max_length: int | None = None,
     guarded: bool = False,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder on texts; its modes and weights are as before after.
+    """Return the numbers of an encoder on texts; its modes and weights are restored afterwards.
 
     Args:
-        encoder: whose embeddings before any normalisation are looked at.
-        texts: what it reads.
-        objective: adds its components.
+        encoder: the encoder whose embeddings, before any normalisation, are measured.
+        texts: the texts to embed.
+        objective: an objective whose components are measured, too.
         dropout: rate that training put in place of the encoder's own; 0 makes equal views.
-        max_length: tokens; None is the encoder's own.
+        max_length: the most tokens of a text; None is the encoder's own.
         guarded: near-identical texts are no negatives of each other, as in our training.
     """
     ids, _ = encoder.tokenize(
@@ -173,7 +173,7 @@ def probe_images(
         encoder: an ImageEncoder; it is put into evaluation mode.
         images: uint8, n x 3 x side x side.
         augments: two of isotrope.data.images.augment, one for each view.
-        objective: adds its components.
+        objective: an objective whose components are measured, too.
     """
     generator = torch.Generator().manual_seed(_SEED)
     encoder.eval()

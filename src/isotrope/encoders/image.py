@@ -47,7 +47,7 @@ class ImageEncoder(nn.Module):
 
     Args:
         model: the network.
-        read: how its features are had, of the model and n x 3 x h x w normalised pixels.
+        read: a function of the model and n x 3 x h x w normalised pixels that returns its features.
         name: what the user called it.
         image_size: side S of the pictures that :meth:`encode` prepares.
         mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
@@ -227,7 +227,7 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures, in evaluation mode; the modes of all modules are as before after.
+        """Embed pictures in evaluation mode; afterwards every module has its former mode.
 
         Args:
             images: n paths, PIL images or arrays of uint8 pixels, of any sizes, mixed at will; or

@@ -54,7 +54,7 @@ class ImageBatches:
 
         Args:
             step: from 0.
-            part: which of its rows to read; None for all. ``core.gather.rows_of(size)`` gives
+            part: which of its rows to read; None for all. ``core.distributed.rows_of(size)`` gives
                 those of this process.
         """
         rows = self._batches.at(step)[part or slice(None)]

@@ -58,8 +58,8 @@ class TableFiles:
             return io.BytesIO(cell["bytes"])
         return Path(cell.get("path") or "")
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
-        """Return only these."""
+    def select(self, places: NDArray[np.int64]) -> Self:
+        """Return only the rows at these places."""
         return replace(self, places=self.places[places])
 
 

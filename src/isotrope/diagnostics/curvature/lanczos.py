@@ -47,7 +47,7 @@ class Operator(Protocol):
 
 @dataclass(frozen=True)
 class Ritz:
-    """What k steps of Lanczos know about the eigenvalues.
+    """The Ritz values of k steps of Lanczos, with what they say about the eigenvalues.
 
     Attributes:
         values: k, ascending.
@@ -65,7 +65,7 @@ class Ritz:
 
 
 class Lanczos:
-    """The process from a random start vector; ``run`` goes on where it stands.
+    """The process from a random start vector; :meth:`run` continues where it stands.
 
     Args:
         operator: symmetric, N x N.
@@ -107,7 +107,7 @@ class Lanczos:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left of the start vector: then the Ritz values are eigenvalues."""
+        """Whether the start vector is used up; then the Ritz values are eigenvalues."""
         if not self.rows:
             return False
         scale = max(max(abs(row[0]), row[1]) for row in self.rows)
