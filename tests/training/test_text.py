@@ -16,7 +16,8 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import simcse
 from isotrope.training.callbacks import COLUMNS, Dev
-from isotrope.training.text import fit, summary
+from isotrope.training.fit_text import fit
+from isotrope.training.text import summary
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 

@@ -14,7 +14,7 @@ from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 KINDS = {
     "dissipation": "how much of the gradient is left, GD (paper 000, figures 2 and 10)",
@@ -186,7 +186,7 @@ def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
 
 def _picture(given: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
-        from isotrope.report.surfaces import ANGLES, Surface, curves, heatmaps
+        from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]

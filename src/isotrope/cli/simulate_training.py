@@ -16,8 +16,8 @@ from isotrope.core.progress import bar
 if TYPE_CHECKING:
     from isotrope.diagnostics.latent import LatentSnapshot
     from isotrope.diagnostics.simulation.convergence import Convergence
-    from isotrope.report.convergence import PlanePairs, StepsOverNorm
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.convergence import PlanePairs, StepsOverNorm
+    from isotrope.reports.surfaces import Picture
 
 EPILOGS = {
     "convergence": """\
@@ -150,7 +150,7 @@ def _steps_picture(
     import numpy as np
 
     try:
-        from isotrope.report.convergence import StepsOverNorm, steps_over
+        from isotrope.reports.convergence import StepsOverNorm, steps_over
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 
@@ -228,8 +228,8 @@ def _latent_pictures(
     runs: "Mapping[str, Sequence[LatentSnapshot]]", shown: "Mapping[str, Sequence[LatentSnapshot]]"
 ) -> "tuple[Picture, Picture]":
     try:
-        from isotrope.report.convergence import PlanePairs, pairs_in_plane
-        from isotrope.report.epochs import Course, courses
+        from isotrope.reports.convergence import PlanePairs, pairs_in_plane
+        from isotrope.reports.epochs import Course, courses
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 

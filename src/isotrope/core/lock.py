@@ -24,10 +24,21 @@ try:
 except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["LOCK", "Role", "clear", "ensure_not_replaced", "exclusive_lock", "is_effectively_empty"]
+__all__ = [
+    "IN_MEMORY",
+    "LOCK",
+    "Role",
+    "clear",
+    "ensure_not_replaced",
+    "exclusive_lock",
+    "is_effectively_empty",
+]
 
 LOCK = ".lock"
 """The name of the file; it is removed at the end."""
+
+IN_MEMORY = "data-from-python.jsonl"
+"""The name of a file that may be in a run folder before its run: data given by Python."""
 
 Role = Literal["only", "starter", "started"]
 
@@ -98,11 +109,15 @@ def ensure_not_replaced(folder: Path) -> None:
 
 
 def is_effectively_empty(folder: Path) -> bool:
-    """Return whether a folder is not there, or holds no more than a first write cut short."""
+    """Return whether a folder is not there, or holds no more than a first write cut short.
+
+    Data that was given by Python does not count.
+    """
     if not folder.exists():
         return True
     return {path.name for path in folder.iterdir()} <= {
         LOCK,
+        IN_MEMORY,
         *(path.name for path in stale_temporary_folders(folder)),
     }
 

@@ -150,6 +150,16 @@ class Views:
         """The positive of each anchor, n x d."""
         return self.positives[self.rows]
 
+    @property
+    def own_groups(self) -> Tensor | None:
+        """The group of each anchor, n, or None."""
+        return None if self.groups is None else self.groups[self.rows]
+
+    def among_positives(self) -> "Views":
+        """The positives of the anchors, n x d, compared with each other as one view is."""
+        own = self.own
+        return replace(self, anchors=own, positives=own, offset=0, groups=self.own_groups)
+
     def unit(self) -> "Views":
         """The same views with every row on the unit sphere."""
         return self.map(unit)

@@ -27,9 +27,9 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.pictures import Picture, square
 from isotrope.core.progress import bar
 from isotrope.encoders import image_folder
+from isotrope.encoders.device import find_device
 from isotrope.encoders.image_nets import READERS, Reader, build_net
 from isotrope.encoders.names import resolve
-from isotrope.encoders.sentence import find_device
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageEncoder"]
 

@@ -27,6 +27,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import atomic_replace
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
+from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged, save_adapter
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.quiet import quiet_loading
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["POOLINGS", "SentenceEncoder", "find_device"]
+__all__ = ["POOLINGS", "SentenceEncoder"]
 
 POOLINGS = {
     "mean": "mean",
@@ -465,26 +466,6 @@ def _unwritable(texts: list[str]) -> InputError | None:
                 f"{text!r:.60}; remove the character"
             )
     return None
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device that ``name`` means on this machine."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:1 or mps") from error
-    there = {
-        "cpu": True,
-        "cuda": (device.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not there.get(device.type, False):
-        raise InputError(f"this machine or its torch has no device {name!r}; use --device auto")
-    return device
 
 
 def _pooling(name: str) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.labelled import Features, LabelledSplit
-from isotrope.encoders.sentence import find_device
+from isotrope.encoders.device import find_device
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.labelled import check_finite, classes_of, hits, text_features
 

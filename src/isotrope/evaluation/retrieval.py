@@ -11,7 +11,7 @@ from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
 from isotrope.measures.judgement import DevEvaluation
 
-__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_evaluation", "search"]
+__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_evaluation"]
 
 
 def retrieval(
@@ -89,38 +89,6 @@ def retrieval_evaluation(
     """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
     result = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
     return DevEvaluation(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
-
-
-def search(
-    encoder: Encoder, corpus: Sequence[str] | np.ndarray, query: str, top: int = 10
-) -> list[tuple[int, float]]:
-    """Return the ``top`` places of the corpus nearest to a query, with their cosines, best first.
-
-    Args:
-        encoder: anything with ``encode``.
-        corpus: m texts, or their embeddings (m x d).
-        query: a text.
-        top: how many; fewer if the corpus is smaller.
-
-    Raises:
-        InputError: an empty corpus, ``top`` below 1, or embeddings of another encoder.
-    """
-    if top < 1:
-        raise InputError(f"at least 1 result must be asked for; found {top}")
-    if len(corpus) == 0:
-        raise InputError("the corpus is empty, so there is nothing to search")
-    if isinstance(corpus, np.ndarray):
-        (vector,), rows = embed(encoder, [query]), corpus
-        if rows.ndim != 2 or rows.shape[1] != len(vector):
-            raise InputError(
-                f"the embeddings of the corpus have shape {rows.shape} but "
-                f"{encoder_name(encoder)} gives {len(vector)} numbers a text; encode it again"
-            )
-    else:
-        vector, *others = embed(encoder, [query, *corpus])
-        rows = np.stack(others)
-    places, scores = nearest_rows(vector[None], rows, top)
-    return [(int(i), float(s)) for i, s in zip(places[0], scores[0], strict=True)]
 
 
 def _check(data: RetrievalSet, ks: Sequence[int], depths: Sequence[int]) -> None:

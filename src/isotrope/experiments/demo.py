@@ -34,9 +34,9 @@ from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.report.html import Example, Table, write_report
+from isotrope.reports.html import Example, Table, write_report
+from isotrope.training.fit_text import fit
 from isotrope.training.settings import read_yaml
-from isotrope.training.text import fit
 
 __all__ = ["COLUMNS", "RECIPE", "Row", "demo", "line"]
 

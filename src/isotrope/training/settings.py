@@ -108,8 +108,8 @@ class RunSettings(BaseModel):
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
-        description="a loss, embedding or gradient that is not finite ends the run, with the batch "
-        "saved, or its step is left out (ten in a row end the run, too)",
+        description="a loss, embedding or gradient that is not finite ends the run, or its step is "
+        "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
     wandb: str | None = Field(

@@ -20,13 +20,6 @@ from isotrope.data.text.tokens import TokenStore
 
 __all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups"]
 
-CHUNK_OVERHEAD = 64
-"""Default of ``overhead``: the tokens that one more forward and backward pass is worth.
-
-On two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
-128 (docs/LOG.md).
-"""
-
 
 class Batches:
     """The records of every step: a function of (seed, epoch, step), nothing is stored.
@@ -125,7 +118,7 @@ def collate(
     indices: NDArray[np.int64],
     *,
     pad_id: int,
-    overhead: int = CHUNK_OVERHEAD,
+    overhead: int,
     most: int | None = None,
     part: slice = slice(None),
 ) -> Batch:
@@ -189,9 +182,7 @@ def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Chunk:
     return Chunk(ids, mask)
 
 
-def cut(
-    lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD, most: int | None = None
-) -> list[int]:
+def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = None) -> list[int]:
     """Return where to cut sorted lengths into chunks so that they cost least.
 
     A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the

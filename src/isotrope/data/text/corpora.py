@@ -35,12 +35,14 @@ from isotrope.data.tables import (
 )
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
-__all__ = ["SUFFIXES", "Record", "corpus_files", "read"]
+__all__ = ["PAIR", "SUFFIXES", "Record", "corpus_files", "read", "usual_columns"]
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 """The formats that can be read, each also with ``.gz`` appended."""
 
-_PAIR = ("anchor", "positive", "negative")
+PAIR = ("anchor", "positive", "negative")
+"""The columns of pairs with a hard negative; without one, the first two."""
+
 _TEXT = ("text", "sentence")
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
@@ -133,7 +135,7 @@ def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int,
     names: list[str] = []
 
     def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
-        names[:] = (named(columns) if columns else _usual)(path, header)
+        names[:] = (named(columns) if columns else usual_columns)(path, header)
         return names
 
     rows = {
@@ -168,7 +170,7 @@ def _tab_separated(
                 f"{place(path, line)}: {len(cells)} tab-separated fields where the lines before "
                 f"have {width}; give every line the same fields"
             )
-        if positions is None and len(cells) > len(_PAIR):
+        if positions is None and len(cells) > len(PAIR):
             raise InputError(
                 f"{place(path, line)}: {len(cells)} tab-separated fields; a record is text, "
                 "anchor<TAB>positive or anchor<TAB>positive<TAB>hard negative (with a header "
@@ -177,10 +179,14 @@ def _tab_separated(
         yield line, tuple(cells if positions is None else (cells[p] for p in positions))
 
 
-def _usual(path: Path, header: Sequence[str]) -> Sequence[str]:
-    """Choose the columns of a table when the user named none."""
+def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
+    """Choose the columns of a table when the user named none.
+
+    Raises:
+        InputError: none of the usual names is among them.
+    """
     if {"anchor", "positive"} <= set(header):
-        return named(_PAIR if "negative" in header else _PAIR[:2])(path, header)
+        return named(PAIR if "negative" in header else PAIR[:2])(path, header)
     for name in _TEXT:
         if name in header:
             return named((name,))(path, header)
