@@ -8,9 +8,9 @@ encoder's own embeddings, since the head of a run is dropped when it ends. Besid
 - ``count`` and ``dimension``: rows and columns of the embeddings.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ def read_texts(
     records = read(files, columns=columns, limit=_READ)
     first = next(records)
     former = Former(resolve_views(views, first), holdout=0.0, seed=_SEED)
-    drawn = [formed.texts[:2] for formed in former.form(_chained(first, records))]
+    all_records = chain([first], islice(records, _READ - 1))
+    drawn = [formed.texts[:2] for formed in former.form(all_records)]
     name = ", ".join(Path(file).name for file in files)
     return texts_of(drawn, views=former.views, name=name, prompts=prompts, guarded=guarded)
 
@@ -205,8 +206,3 @@ def _groups(texts: Texts) -> Tensor:
 
     marks = [[hash64(near_identical(text)) for text in record] for record in texts.records]
     return torch.from_numpy(joined_groups(np.array(marks, np.uint64)))
-
-
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401 - records
-    yield first
-    yield from islice(rest, _READ - 1)

@@ -37,10 +37,14 @@ class Operator(Protocol):
     size: int
 
     @property
-    def dtype(self) -> torch.dtype: ...  # noqa: D102
+    def dtype(self) -> torch.dtype:
+        """The dtype of its vectors."""
+        ...
 
     @property
-    def device(self) -> torch.device: ...  # noqa: D102
+    def device(self) -> torch.device:
+        """The device of its vectors."""
+        ...
 
     def __matmul__(self, vector: Tensor) -> Tensor: ...
 
