@@ -179,7 +179,7 @@ class Views:
         """The other direction: positives as anchors.
 
         Raises:
-            ValueError: for rectangular views, whose other direction needs the other processes.
+            ValueError: the views are rectangular, and their other direction needs other processes.
         """
         if len(self.anchors) != len(self.positives):
             raise ValueError(

@@ -184,8 +184,8 @@ class Augment:
 
         Args:
             images: n x 3 x height x width on any device: uint8, or float in [0, 1].
-            draws: of these images. Which rows are changed is looked up in them, so that draws on
-                the CPU keep a GPU from waiting.
+            draws: the draws of these images. Which rows are changed is looked up in them, so that
+                draws on the CPU keep a GPU from waiting.
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.

@@ -53,7 +53,7 @@ class ImageBatches:
         """Return the batch of a step counted from the start of training.
 
         Args:
-            step: from 0.
+            step: the step, from 0.
             part: which of its rows to read; None for all. ``core.distributed.rows_of(size)`` gives
                 those of this process.
         """

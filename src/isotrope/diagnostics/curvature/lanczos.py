@@ -122,7 +122,7 @@ class Lanczos:
         """Go on until there are ``iterations`` rows, or fewer if the start vector is used up.
 
         Args:
-            iterations: in all, one product each.
+            iterations: the number of rows in all, one product each.
             progress: told the number of rows: once of those that were there, then 1 for each.
 
         Raises:
