@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,8 @@ __all__ = [
     "rows_of",
     "world_size",
 ]
+
+_Value = TypeVar("_Value")
 
 # the first process reads the corpus and scores the encoder while the others wait for it
 _PATIENCE = timedelta(days=1)
@@ -94,8 +96,8 @@ def all_reduce_max(value: int) -> int:
     return int(shared)
 
 
-def all_gather_objects(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
-    """Return the ``value`` of every process, in the order of ranks."""
+def all_gather_objects(value: _Value) -> list[_Value]:
+    """Return the ``value`` of every process, which can be pickled, in the order of ranks."""
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()

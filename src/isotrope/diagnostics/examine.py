@@ -1,8 +1,8 @@
 """Reads what a user names, a run or a model, into the evidence that the doctor judges.
 
-Of a run its log, its scores and its settings are read, and its saved encoder is probed with the
-data that it was trained on; where these have gone, the rest decides. Of a model there is nothing
-but the probe.
+From a run it reads the log, the scores and the settings, and it probes the saved encoder with the
+data of the training; where the data have gone, the rest decides. Of a model there is only the
+probe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 _TOKENS = 64
-"""That a text is cut to where no run says: a look at the embeddings, not an evaluation."""
+"""The tokens to which a text is cut where no run says: enough to measure embeddings by."""
 
 
 def examine(
@@ -41,13 +41,13 @@ def examine(
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
 ) -> RunEvidence:
-    """Return the case of a run folder or of a model.
+    """Return the evidence on a run folder or a model.
 
     Args:
         target: a run folder, or whatever names an encoder (:func:`isotrope.load`).
         data: what to embed, instead of a run's own data: text or pairs, or images.
         columns: the columns to read from tables of text.
-        objective: whose components are looked at, of a model; a run has its own.
+        objective: for a model, the objective whose components are measured; a run has its own.
 
     Raises:
         InputError: no run and no model there, or data that cannot be read.
@@ -87,7 +87,7 @@ def _of_model(
 
 
 def _docstrings() -> Texts:
-    """Pairs that every machine has: the documentation of Python's own library."""
+    """Return pairs that every machine has: the documentation of Python's own library."""
     from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 
     pairs = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
@@ -159,7 +159,7 @@ def _crops(
 
 
 def _crop(values: Mapping[str, Any]) -> "Augment":
-    """An augmentation as result.json has it, its tuples as lists."""
+    """Return an augmentation from its record in result.json, which has lists for tuples."""
     from isotrope.data.images.augment import Augment
 
     settings: dict[str, Any] = {

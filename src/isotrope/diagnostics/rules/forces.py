@@ -169,7 +169,7 @@ def ratio_under_bound(case: RunEvidence) -> Finding | None:
 
 
 def _stopping(objective: Objective) -> str:
-    """The form of an objective that says when an anchor is done."""
+    """Return the flag for a form of the objective whose gradient ends when an anchor is done."""
     registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
         if form in registered:
@@ -178,7 +178,7 @@ def _stopping(objective: Objective) -> str:
 
 
 def _harder(case: RunEvidence) -> str:
-    """What leaves anchors more to learn."""
+    """Return the flag that leaves anchors more to learn."""
     values = parameters(case)
     margin, tau = values.get("margin"), values.get("temperature")
     if isinstance(tau, float):
