@@ -4,7 +4,7 @@ Importing the package imports nothing heavy; a name loads its room when it is fi
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from isotrope.training import fit_images as fit_images
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or any of its names
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:

@@ -99,14 +99,16 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
         )
 
 
-def _metavar(kind: Any) -> str:  # noqa: ANN401 - an annotation
+def _metavar(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return _metavar(next(a for a in typing.get_args(kind) if a is not type(None)))
     if typing.get_origin(kind) is list:
         return "NAME"
-    return {int: "N", float: "X"}.get(kind, "NAME")
+    if kind is int:
+        return "N"
+    return "X" if kind is float else "NAME"
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:

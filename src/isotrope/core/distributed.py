@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.views import Views
 
 __all__ = [
@@ -208,13 +209,13 @@ class _Gather(torch.autograd.Function):
     """Gathers the rows of all processes; backward sums a row's gradients over the processes."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:  # noqa: ANN401
+    def forward(ctx: Context, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
         ctx.rows = rows
         return tuple(_all_gather(x, rows))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, None]:
         gradient = torch.cat(gradients)
         dist.all_reduce(gradient)
         return torch.split(gradient, ctx.rows)[rank()], None

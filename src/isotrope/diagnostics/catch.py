@@ -62,7 +62,7 @@ class Catch:
         """
         part = _Part(embeddings.detach().clone())
         if embeddings.requires_grad:
-            embeddings.register_hook(part.receive)  # type: ignore[no-untyped-call]
+            embeddings.register_hook(part.receive)
             self._parts.append(part)
         else:
             self._idle.append(part)

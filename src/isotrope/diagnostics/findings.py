@@ -4,7 +4,7 @@ import json
 import math
 import textwrap
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from isotrope.measures.judgement import Judgement
 
@@ -145,7 +145,7 @@ def _wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["ROWS", "Texts", "probe_images", "probe_texts", "read_texts", "texts_of"]
+
+T = TypeVar("T")
 
 ROWS = 256
 """Inputs that are embedded: their share of anything is known to three percent."""

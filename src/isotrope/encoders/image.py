@@ -28,16 +28,10 @@ from isotrope.core.pictures import Picture, square
 from isotrope.core.progress import bar
 from isotrope.encoders import image_folder
 from isotrope.encoders.device import find_device
-from isotrope.encoders.image_nets import READERS, Reader, build_net
+from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, READERS, Reader, build_net
 from isotrope.encoders.names import resolve
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageEncoder"]
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
-
-IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Standard deviation of the same."""
+__all__ = ["ImageEncoder"]
 
 
 class ImageEncoder(nn.Module):

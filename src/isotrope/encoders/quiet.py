@@ -47,7 +47,7 @@ def quiet_loading() -> Iterator[LoadReport]:
     loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
     before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     bars = messages.is_progress_bar_enabled()
-    messages.disable_progress_bar()  # type: ignore[no-untyped-call]
+    messages.disable_progress_bar()
     for logger in loggers:
         logger.handlers, logger.propagate = [report], False
         logger.setLevel(logging.WARNING)
@@ -60,4 +60,4 @@ def quiet_loading() -> Iterator[LoadReport]:
             logger.handlers, logger.propagate = handlers, propagate
             logger.setLevel(level)
         if bars:
-            messages.enable_progress_bar()  # type: ignore[no-untyped-call]
+            messages.enable_progress_bar()

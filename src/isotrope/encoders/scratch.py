@@ -137,7 +137,7 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
         model_input_names=["input_ids", "attention_mask"],

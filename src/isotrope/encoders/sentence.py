@@ -35,7 +35,8 @@ from isotrope.encoders.quiet import quiet_loading
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
-    from transformers import PreTrainedTokenizerFast
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 __all__ = ["POOLINGS", "SentenceEncoder"]
 
@@ -533,7 +534,7 @@ def _repool(model: "SentenceTransformer", mode: str, name: str) -> None:
     raise InputError(f"{name} has no pooling that could be changed to {mode!r}")
 
 
-def _modes(pooling: Any) -> str:  # noqa: ANN401 - a Pooling, imported only where it is used
+def _modes(pooling: "Pooling") -> str:
     mode = pooling.pooling_mode
     return mode if isinstance(mode, str) else "+".join(mode)
 
@@ -544,7 +545,7 @@ def _normalizes(module: nn.Module, kind: type) -> bool:
     )
 
 
-def _positions(config: Any, model: nn.Module) -> int:  # noqa: ANN401 - any transformers config
+def _positions(config: "PretrainedConfig", model: nn.Module) -> int:
     """Return how many tokens have a position; a very large number for relative positions."""
     positions = getattr(config, "max_position_embeddings", None) or -1
     if positions < 1:

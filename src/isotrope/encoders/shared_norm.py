@@ -4,12 +4,11 @@
 backend the processes use. They may hold different numbers of rows.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from isotrope.core.autograd import Context
 from isotrope.core.distributed import all_reduce_sum, world_size
 
 __all__ = ["SharedBatchNorm", "share_statistics"]
@@ -85,7 +84,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401
+        ctx: Context,
         x: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
@@ -116,7 +115,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
-        ctx: Any,  # noqa: ANN401
+        ctx: Context,
         gradient: Tensor,
         *_: Tensor,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, None]:

@@ -268,7 +268,7 @@ def _by_sgd(
         truth = torch.from_numpy(labels[index]).to(device)
         loss: Tensor = torch.nn.functional.cross_entropy(logits, truth)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         cosine.step()
     fitted = [part.detach().cpu().double().numpy() for part in (weight, bias)]

@@ -134,7 +134,7 @@ class _Watch:
             return
         embedded = self.quietly(self._embedded)
         if self.trainer.args.torch_compile:
-            embedded = torch.compiler.disable(embedded)  # type: ignore[no-untyped-call]
+            embedded = torch.compiler.disable(embedded)
         self._hooks = [self.trainer.model.register_forward_hook(embedded)]
         for loss in self.losses:
             self._hooks.append(loss.register_forward_pre_hook(self.quietly(self._begins)))
@@ -230,7 +230,7 @@ class _HookedBatch:
         self.value = sum(float(part.detach()) for part in tensors)
         followed = [part for part in tensors if part.requires_grad]
         if followed:
-            followed[0].register_hook(self._scaled)  # type: ignore[no-untyped-call]
+            followed[0].register_hook(self._scaled)
 
     def _scaled(self, gradient: Tensor) -> None:
         self._factor = float(gradient)

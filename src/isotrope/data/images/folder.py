@@ -162,7 +162,7 @@ class EncodedImages:
 
 def _flags(n: int) -> Tensor:
     """Return n times False, where worker processes can change it."""
-    flags: Tensor = torch.zeros(n, dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
+    flags: Tensor = torch.zeros(n, dtype=torch.bool).share_memory_()
     return flags
 
 

@@ -28,8 +28,8 @@ from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
-from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
-from isotrope.encoders.image_nets import ARCHITECTURES
+from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
 from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.measures.judgement import DevEvaluation
 from isotrope.paradigm import registry
