@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -26,7 +26,7 @@ from isotrope.diagnostics.observe import columns
 from isotrope.measures.judgement import FILE, Judgement, Look, Looks, judge, unjudged
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
-from isotrope.training.nan_guard import refuse_broken
+from isotrope.training.nan_guard import GuardedModule, refuse_broken
 from isotrope.training.progress import Progress, warn
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "Dev",
     "DirectCheckpointIO",
     "ImmediateInterrupt",
-    "Measuring",
     "Metrics",
     "ProvenanceWriter",
     "Stop",
@@ -50,22 +49,6 @@ SPARE = ".previous.ckpt"
 """A checkpoint between its two names; a process that is killed there leaves it behind."""
 
 COLUMNS = columns("dev", "skipped", "samples_per_second")
-
-
-class Measuring(Protocol):
-    """What the log reads of a training module.
-
-    Attributes:
-        measured: numbers of the last step, if it was a logged one, else empty.
-        gradient_norm: of the last step, before clipping.
-    """
-
-    measured: dict[str, float | None]
-    gradient_norm: torch.Tensor | None
-
-    def learning_rate_at(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        ...
 
 
 class Timer(L.Callback):
@@ -90,12 +73,7 @@ class Timer(L.Callback):
         self._since, self._resting = time.perf_counter(), 0.0
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Add the step that has just ended, fetching its data included."""
         now = time.perf_counter()
@@ -222,15 +200,10 @@ class Metrics(L.Callback):
         return ",".join(cells) + "\n"
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Add a row if the step was measured."""
-        module = cast("Measuring", pl_module)
+        module = cast("GuardedModule", pl_module)
         if not module.measured:
             return
         step = trainer.global_step - 1  # the step that has just ended, counted from 0
@@ -260,26 +233,45 @@ class Metrics(L.Callback):
 
 
 class Dev(L.Callback):
-    """The dev score at step 0, every k steps and at the end; the best step's model is kept."""
+    """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
+
+    Args:
+        score: looks at the encoder as it is; None where nothing is scored.
+        name: of the score, for people.
+        column: of the score in metrics.csv; its values in result.json begin with it.
+        every: steps between scores; 0 is at the start and the end alone.
+        last: step of the run.
+        keeps_best: whether the step with the best score is saved, or the last one.
+        otherwise: the verdict where nothing is scored.
+    """
+
+    metrics: Metrics
+    timer: Timer
+    progress: Progress
+    keep: Callable[[int], str]
 
     def __init__(
         self,
         score: Callable[[], Look] | None,
         *,
+        name: str,
+        column: str,
         every: int,
         last: int,
-        keep: Callable[[int], str] | None,
-        metrics: Metrics,
-        timer: Timer,
-        progress: Progress,
-        name: str,
-        column: str = "dev",
+        keeps_best: bool,
+        otherwise: str,
     ) -> None:
-        self.score, self.every, self.last, self.keep = score, every, last, keep
-        self.metrics, self.timer, self.progress, self.name = metrics, timer, progress, name
-        self.column, self.kept = column, metrics.path.parent / FILE
-        self.looks = Looks(name, "last" if keep is None else "best")
+        self.score, self.name, self.column = score, name, column
+        self.every, self.last = every, last
+        self.keeps_best, self.otherwise = keeps_best, otherwise
+        self.looks = Looks(name, "best" if keeps_best else "last")
         self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
+
+    def attach(
+        self, metrics: Metrics, timer: Timer, progress: Progress, keep: Callable[[int], str]
+    ) -> None:
+        """Write scores into the log of a run, and save its best step by ``keep``."""
+        self.metrics, self.timer, self.progress, self.keep = metrics, timer, progress, keep
 
     @property
     def scores(self) -> dict[int, float]:
@@ -294,16 +286,12 @@ class Dev(L.Callback):
         step = self.looks.best
         return step, self.scores[step]
 
-    def judgement(self, otherwise: str) -> Judgement:
-        """Return whether training helped.
-
-        Args:
-            otherwise: the sentence where nothing was scored.
-        """
+    def judgement(self) -> Judgement:
+        """Return whether training helped."""
         if not self.scores:
-            return Judgement("not known", otherwise)
+            return Judgement("not known", self.otherwise)
         if not self.looks.complete:
-            step = self.looks.best if self.keep is not None else max(self.scores)
+            step = self.looks.best if self.keeps_best else max(self.scores)
             return unjudged(self.name, self.scores.get(0), self.scores[step], step)
         return judge(self.looks)
 
@@ -316,10 +304,10 @@ class Dev(L.Callback):
         value = look.value
         self.looks.add(step, look)
         self.metrics.add(step, {self.column: value})
-        if self.keep is not None and self.looks.best == step:
+        if self.keeps_best and self.looks.best == step:
             self.weights[step] = self.keep(step)
         if self.looks.complete:
-            self.looks.save(self.kept)
+            self.looks.save(self.metrics.path.parent / FILE)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
         at = self.looks.best
@@ -333,12 +321,7 @@ class Dev(L.Callback):
             self.evaluate(0)
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Score every k steps and after the last."""
         step = trainer.global_step
@@ -459,12 +442,7 @@ class Checkpoints(L.Callback):
             self.save(trainer)
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Save every k steps, but not after the last, and what shall stay."""
         step = trainer.global_step
@@ -564,12 +542,7 @@ class Stop(L.Callback):
         self._handlers.enter_context(handling(self._asked))
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """End the run if we, or any process of it, were asked to."""
         self.signal = all_reduce_max(self.signal or 0) or None

@@ -61,12 +61,7 @@ class Progress(L.Callback):
         )
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Advance by one step."""
         self._done = trainer.global_step

@@ -212,7 +212,7 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
         settings = settings.model_copy(update=own)
     prepared = train.prepare(settings.model_copy(update={"micro_batch": None}))
     method, plan = prepared.module, prepared.module.plan
-    if wanted.state is None and prepared.objective == "dino":
+    if wanted.state is None and prepared.objective_name == "dino":
         raise InputError(
             f"{wanted.folder} kept no checkpoint, and without its head there are no logits for "
             "objective dino; train it with a smaller --checkpoint-every"
@@ -235,9 +235,9 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
         peak=plan.learning_rate,
         about={
             "method": method.name,
-            "objective": prepared.objective,
+            "objective": prepared.objective_name,
             "encoder": method.encoder.name,
-            "steps": prepared.steps,
+            "steps": prepared.module.steps,
             "batch_size": prepared.batches.size,
             "optimizer": plan.optimizer,
             "weight_decay": decay,

@@ -6,9 +6,7 @@ queues, centres). All of that state is in buffers and modules of the method, so 
 exact; randomness is a function of (seed, step) for the whole batch, never of the process.
 """
 
-import contextlib
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -26,13 +24,12 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.paradigm.shares import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.recipe import Plan, Recipe
-from isotrope.training.step import step_seed
+from isotrope.training.step import step_loss, step_seed
 
 __all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 
@@ -114,7 +111,7 @@ class ImageMethod(L.LightningModule):
             augments = self.augments_of(encoder.image_size, self.options)
         self.augments = tuple(augments)
         self.seed, self.log_every, self.caching, self.scaled = seed, log_every, caching, scaled
-        self.step = 0
+        self.step, self.steps, self.learning_rate = 0, plan.steps, plan.learning_rate
         self.guard = NonFiniteGuard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
@@ -219,16 +216,12 @@ class ImageMethod(L.LightningModule):
         wholes = self.completed(
             [all_gather_views(_wide(views)) for views in self.views(self.crops(batch))]
         )
-        with _full_precision(wholes[0].views.anchors.device.type):
-            terms = [shared_loss(self.objective, w, backend=self.backend) for w in wholes]
-            loss = torch.stack(terms).mean()
-            if not self.guard.forward_is_finite(self, self.step, loss, [w.views for w in wholes]):
-                return self.guard.no_loss(self)
-            if self.step % self.log_every == 0 or self.step == self.plan.steps - 1:
-                assert self._features is not None
-                self.measured = measure(self.objective, wholes[0].views, self._features)
-                self.measured["loss"] = float(loss.detach())
-        return loss
+        views = [whole.views for whole in wholes]
+        return step_loss(self, self.step, wholes, views, lambda: self._measured(views[0]))
+
+    def _measured(self, views: Views) -> dict[str, float | None]:
+        assert self._features is not None
+        return measure(self.objective, views, self._features)
 
     def on_train_batch_start(self, batch: ImageBatch, batch_idx: int) -> None:
         """Make sure that no step is left out or repeated, also where a run was resumed."""
@@ -243,27 +236,6 @@ class ImageMethod(L.LightningModule):
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Set the rates of this step."""
         set_rates(optimizer, self.plan, self.step)
-
-    def on_train_batch_end(self, outputs: Any, batch: ImageBatch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
-        """Drop the gradients now: Lightning would keep them through the next forward pass."""
-        self.zero_grad(set_to_none=True)
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip by the norm of all gradients, and keep the norm for the log."""
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(
-            self.parameters(), gradient_clip_val or math.inf
-        )
-        self.guard.check_gradient(self, self.step, self.gradient_norm)
-
-    @property
-    def learning_rate(self) -> float:
-        """The largest of the run."""
-        return self.plan.learning_rate
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -293,10 +265,3 @@ def _wide(views: Views) -> Views:
 def at_least_float(x: Tensor) -> Tensor:
     """Return ``x`` in float32, or as it is if it is wider."""
     return x.float() if x.dtype.itemsize < 4 else x
-
-
-@contextlib.contextmanager
-def _full_precision(device: str) -> Iterator[None]:
-    """Similarities and the loss are computed in float32 even when the encoder is not."""
-    with torch.autocast(device, enabled=False):
-        yield
