@@ -23,9 +23,9 @@ from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.sweep.search_space import read_varied
-from isotrope.sweep.spec import Sweep
-from isotrope.sweep.study import planned
+from isotrope.sweeps.search_space import read_varied
+from isotrope.sweeps.spec import Sweep
+from isotrope.sweeps.study import planned
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings
 

@@ -14,7 +14,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import InfoNCE
 from isotrope.training import simcse
-from isotrope.training.text import fit
+from isotrope.training.fit_text import fit
 
 from .conftest import sentences
 from .interrupted import power_cut

@@ -18,6 +18,7 @@ from isotrope.core.errors import Diverged, InputError
 from isotrope.core.views import Views
 from isotrope.training import simcse
 from isotrope.training import step as steps_of
+from isotrope.training.fit_text import fit
 from isotrope.training.images import method
 from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
@@ -25,7 +26,6 @@ from isotrope.training.images.train import fit_images
 from isotrope.training.nan_guard import NonFiniteGuard, refuse_broken
 from isotrope.training.run import read_checkpoint
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import fit
 from tests.core.test_checksum import same
 from tests.training.conftest import IMAGES, QUICK, sentences
 

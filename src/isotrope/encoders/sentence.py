@@ -75,7 +75,7 @@ class SentenceEncoder(nn.Module):
         tokenizer: the model's own.
         dimension: d, of the embeddings.
         max_length: tokens, special ones included, at which the model truncates by itself.
-        pooling: of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
+        pooling: one of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
             gives one vector itself.
         normalizes: whether the model ends in a Normalize module.
         prompt: what the model puts before every text it embeds, by its own configuration.
@@ -546,13 +546,13 @@ def _normalizes(module: nn.Module, kind: type) -> bool:
 
 def _positions(config: Any, model: nn.Module) -> int:  # noqa: ANN401 - any transformers config
     """Return how many tokens have a position; a very large number for relative positions."""
-    known = getattr(config, "max_position_embeddings", None) or -1
-    if known < 1:
+    positions = getattr(config, "max_position_embeddings", None) or -1
+    if positions < 1:
         return 2**31 - 1
     # the RoBERTa family counts its positions from padding_idx + 1
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         offset = getattr(module, "padding_idx", None)
         if isinstance(table, nn.Embedding) and isinstance(offset, int):
-            return int(known) - offset - 1
-    return int(known)
+            return int(positions) - offset - 1
+    return int(positions)

@@ -59,7 +59,6 @@ __all__ = [
     "batch_at",
     "check",
     "encoder_of",
-    "fit",
     "module_of",
     "prefixes_of",
     "steps_of",
@@ -75,24 +74,6 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
 }
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
-
-
-def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
-    """Train a sentence encoder; the arguments are the fields of ``TrainSettings``.
-
-    Args:
-        files: path or paths of text or pairs.
-        resume: continue, start or do nothing, as ``--resume`` does.
-        settings: any other setting, e.g. ``output="runs/x"``, ``objective="infonce"``,
-            ``objective_settings={"temperature": 0.05}``, ``max_steps=100``.
-
-    Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
-
-    Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
-    """
-    return train(TrainSettings.read({"files": files, **settings}, python=True), resume=resume)
 
 
 def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:

@@ -1,4 +1,4 @@
-"""Batches: which records a training step takes, and their texts as padded chunks of one length.
+"""Chooses the records of a training step and pads their texts into chunks of one length.
 
 All views of a batch are sorted by length together and cut into chunks, so that one forward pass
 per chunk covers both views with little padding; an inverse permutation puts the embeddings back
@@ -27,7 +27,7 @@ class Batches:
     Args:
         store: anything with a length: the records.
         batch_size: records of a batch.
-        seed: of the run; each epoch is in its own order.
+        seed: the seed of the run; each epoch is in its own order.
         drop_last: leave out an incomplete last batch. Otherwise it is given if it has at least
             two records (one alone has no negatives).
 

@@ -29,10 +29,11 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
-from isotrope.evaluation.image_scores import image_scores, knn_look
+from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
+from isotrope.training.fit_text import by_name, speaking_python
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
 from isotrope.training.images.method import ImageMethod, Options, Plan
@@ -67,6 +68,8 @@ def fit_images(
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
+    An objective may be a name, a class, or an objective itself, as ``isotrope.fit`` takes it.
+
     Args:
         data: folder, .npz file or name.
         encoder: a name or folder, or an encoder of your own, such as
@@ -84,7 +87,12 @@ def fit_images(
     """
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
-    given = ImageSettings.read({"data": data, "encoder": name, **settings}, python=True)
+    with speaking_python(ImageSettings):
+        return _fitted({"data": data, "encoder": name, **by_name(settings)}, own, resume=resume)
+
+
+def _fitted(settings: dict[str, Any], own: ImageEncoder | None, *, resume: bool) -> Outcome:
+    given = ImageSettings.read(settings, python=True)
     if own is not None and given.devices > 1:
         raise InputError(
             f"devices={given.devices} starts other processes, which do not have your encoder; "
@@ -184,7 +192,9 @@ def _neighbours(
 ) -> Dev:
     """Return when the encoder is scored by its neighbours, in percent: never without labels."""
     most = settings.knn_images
-    look = functools.partial(knn_look, module.encoder, images, limit_train=most, limit_test=most)
+    look = functools.partial(
+        knn_evaluation, module.encoder, images, limit_train=most, limit_test=most
+    )
     return Dev(
         look if labelled(images) else None,
         name="kNN accuracy",
