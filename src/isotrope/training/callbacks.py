@@ -103,12 +103,12 @@ class Metrics(L.Callback):
         timer: Timer,
         columns: Sequence[str] = COLUMNS,
         progress: Progress,
-        wandb: str | None = None,
+        loggers: Sequence[str] = ("tensorboard",),
     ) -> None:
         self.path, self.progress = folder / "metrics.csv", progress
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
-        self.loggers = Loggers(folder, wandb)
+        self.loggers = Loggers(folder, loggers)
         self._pending: int | None = None
         self._row: dict[str, float | None] = {}  # of that step; what is in the file is not kept
         self._newest: dict[str, float | None] = {}  # with a measured batch
@@ -172,12 +172,12 @@ class Metrics(L.Callback):
         """Return the row that is not written yet, which goes into checkpoints."""
         return {
             "pending": None if self._pending is None else (self._pending, self._row),
-            "wandb": self.loggers.run_id,
+            "loggers": self.loggers.run_ids,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the unwritten row of a checkpoint, and its run of Weights & Biases."""
-        self.loggers.run_id = state_dict.get("wandb")  # older checkpoints know of none
+        """Continue the unwritten row of a checkpoint, and the runs of its loggers."""
+        self.loggers.run_ids = state_dict.get("loggers", {})  # older checkpoints know of none
         if state_dict["pending"] is not None:
             self._pending, self._row = state_dict["pending"]
 

@@ -156,7 +156,7 @@ class Task:
             steps_per_epoch=self.steps_per_epoch,
             timer=timer,
             columns=self.columns,
-            wandb=settings.wandb,
+            loggers=settings.logger,
             progress=progress,
         )
         checkpoints = Checkpoints(

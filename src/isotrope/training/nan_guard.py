@@ -182,11 +182,7 @@ class NonFiniteGuard(L.Callback):
     # around the step
 
     def on_train_batch_start(
-        self,
-        trainer: L.Trainer,
-        pl_module: GuardedModule,
-        batch: Any,  # noqa: ANN401 - Lightning's signature
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Remember what the forward pass of the batch moves."""
         self._what = None
@@ -194,12 +190,7 @@ class NonFiniteGuard(L.Callback):
             self._buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: GuardedModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Count a step that was left out, undo what its forward pass moved, and drop gradients."""
         module = cast("GuardedModule", pl_module)

@@ -38,7 +38,7 @@ from isotrope.training.launch import (
     launch,
     launched,
 )
-from isotrope.training.loggers import check_wandb
+from isotrope.training.loggers import check_loggers
 from isotrope.training.settings import RunSettings, read_yaml
 
 __all__ = [
@@ -125,7 +125,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         LostProcess: one of several processes has gone.
     """
     output = Path(settings.output)
-    check_wandb(settings.wandb)
+    check_loggers(settings.logger)
     device = _check_devices(settings)
     try:
         if settings.devices > 1 and launched_processes()[0] == 1:

@@ -55,7 +55,7 @@ class RunSettings(BaseModel):
             "progress",
             "device",
             "devices",
-            "wandb",
+            "logger",
         }
     )
 
@@ -112,20 +112,19 @@ class RunSettings(BaseModel):
         "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    wandb: str | None = Field(
-        None,
-        min_length=1,
-        description="log to this project of Weights & Biases too (pip install wandb; "
-        "WANDB_MODE=offline needs no network)",
+    logger: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+        ["tensorboard"],
+        description="where numbers go besides metrics.csv; wandb and mlflow take project, mode and "
+        "server from their own environment variables (pip install wandb, or mlflow)",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
     # the names of subclasses' fields too
     @field_validator(
-        "files", "columns", "plugin", "lora_targets", mode="before", check_fields=False
+        "files", "columns", "plugin", "lora_targets", "logger", mode="before", check_fields=False
     )
     @classmethod
-    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+    def _listed(cls, value: object) -> object:
         """One path stands for a list of one."""
         if isinstance(value, (str, Path)):
             return [str(value)]
@@ -137,24 +136,24 @@ class RunSettings(BaseModel):
         "output", "dev", "encoder", "data", "classes", mode="before", check_fields=False
     )
     @classmethod
-    def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+    def _path(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_switch(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - before validation
+    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
         """``true`` is no number, although Python counts with it."""
         if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
             raise ValueError("input should be another value than true or false")
         return value
 
     @field_validator(
-        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "wandb"),
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes"),
         mode="after",
         check_fields=False,
     )
     @classmethod
-    def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
+    def _nameable(cls, value: str | list[str] | None) -> str | list[str] | None:
         """Names go into config.yaml, result.json and the system's calls."""
         for name in value if isinstance(value, list) else ["-" if value is None else value]:
             if not name or {"\0", "\n", "\r"} & set(name) or not _in_utf8(name):
@@ -165,7 +164,7 @@ class RunSettings(BaseModel):
         "columns", "query_prompt", "passage_prompt", "lora_targets", check_fields=False
     )
     @classmethod
-    def _written(cls, value: Any) -> Any:  # noqa: ANN401 - a text or texts
+    def _written(cls, value: str | list[str]) -> str | list[str]:
         """Texts go into config.yaml and result.json."""
         for text in value if isinstance(value, list) else [value]:
             if "\0" in text or not _in_utf8(text):
@@ -174,12 +173,13 @@ class RunSettings(BaseModel):
 
     @field_validator("precision", mode="before")
     @classmethod
-    def _bits(cls, value: Any) -> Any:  # noqa: ANN401 - YAML reads 32 as a number
+    def _bits(cls, value: object) -> object:
+        """Take a number for its digits: YAML reads 32 as a number."""
         return str(value) if isinstance(value, int) else value
 
     @model_validator(mode="before")
     @classmethod
-    def _gather_dotted(cls, values: Any) -> Any:  # noqa: ANN401 - before validation
+    def _gather_dotted(cls, values: object) -> object:
         """Collect the keys ``objective.*``, and others of that kind, in a field each."""
         if not isinstance(values, Mapping):
             return values

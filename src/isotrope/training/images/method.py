@@ -6,12 +6,13 @@ queues, centres). All of that state is in buffers and modules of the method, so 
 exact; randomness is a function of (seed, step) for the whole batch, never of the process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import lightning as L
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 
 from isotrope.core.distributed import GlobalBatch, all_gather_views, rank, rows_of, world_size
@@ -227,9 +228,15 @@ class ImageMethod(L.LightningModule):
         """Make sure that no step is left out or repeated, also where a run was resumed."""
         assert batch.step == self.global_step, f"step {batch.step} at {self.global_step} updates"
 
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Lightning's
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
         """Update, and at once what follows: callbacks then save and score the whole step."""
-        super().optimizer_step(*args, **kwargs)
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         if not self.guard.skipping:
             self.after_step()
 
