@@ -121,33 +121,33 @@ class Metrics(L.Callback):
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
             self._pending = None
-        kept = [(at, row) for at, row in sorted(rows.items()) if at < step]
-        measured = [row for _, row in kept if row.get("loss") is not None]
+        earlier = [(at, row) for at, row in sorted(rows.items()) if at < step]
+        measured = [row for _, row in earlier if row.get("loss") is not None]
         self._newest = measured[-1] if measured else {}
         with (
             atomic_replace(self.path) as temporary,
             temporary.open("w", encoding="utf-8") as handle,
         ):
             handle.write(",".join(self.columns) + "\n")
-            handle.writelines(self._line(at, row) for at, row in kept)
+            handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
         """Return the rows of the file; what a power failure has left of a line is no row."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
-        found: dict[int, dict[str, float | None]] = {}
+        rows: dict[int, dict[str, float | None]] = {}
         for line in lines:
             try:
                 row = dict(zip(names, line.split(","), strict=True))
                 # a column that the run did not have then stays empty
                 cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
-                found[int(row["step"])] = cells
+                rows[int(row["step"])] = cells
             except (KeyError, ValueError):
                 broken += 1
         if broken:
             warn(f"warning: {broken} rows of {self.path} cannot be read and are left out")
-        return found
+        return rows
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
@@ -500,8 +500,8 @@ class ProvenanceWriter(L.Callback):
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
             with suppress(InputError):  # damaged: what it said is lost, the run is not
-                found = read_json(self.path)
-                parts = found if isinstance(found, list) else []
+                recorded = read_json(self.path)
+                parts = recorded if isinstance(recorded, list) else []
         now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
         before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
         if before not in (None, now["versions"]):

@@ -129,9 +129,9 @@ class NonFiniteGuard(L.Callback):
             what = 2
         elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
             what = 1
-        if found := all_reduce_max(what):
-            self._found(module, step, _WHATS[found - 1])
-        return not found
+        if worst := all_reduce_max(what):
+            self._found(module, step, _WHATS[worst - 1])
+        return not worst
 
     def no_loss(self, module: GuardedModule) -> Tensor:
         """Return a loss whose gradient is zero, for every parameter that other processes await."""
@@ -315,5 +315,5 @@ def _is_finite(x: Tensor) -> bool:
 
 
 def _matrices(views: Views) -> list[Tensor]:
-    given = [views.anchors, views.positives]
-    return given if views.negatives is None else [*given, views.negatives]
+    matrices = [views.anchors, views.positives]
+    return matrices if views.negatives is None else [*matrices, views.negatives]

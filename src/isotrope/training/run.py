@@ -213,10 +213,10 @@ def _check_devices(settings: RunSettings) -> str:
         )
     if total > 1 and kind == "mps":
         raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
-    if kind == "cuda" and here > (found := torch.cuda.device_count()):
+    if kind == "cuda" and here > (count := torch.cuda.device_count()):
         raise InputError(
-            f"--devices {here}: this machine has {found} GPU{'s' * (found > 1)}; "
-            f"use --devices {found}, or --device cpu"
+            f"--devices {here}: this machine has {count} GPU{'s' * (count > 1)}; "
+            f"use --devices {count}, or --device cpu"
         )
     if settings.rows < total:
         raise InputError(
@@ -259,10 +259,10 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
-            shown = name.replace("_", "-")
+            option = name.replace("_", "-")
             raise CannotResume(
-                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
-                "command, or choose another output folder"
+                f"cannot resume {output}: its --{option} was {old!r}, now {new!r}; repeat the "
+                "first command, or choose another output folder"
             )
     if (output / "result.json").is_file():
         return Outcome(Result.load(output / "result.json"), output)
@@ -322,10 +322,10 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     """
     try:
         verify_checksum(file)
-        found = torch.load(file, map_location="cpu", weights_only=True)
-        if not isinstance(found, dict):
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
             raise ChecksumMismatch("it is no checkpoint")
-        return found
+        return state
     except (ChecksumMismatch, MemoryError):
         raise
     # whatever else a damaged archive makes torch raise
@@ -345,14 +345,14 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
         if not path.is_file():
             continue
         try:
-            found = read_checkpoint(path)
-            if missing := _PARTS - set(found):
+            state = read_checkpoint(path)
+            if missing := _PARTS - set(state):
                 raise ChecksumMismatch(f"no {sorted(missing)[0]} in it")
         except ChecksumMismatch as error:
             damaged.append(f"{path} ({error})")
             tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
             continue
-        return path, int(found["global_step"])
+        return path, int(state["global_step"])
     if damaged:
         raise CannotResume(
             f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"

@@ -190,9 +190,11 @@ class RunSettings(BaseModel):
                 for k, v in values.items()
                 if str(k).startswith(prefix + ".")
             }
-            given = plain.get(f"{prefix}_settings", {})
-            if isinstance(given, Mapping):
-                plain[f"{prefix}_settings"] = {k: _number(v) for k, v in {**given, **inner}.items()}
+            collected = plain.get(f"{prefix}_settings", {})
+            if isinstance(collected, Mapping):
+                plain[f"{prefix}_settings"] = {
+                    k: _number(v) for k, v in {**collected, **inner}.items()
+                }
         return plain
 
     @property
@@ -242,8 +244,8 @@ class RunSettings(BaseModel):
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
             name = intended_name(key, [*names, *cls.dotted_names()])
             hint = "" if name is None else f" (did you mean {_spelled(name, python=python)}?)"
-            shown = key if python else flag(key)
-            raise InputError(f"{where}unknown setting {shown!r}{hint}")
+            spelled = key if python else flag(key)
+            raise InputError(f"{where}unknown setting {spelled!r}{hint}")
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
@@ -252,14 +254,14 @@ class RunSettings(BaseModel):
         Raises:
             InputError: one that stands there twice, with a hyphen and with an underscore.
         """
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
-            if name in found:
+            if name in fields:
                 where = f"{source}: " if source else ""
                 raise InputError(f"{where}--{flag(name)} stands there twice")
-            found[name] = value
-        return found
+            fields[name] = value
+        return fields
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, source: str = "", python: bool = False) -> Self:
@@ -285,21 +287,22 @@ class RunSettings(BaseModel):
             if name.endswith("-settings") and len(first["loc"]) > 1:
                 name = f"{name.removesuffix('-settings')}.{first['loc'][1]}"
             if first["type"] == "missing":
-                shown = f"--{name}"
+                spelled = f"--{name}"
                 if python or name in ("files", "data"):  # the two have no flag
-                    shown = name if python else {"files": "FILE", "data": "DATA"}[name]
-                raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
-            said = first["msg"].removeprefix("Value error, ")
-            shown = _argument(name) if python else f"--{name}"
+                    spelled = name if python else {"files": "FILE", "data": "DATA"}[name]
+                raise InputError(f"{where}{spelled} is missing: {_help(cls, name)}") from None
+            message = first["msg"].removeprefix("Value error, ")
+            spelled = _argument(name) if python else f"--{name}"
             raise InputError(
-                f"{where}{shown}: {said[:1].lower()}{said[1:]}; found {brief(first['input'])}"
+                f"{where}{spelled}: {message[:1].lower()}{message[1:]}; "
+                f"found {brief(first['input'])}"
             ) from None
 
     def to_yaml(self) -> str:
         """Return the settings as the YAML that ``--config`` reads."""
         values = self.model_dump()
-        own = [name for name in self.ordered() if name not in self.collected()]
-        listed = {flag(name): values[name] for name in own if values[name] not in (None, [])}
+        names = [name for name in self.ordered() if name not in self.collected()]
+        listed = {flag(name): values[name] for name in names if values[name] not in (None, [])}
         for prefix, name in zip(self.dotted, self.collected(), strict=True):
             listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
         return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))

@@ -220,8 +220,8 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
             f"--matryoshka {longest} is more than the {encoder.dimension} coordinates of "
             f"{settings.encoder}"
         )
-    found = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
-    if not found:
+    prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
+    if not prefixes:
         raise InputError(
             f"--matryoshka {longest} is the whole embedding, which is trained anyway; give fewer "
             "coordinates, e.g. 256 128 64"
@@ -231,7 +231,7 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
             "--matryoshka needs --head none: a head mixes all coordinates, and the first ones of "
             "what it gives are not the first ones of the saved model's embeddings"
         )
-    return found
+    return prefixes
 
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:

@@ -178,14 +178,14 @@ class ImageMethod(L.LightningModule):
 
         With ``caching`` there is the graph of a few images at a time.
         """
-        found: Tensor
+        features: Tensor
         if self.caching is None:
-            found = self.encoder(crops)
+            features = self.encoder(crops)
         else:
             pieces = [(piece,) for piece in torch.split(crops, self.caching)]
-            found = torch.cat(cached(self.encoder, pieces))
-        self._features = found.detach()
-        return found
+            features = torch.cat(cached(self.encoder, pieces))
+        self._features = features.detach()
+        return features
 
     @torch.no_grad()
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
@@ -196,8 +196,8 @@ class ImageMethod(L.LightningModule):
         """
         encoder, head = target.module.children()
         pieces = torch.split(crops, self.caching or len(crops))
-        found: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
-        return found
+        projections: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
+        return projections
 
     # the step
 

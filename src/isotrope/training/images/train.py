@@ -85,20 +85,22 @@ def fit_images(
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
     """
-    own = encoder if isinstance(encoder, ImageEncoder) else None
-    name = encoder if own is None else own.name
+    own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
+    name = encoder if own_encoder is None else own_encoder.name
     with speaking_python(ImageSettings):
-        return _fitted({"data": data, "encoder": name, **by_name(settings)}, own, resume=resume)
+        return _fitted(
+            {"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume
+        )
 
 
-def _fitted(settings: dict[str, Any], own: ImageEncoder | None, *, resume: bool) -> Outcome:
-    given = ImageSettings.read(settings, python=True)
-    if own is not None and given.devices > 1:
+def _fitted(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: bool) -> Outcome:
+    checked = ImageSettings.read(settings, python=True)
+    if own_encoder is not None and checked.devices > 1:
         raise InputError(
-            f"devices={given.devices} starts other processes, which do not have your encoder; "
+            f"devices={checked.devices} starts other processes, which do not have your encoder; "
             "start them by torchrun, each with its own"
         )
-    return run(given, functools.partial(_train, own=own), resume=resume)
+    return run(checked, functools.partial(_train, own_encoder=own_encoder), resume=resume)
 
 
 def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
@@ -116,9 +118,11 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
     return run(settings, _train, resume=resume, lines=lines)
 
 
-def _train(settings: ImageSettings, lines: bool, own: ImageEncoder | None = None) -> Outcome:
+def _train(
+    settings: ImageSettings, lines: bool, own_encoder: ImageEncoder | None = None
+) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
-    task = prepare(settings, own)
+    task = prepare(settings, own_encoder)
     if rank() == 0:
         write_config(settings)
     barrier()
@@ -126,12 +130,12 @@ def _train(settings: ImageSettings, lines: bool, own: ImageEncoder | None = None
     return task.run(lines=lines)
 
 
-def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> "ImageTask":
+def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) -> "ImageTask":
     """Check everything, read the data and build what is trained; nothing is written.
 
     Args:
         settings: of the run.
-        own: the user's encoder, if it is one.
+        own_encoder: the user's encoder, if it is one.
 
     Raises:
         InputError: anything wrong with the settings, the data or the encoder.
@@ -144,8 +148,8 @@ def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> "ImageT
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
     need_kornia()
-    scratch = own is None and settings.encoder in ARCHITECTURES
-    encoder = None if scratch else _pretrained(settings, own)
+    scratch = own_encoder is None and settings.encoder in ARCHITECTURES
+    encoder = None if scratch else _pretrained(settings, own_encoder)
     images = _data(settings, encoder.image_size if encoder else settings.image_size)
     images.train.images.read([0])  # where nothing can be decoded, this says so
     if encoder is None:
@@ -244,8 +248,8 @@ def _objective(
 ) -> tuple[str, Objective]:
     """Return the objective and its name: as asked, with the recipe's numbers where none are."""
     name = (settings.objective or method.recipe.objective).lower()
-    own = method.settings_of(name, options)
-    objective = registry.build(name, {**own, **settings.objective_settings})
+    recipe_settings = method.settings_of(name, options)
+    objective = registry.build(name, {**recipe_settings, **settings.objective_settings})
     try_objective(objective, negatives=False)
     return name, objective
 
@@ -277,14 +281,14 @@ def _encoder(settings: ImageSettings, side: int) -> ImageEncoder:
     )
 
 
-def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncoder:
+def _pretrained(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
     """Load an encoder, or take the user's; it brings its size of images and normalisation."""
     for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
         if getattr(settings, name) != default:
             raise InputError(
                 f"--{name} is for an encoder from scratch; {settings.encoder} brings its own"
             )
-    encoder = own or ImageEncoder.load(settings.encoder, device=settings.device)
+    encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
     if settings.image_size not in (None, encoder.image_size):
         raise InputError(
             f"--image-size {settings.image_size}: {settings.encoder} takes images of "
