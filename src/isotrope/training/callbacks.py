@@ -237,8 +237,8 @@ class Dev(L.Callback):
 
     Args:
         score: looks at the encoder as it is; None where nothing is scored.
-        name: of the score, for people.
-        column: of the score in metrics.csv; its values in result.json begin with it.
+        name: the score's name, for people.
+        column: the score's column in metrics.csv; its values in result.json begin with it.
         every: steps between scores; 0 is at the start and the end alone.
         last: step of the run.
         keeps_best: whether the step with the best score is saved, or the last one.
@@ -387,7 +387,7 @@ class Checkpoints(L.Callback):
     """checkpoints/last.ckpt, written whole and sealed, the one before kept as previous.ckpt.
 
     Args:
-        folder: of all checkpoints.
+        folder: where all checkpoints lie.
         every: steps between checkpoints; none follows the last step, after which nothing resumes.
         keep: steps between those that stay for looking at (step-0.ckpt, ..., that of the last
             step); None: none does.
@@ -486,8 +486,8 @@ class ProvenanceWriter(L.Callback):
     """provenance.json: what each part of a run was made with; one that went on has several.
 
     Args:
-        folder: of the run.
-        seed: of the run.
+        folder: the run folder.
+        seed: the run's seed.
         data: their fingerprint.
     """
 

@@ -118,7 +118,7 @@ class _Worker:
     """A process that does one task after the other, and whether it is doing one.
 
     Args:
-        environment: of the process.
+        environment: the process's environment variables.
         visible: what of it is seen: everything, its errors, or nothing.
     """
 

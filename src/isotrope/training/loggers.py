@@ -87,13 +87,13 @@ class Loggers:
     """The loggers of one run.
 
     Args:
-        folder: of the run. TensorBoard writes into it, and the others where nothing in their own
-            environment variables says otherwise (WANDB_MODE, MLFLOW_TRACKING_URI).
+        folder: the run folder. TensorBoard writes into it, and so do the others unless their own
+            environment variables say otherwise (WANDB_MODE, MLFLOW_TRACKING_URI).
         names: ``tensorboard``, ``wandb`` or ``mlflow``.
 
     Attributes:
-        run_ids: of the services' runs, by name; set before the first number to go on with earlier
-            ones.
+        run_ids: the ids of the services' runs, by name; set before the first number to
+            go on with earlier ones.
     """
 
     def __init__(self, folder: Path, names: Sequence[str] = ("tensorboard",)) -> None:

@@ -60,15 +60,15 @@ class Task:
     and, where the best step is saved, ``keep``.
 
     Attributes:
-        kind: of the result.
-        columns: of metrics.csv; the last is the rows of data a second.
+        kind: the result's kind.
+        columns: the columns of metrics.csv; the last is the rows of data a second.
         logged: numbers of a logged step that go into the result.
-        settings: of the run.
+        settings: the run's settings.
         module: what is trained, as it is before the first step.
         objective_name: the name of the objective.
         batch_size: rows of data in a step.
         steps_per_epoch: steps of one pass over the data.
-        fingerprint: of the data.
+        fingerprint: the data's fingerprint.
         clip: the largest norm of the gradient, or None.
         dev: the score that is watched.
     """
@@ -228,8 +228,8 @@ def make_steps(
     """Train to the last step or to a request to stop; return the exit code.
 
     Args:
-        settings: of the run.
-        module: whose ``global_step`` says afterwards how far it came.
+        settings: the run's settings.
+        module: what is trained; its ``global_step`` says afterwards how far it came.
         loader: gives the batch of each step that is left.
         resumed: checkpoint to go on from.
         callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and

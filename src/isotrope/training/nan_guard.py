@@ -42,10 +42,10 @@ class GuardedModule(Protocol):
         backend: what computes the loss.
         guard: against numbers that are not finite.
         log_every: steps between measured batches.
-        steps: of the whole run.
+        steps: how many the whole run has.
         learning_rate: the largest of the run.
         measured: numbers of the last step, if it was a logged one, else empty.
-        gradient_norm: of the last step, before clipping.
+        gradient_norm: the norm in the last step, before clipping.
     """
 
     objective: Objective
@@ -76,7 +76,7 @@ class NonFiniteGuard(L.Callback):
     A callback, for its counts go into checkpoints; before those that log, score and save.
 
     Args:
-        settings: of the run; None (a module that is trained by other means) stops.
+        settings: the run's settings; None (a module that is trained by other means) stops.
         clip: the largest norm of the gradient, or None.
 
     Attributes:
@@ -117,7 +117,7 @@ class NonFiniteGuard(L.Callback):
         Args:
             module: what is trained.
             step: its number.
-            loss: of the whole batch.
+            loss: the whole batch's loss.
             views: the terms of the loss, as raw embeddings of all processes.
 
         Raises:
@@ -158,7 +158,7 @@ class NonFiniteGuard(L.Callback):
         Args:
             module: what is trained.
             step: its number.
-            norm: of its gradient.
+            norm: its gradient's norm.
             scale: what a float16 loss was multiplied by. Above 1 a gradient may overflow for that
                 reason alone: the scaler leaves the step out, and scales less in the next.
 
@@ -256,7 +256,7 @@ def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None
     Args:
         module: what is trained.
         views: the terms of its loss.
-        loss: of them.
+        loss: their mean.
     """
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
@@ -287,7 +287,7 @@ def _components(objective: Objective, views: Views) -> Iterator[str]:
 
 
 def _span(x: Tensor) -> str:
-    """How many numbers are finite, and from where to where they go."""
+    """Return how many numbers are finite, the smallest and the largest."""
     finite = x[x.isfinite()]
     span = f", {float(finite.min()):.4g} to {float(finite.max()):.4g}" if len(finite) else ""
     return f"{len(finite):,} of {x.numel():,} finite{span}"
@@ -310,7 +310,7 @@ def _advice(module: GuardedModule, settings: RunSettings | None) -> Iterator[str
 
 
 def _is_finite(x: Tensor) -> bool:
-    """Without a tensor of as many booleans; both ends are NaN where anything is."""
+    """Return whether all numbers are finite, without a tensor of as many booleans."""
     return x.numel() == 0 or all(math.isfinite(float(end)) for end in torch.aminmax(x.detach()))
 
 

@@ -61,13 +61,13 @@ class Rebuilt:
     """A run at a step.
 
     Attributes:
-        objective: of the run.
+        objective: the run's objective.
         module: all that has parameters or state, in training mode, on the device asked for.
         terms: one function for each batch; it returns the terms of the batch's loss, raw
             embeddings with history, and draws the random numbers of the batch's step.
         decay: the weight decay at this step of each parameter that wants a gradient, in order.
         step: updates that the weights have had.
-        learning_rate: of the update that came next.
+        learning_rate: the rate of the update that came next.
         peak: the largest learning rate of the run.
         about: what of all this has a name or a number, for the record.
     """
@@ -106,7 +106,7 @@ def rebuild(
     """Return a run as it stood at a step.
 
     Args:
-        folder: of the run; its data must lie where they were.
+        folder: the run folder; its data must lie where they were.
         file: a checkpoint; None takes the newest in the folder, or else the saved encoder.
         batches: which, counted from the one that came next.
         batch_size: rows of a batch; None for the run's.

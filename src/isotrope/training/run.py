@@ -101,7 +101,7 @@ def closing(outcome: Outcome, notes: str, speed: str) -> str:
     """Return what the command line prints of a run that has come to its end.
 
     Args:
-        outcome: of the run.
+        outcome: the run's outcome.
         notes: lines between the verdict and the steps, each with its line break.
         speed: what follows the seconds, e.g. ``", 12 texts/s"``.
     """

@@ -36,7 +36,7 @@ class RunSettings(BaseModel):
     """What every training run can be told, of text or of images.
 
     Attributes:
-        kind: of the run: which module trains it (``isotrope.training.run``).
+        kind: the kind of the run: which module trains it (``isotrope.training.run``).
         dotted: prefixes of settings that belong to something chosen by name; ``objective.x`` is
             kept in the field ``objective_settings``.
         free: what may differ between a run and its continuation: nothing of it changes what a step
@@ -125,7 +125,7 @@ class RunSettings(BaseModel):
     )
     @classmethod
     def _listed(cls, value: object) -> object:
-        """One path stands for a list of one."""
+        """Take one value for a list of one."""
         if isinstance(value, (str, Path)):
             return [str(value)]
         if not isinstance(value, (list, tuple)):
@@ -232,7 +232,7 @@ class RunSettings(BaseModel):
         """Refuse what is no setting.
 
         Args:
-            key: with hyphens or underscores.
+            key: the name, with hyphens or underscores.
             source: where it comes from, for the message.
             python: whether it is an argument of Python, and the message names others like it.
 
@@ -268,7 +268,7 @@ class RunSettings(BaseModel):
         """Return checked settings.
 
         Args:
-            values: by field name, with hyphens or underscores.
+            values: the settings by field name, with hyphens or underscores.
             source: where they come from, for the message.
             python: whether messages name them as arguments of Python, not as flags.
 
@@ -443,12 +443,12 @@ def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
 
 
 def _takes_bool(field: FieldInfo) -> bool:
-    """Whether a field is a switch, or holds settings that may be some."""
+    """Return whether a field is a switch, or holds settings that may be some."""
     return field.annotation is bool or typing.get_origin(field.annotation) is dict
 
 
 def _in_utf8(text: str) -> bool:
-    """Whether a text can be written; half of a surrogate pair cannot."""
+    """Return whether a text can be written; half of a surrogate pair cannot."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 

@@ -59,12 +59,12 @@ class SimCSE(L.LightningModule):
 
     Args:
         encoder: trained in place.
-        head: on top in training only, or None.
+        head: a network on top, in training only, or None.
         objective: any registered objective or composition.
-        steps: of the whole run; the learning rate reaches 0 there.
+        steps: how many the whole run has; the learning rate reaches 0 there.
         learning_rate: peak, at step 0.
-        weight_decay: of AdamW.
-        seed: of the run.
+        weight_decay: AdamW's.
+        seed: the run's seed.
         caching: have the graph of one chunk at a time, not of the whole batch.
         log_every: steps between looks at the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.

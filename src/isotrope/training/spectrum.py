@@ -41,19 +41,19 @@ class Asked:
     """What is asked of a run; all of it stands in the result.
 
     Attributes:
-        iterations: of Lanczos, one product each.
+        iterations: how many Lanczos makes, one product each.
         probes: start vectors, for density and trace.
         batches: over which the objective is averaged.
         seeds: one spectrum each.
         batch_size: None for the run's.
         batch_norm: ``batch`` statistics, as in training, or ``running`` ones.
         weight_decay: add the run's to the diagonal.
-        keep_graph: of the gradient: faster, and more memory.
+        keep_graph: whether the gradient's graph is kept: faster, and more memory.
         threshold: Ritz values between 0 and this are counted as nearly flat (paper 004: 1).
         optimum: the loss at the optimum, for rates of convergence, or None.
         by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
             objective sees in one batch, each free.
-        device: to compute on.
+        device: what to compute on.
     """
 
     iterations: int = 100
@@ -107,7 +107,7 @@ class Found:
     """The spectra of one run at one step.
 
     Attributes:
-        name: of run and step.
+        name: the run and the step.
         spectra: one for each seed.
         result: all numbers, with what they are of.
         folder: where its files belong.
@@ -207,7 +207,7 @@ def _spectrum(
 
 
 def _sample(asked: Asked) -> list[Any]:
-    """What of the question changes the numbers of a process."""
+    """Return the settings that change the numbers of a Lanczos process."""
     return [asked.batches, asked.batch_size, asked.weight_decay, asked.keep_graph, asked.by]
 
 
@@ -221,7 +221,7 @@ def _weights(module: nn.Module) -> str:
 
 
 def _plain(about: dict[str, Any]) -> dict[str, Any]:
-    """Without what may be called otherwise and be the same."""
+    """Leave out what may be called otherwise and be the same."""
     return {name: value for name, value in about.items() if name not in ("run", "weights")}
 
 

@@ -80,7 +80,7 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
     """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: say how far it is without a bar, too; warnings are always printed.
 

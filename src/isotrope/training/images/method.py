@@ -77,9 +77,9 @@ class ImageMethod(L.LightningModule):
         name: what it is called on the command line.
         paper: its source.
         recipe: what it is trained with by default.
-        options_class: of its options.
+        options_class: the class of its options.
         measured: numbers of the last step if it was a logged one, else empty.
-        gradient_norm: of the last step, before clipping.
+        gradient_norm: the norm in the last step, before clipping.
     """
 
     name: ClassVar[str]
@@ -156,9 +156,9 @@ class ImageMethod(L.LightningModule):
         """Return one augmentation for each crop: two, whatever small ones a recipe has besides.
 
         Args:
-            size: of the crops.
-            options: of the method.
-            name: of the augmentation, if it is not the recipe's.
+            size: the side of the crops.
+            options: the method's options.
+            name: the augmentation, if it is not the recipe's.
         """
         return two_views(name or cls.recipe.augment, size)[:2]
 
@@ -265,7 +265,7 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
 
 
 def _wide(views: Views) -> Views:
-    """At least float32, as the losses compute, and as the queue is."""
+    """Return views in float32 or wider, as the losses compute, and as the queue is."""
     return views.map(at_least_float)
 
 

@@ -107,7 +107,7 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
     """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: say how far it is without a bar, too; warnings are always printed.
 
@@ -134,7 +134,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     """Check everything, read the data and build what is trained; nothing is written.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         own_encoder: the user's encoder, if it is one.
 
     Raises:
@@ -332,8 +332,8 @@ class ImageTask(Task):
     The last step is saved: to choose a step by its neighbours would be to choose by the test part.
 
     Attributes:
-        images: to train and to test on.
-        batches: of every step.
+        images: what is trained and tested on.
+        batches: the images of every step.
     """
 
     kind = "train-images"
