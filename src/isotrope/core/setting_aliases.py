@@ -31,7 +31,7 @@ ALIASES = {
     "lora-targets": ("target_modules", "lora_target_modules"),
     "workers": ("num_workers", "dataloader_num_workers"),
     "devices": ("gpus", "num_gpus", "nproc_per_node", "world_size"),
-    "wandb": ("report_to", "wandb_project"),
+    "logger": ("report_to", "loggers", "wandb", "wandb_project"),
     "precision": ("fp16", "bf16", "mixed_precision", "dtype"),
     "optimizer": ("optim",),
     "warmup-epochs": ("warmup", "warmup_ratio", "warmup_steps"),
