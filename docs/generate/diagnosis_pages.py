@@ -23,8 +23,8 @@ Written by `make docs` from `isotrope.diagnostics`.
 
 `isotrope diagnose RUN_OR_MODEL` says what is wrong with a run or a model, the root cause first,
 with its numbers and one change in the words of the command line; `isotrope diagnose --help` has the
-options. In a training loop of one's own `isotrope.Anatomy` measures the same numbers, and its
-`diagnose()` says the same.
+options. In other people's trainers and in a loop of one's own `isotrope.Doctor` measures the same
+numbers, and its `diagnose()` says the same, with the change in the words of that trainer.
 
 ## Verdicts
 
