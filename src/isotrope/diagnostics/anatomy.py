@@ -23,6 +23,7 @@ from isotrope.diagnostics.observe import alone, columns, measure, negative_count
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
+from isotrope.paradigm.score_matrix import of_scores
 from isotrope.paradigm.softmax_fit import normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
@@ -164,6 +165,39 @@ class Anatomy:
                     found |= self._seen(views, gradient, paired=paired, labelled=labelled)
         row, self._looked = self._row(at), at
         row.update(found)
+        return row
+
+    def observe_scores(
+        self, scores: Tensor, gradient: Tensor, loss: float | None = None, *, step: int
+    ) -> Row:
+        """Look at a batch of which there are scores, and return its row.
+
+        Where the row has been made of embeddings as well, their norm and rank stay.
+
+        Args:
+            scores: n x m, row i of anchor i, its positive among them.
+            gradient: n x m, of the loss on them.
+            loss: its value.
+            step: number of the step.
+        """
+        terms = of_scores(scores, gradient)
+        given = 1.0 if terms.temperature is not None else self.temperature or 1.0
+        force = given * terms.dissipation
+        live = terms.weight.sum(dim=1) > 0
+        self.kind = "other" if terms.temperature is None else "softmax"
+        if not bool(live.any()):
+            self.kind = "nothing"
+        found: Row = {
+            "dissipation": float(force.mean()),
+            "dead": float((force < DEAD).double().mean()),
+            "hardest_share": terms.hardest,
+            "ratio": float((1 / terms.weight[live].sum(dim=1)).mean()) if live.any() else None,
+            "misfit": terms.misfit,
+            "negatives": float(scores.shape[1] - 1),
+            "temperature": terms.temperature,
+        }
+        row, self._looked = self._row(step), step
+        row.update(found if loss is None else {**found, "loss": loss})
         return row
 
     def _tells(self, views: Views) -> bool:

@@ -420,3 +420,30 @@ def test_a_batch_over_several_gpus_is_not_visible(
     assert doctor.off
     assert not tiny._forward_hooks
     assert "splits each batch between 2 GPUs" in caplog.text
+
+
+def test_lora_is_seen_through(tiny: SentenceTransformer, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    tiny.add_adapter(
+        peft.LoraConfig(task_type=peft.TaskType.FEATURE_EXTRACTION, target_modules=["query"])
+    )
+    loss = losses.MultipleNegativesRankingLoss(tiny, scale=50.0)
+    theirs = trainer(tiny, loss, related(), tmp_path, max_steps=2)
+    doctor = watching(theirs)
+    theirs.train()
+    assert not doctor.off
+    assert [row["temperature"] for row in doctor.rows] == pytest.approx([0.02, 0.02], rel=0.01)
+
+
+def test_hardness_weighting_is_told_as_the_lower_temperature_that_it_is(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    loss = losses.MultipleNegativesRankingLoss(
+        tiny, scale=20.0, hardness_mode="all_negatives", hardness_strength=5.0
+    )
+    data = related().add_column("n", texts(32, 5))
+    said: list[str] = []
+    theirs = trainer(tiny, loss, data, tmp_path, max_steps=1)
+    watching(theirs, say=said.append)
+    theirs.train()
+    assert "temperature 0.04 (scale=25) where the loss says 0.05" in said[0]

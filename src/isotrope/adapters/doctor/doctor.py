@@ -246,7 +246,7 @@ class Doctor:
     def numbers(self) -> dict[str, float]:
         """Return the newest numbers as the trainer's loggers have them, ``isotrope/...``."""
         row: Mapping[str, float | None] = next(
-            (row for row in reversed(self.rows) if row["norm"] is not None), {}
+            (r for r in reversed(self.rows) if any(r[name] is not None for name in LOGGED)), {}
         )
         found = ((name, row.get(name)) for name in LOGGED)
         return {f"isotrope/{name}": value for name, value in found if value is not None}

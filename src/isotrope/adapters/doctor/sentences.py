@@ -22,8 +22,9 @@ _KINDS = {
     "single": f"not recognised: it embeds one column, or its columns not each once; {_LYING}",
     "unseen": f"not recognised: no gradient of it reaches the embeddings; {_LYING}",
     "broken": "not recognised: its embeddings are not finite",
-    "vectorless": "not recognised: there are no embeddings of one vector a text to see; only the "
-    "loss is noted",
+    "vectorless": "not recognised: there are no embeddings of one vector a text to see, only the "
+    "loss is noted; where a part of the model has them, name the module that makes them: "
+    'Doctor(module="...")',
 }
 
 

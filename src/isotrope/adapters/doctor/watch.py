@@ -3,6 +3,9 @@
 Hooks on the model keep what it makes, hooks on the loss say where a batch begins and ends. A
 trainer of sentence-transformers has its loss in ``trainer.loss``; any other has it within its model
 or within itself, and then a batch is what has been embedded from one step to the next.
+
+Where embeddings do not show the loss (sparse ones, several vectors a text, cross-encoders) the
+scores do: those that the loss's ``similarity_fct`` returns, or that a cross-encoder gives.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from isotrope.adapters.doctor.scores import Scores
 from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.catch import Catch, Caught
 from isotrope.paradigm.objective import Objective
@@ -71,6 +75,7 @@ class Watch:
         self._embedder, self._losses, self._model = embedder, losses, model
         self._size, self._accumulated, self._due = batch_size, accumulated, due
         self._batch: _Batch | None = None
+        self._scores = Scores(quietly)
         embedded = quietly(self._embedded)
         if compiled:
             embedded = torch.compiler.disable(embedded)  # type: ignore[no-untyped-call]
@@ -86,6 +91,7 @@ class Watch:
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._batch = [], None
+        self._scores.close()
 
     def _training(self) -> bool:
         return self._model.training and torch.is_grad_enabled() and self._due()
@@ -93,6 +99,9 @@ class Watch:
     def _begins(self, loss: nn.Module, given: tuple[Any, ...]) -> None:
         """Collect from here on, if the step is to be looked at and not an evaluation."""
         self._batch = _of_loss(loss, given) if self._training() else None
+        self._scores.close()
+        if self._batch is not None:
+            self._scores.open(loss)
 
     def _embedded(self, module: nn.Module, given: tuple[Any, ...], output: object) -> None:
         """Keep what the model makes of a column, or of a piece of one."""
@@ -102,6 +111,8 @@ class Watch:
         vectors = _vectors(output)
         if self._batch is not None and vectors is not None:
             self._batch.catch.add(vectors)
+        elif self._batch is not None and isinstance(output, Mapping):
+            self._scores.add(output.get("scores"))
 
     def _training_uncached(self) -> bool:
         """Whether this is training, the first pass of a gradient cache (without graph) included."""
@@ -109,6 +120,7 @@ class Watch:
 
     def _ends(self, loss: nn.Module, given: tuple[Any, ...], value: object) -> None:
         """Keep the loss, and by what its gradient is multiplied."""
+        self._scores.restore()
         if self._batch is not None:
             self._batch.end(value)
 
@@ -125,13 +137,15 @@ class Watch:
             return None
         if not self._losses:
             batch.lay_out(self._size)
-        caught = batch.caught()
-        if caught is None:
-            if batch.value is not None:
-                anatomy.note(step, loss=batch.value)
-            return Seen(batch.name, 0, False, batch.labelled, None)
-        row = batch.observe(anatomy, caught, step)
-        return Seen(batch.name, batch.columns, caught.whole, batch.labelled, row)
+        caught, scores = batch.caught(), self._scores.found(batch.texts)
+        row = None if caught is None else batch.observe(anatomy, caught, step)
+        if scores is not None and (row is None or anatomy.kind == "lengths"):
+            gradient = scores[1] / batch.factor
+            row = anatomy.observe_scores(scores[0], gradient, batch.value, step=step)
+        elif row is None and caught is None and batch.value is not None:
+            anatomy.note(step, loss=batch.value)
+        whole = caught is not None and caught.whole
+        return Seen(batch.name, batch.columns, whole, batch.labelled, row)
 
 
 class _Batch:
@@ -142,6 +156,7 @@ class _Batch:
         self.catch = Catch()
         self.value: float | None = None
         self.factor = 1.0
+        self.texts = rows  # of a column
         self._grouped = False  # positive and negatives of a row stand one after the other
 
     def end(self, value: object) -> None:
@@ -203,7 +218,10 @@ def _of_loss(loss: nn.Module, given: tuple[Any, ...]) -> _Batch:
     # of one column our own losses embed each text twice, with dropout between
     twice = any(isinstance(getattr(m, "objective", None), Objective) for m in loss.modules())
     columns = 2 if twice and len(features) == 1 else len(features)
-    return _Batch(type(loss).__name__, _rows(features[0]), columns, labelled=labelled)
+    batch = _Batch(type(loss).__name__, _rows(features[0]), columns, labelled=labelled)
+    if isinstance(features[0], list):  # texts as they are, of cross-encoders
+        batch.texts = len(features[0])
+    return batch
 
 
 def _rows(features: object) -> int | None:
