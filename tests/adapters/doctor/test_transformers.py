@@ -46,7 +46,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Tensor]]):
         self.query = torch.randn(64, 12, generator=random)
         noise = torch.randn(64, passages, 12, generator=random)
         self.passages = noise
-        self.passages[:, 0] = self.query + 0.3 * noise[:, 0]
+        self.passages[:, 0] = self.query + 1.5 * noise[:, 0]
 
     def __len__(self) -> int:
         return len(self.query)
