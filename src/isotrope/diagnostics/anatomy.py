@@ -96,6 +96,10 @@ class Anatomy:
         self.objective, self.every = objective, every
         self.against, self.reduction, self.temperature = against, reduction, temperature
         self.settings = dict(settings or {})
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was seen."""
         self.rows: list[Row] = []
         self.kind = "unseen"
         self.calls = 0

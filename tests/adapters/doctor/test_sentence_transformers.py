@@ -447,3 +447,18 @@ def test_hardness_weighting_is_told_as_the_lower_temperature_that_it_is(
     watching(theirs, say=said.append)
     theirs.train()
     assert "temperature 0.04 (scale=25) where the loss says 0.05" in said[0]
+
+
+def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path) -> None:
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(tiny, loss, related(), tmp_path, max_steps=2)
+    said: list[str] = []
+    doctor = watching(theirs, say=said.append)
+    theirs.train()
+    first = [row["loss"] for row in doctor.rows]
+    theirs.train()
+    again = [row["loss"] for row in doctor.rows]
+    assert len(first) == len(again) == 2
+    assert first != again
+    assert len(said) == 4
+    assert not tiny._forward_hooks

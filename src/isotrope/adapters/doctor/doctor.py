@@ -204,6 +204,12 @@ class Doctor:
             self.noted("the loss", row)
         return row
 
+    def forget(self) -> None:
+        """Begin anew, with a training that begins anew."""
+        self.anatomy.clear()
+        self.losses.clear()
+        self._verdict = (HEALTHY,)
+
     def noted(self, name: str, row: Row | None) -> None:
         """Speak of a new row, and of a verdict that has changed.
 

@@ -63,7 +63,9 @@ class HuggingFaceEvents:
             others = [one for one in trainer.callback_handler.callbacks if one is not doctor]
             trainer.callback_handler.callbacks = [doctor, *others]
             model = trainer.model  # without what DistributedDataParallel puts around it
-        if state.global_step > 0 and doctor.path is not None:
+        if state.global_step == 0:
+            doctor.forget()
+        elif doctor.path is not None:
             doctor.anatomy.resume(doctor.path, state.global_step)
         self._watch = Watch(
             model if doctor.module is None else model.get_submodule(doctor.module),
