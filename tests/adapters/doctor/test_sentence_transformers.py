@@ -456,8 +456,10 @@ def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path
     doctor = watching(theirs, say=said.append)
     theirs.train()
     first = [row["loss"] for row in doctor.rows]
+    theirs.args.output_dir = str(tmp_path / "second")
     theirs.train()
     again = [row["loss"] for row in doctor.rows]
+    assert (tmp_path / "second" / "isotrope" / "diagnosis.json").is_file()
     assert len(first) == len(again) == 2
     assert first != again
     assert len(said) == 4

@@ -117,7 +117,7 @@ class Doctor:
             reduction=reduction,
             temperature=temperature,
         )
-        self.path = None if path is None else Path(path)
+        self.path = self._given = None if path is None else Path(path)
         self.module, self.dev, self.say = module, dev, say
         self.losses: dict[str, dict[str, Any]] = {}
         self.off = False
@@ -203,6 +203,10 @@ class Doctor:
         if row is not None:
             self.noted("the loss", row)
         return row
+
+    def keep_in(self, folder: Path | None) -> None:
+        """Write into a folder of the trainer's, unless the doctor was given one."""
+        self.path = self._given or folder
 
     def forget(self) -> None:
         """Begin anew, with a training that begins anew."""

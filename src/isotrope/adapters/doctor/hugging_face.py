@@ -55,8 +55,8 @@ class HuggingFaceEvents:
         self._writes = state.is_world_process_zero
         if not self._writes:
             doctor.say = doctor.path = None
-        elif doctor.path is None:
-            doctor.path = Path(args.output_dir) / NAME
+        else:
+            doctor.keep_in(Path(args.output_dir) / NAME)
         losses = _losses(trainer)
         self._learn(args, losses)
         if trainer is not None:

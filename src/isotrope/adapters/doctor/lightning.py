@@ -39,8 +39,9 @@ class LightningEvents:
         doctor.anatomy.settings |= {"trainer": "lightning"}
         if not trainer.is_global_zero:
             doctor.say = doctor.path = None
-        elif doctor.path is None and trainer.log_dir is not None and trainer.loggers:
-            doctor.path = Path(trainer.log_dir) / NAME
+        else:
+            logged = trainer.log_dir is not None and trainer.loggers
+            doctor.keep_in(Path(trainer.log_dir) / NAME if logged else None)
         step, look = pl_module.training_step, doctor.quietly(self._observe)
 
         @functools.wraps(step)

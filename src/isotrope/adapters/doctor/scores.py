@@ -47,7 +47,7 @@ class Scores:
             similarity = vars(module).get("similarity_fct")
             if callable(similarity):
                 self._wrapped.append((module, similarity))
-                module.similarity_fct = self._watched(similarity)
+                vars(module)["similarity_fct"] = self._watched(similarity)
 
     def _watched(self, similarity: Callable[..., Tensor]) -> Callable[..., Tensor]:
         keep = self._quietly(functools.partial(self._keep, self._matrices))
@@ -74,7 +74,7 @@ class Scores:
     def restore(self) -> None:
         """Give the loss back what scores."""
         for module, similarity in self._wrapped:
-            module.similarity_fct = similarity
+            vars(module)["similarity_fct"] = similarity
         self._wrapped.clear()
 
     def close(self) -> None:
