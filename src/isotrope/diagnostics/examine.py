@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
+from isotrope.core.recorded import recorded
 from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
 from isotrope.diagnostics.probe import (
     ROWS,
@@ -20,6 +21,7 @@ from isotrope.diagnostics.probe import (
     read_texts,
     texts_of,
 )
+from isotrope.diagnostics.recording import of_recording
 from isotrope.encoders.loading import load_encoder
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder
@@ -41,10 +43,11 @@ def examine(
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
 ) -> RunEvidence:
-    """Return the evidence on a run folder or a model.
+    """Return the evidence on a run folder, on a training that the Doctor watched, or on a model.
 
     Args:
-        target: a run folder, or whatever names an encoder (:func:`isotrope.load`).
+        target: a run folder, the output folder of a training that ``isotrope.Doctor`` has watched,
+            or whatever names an encoder (:func:`isotrope.load`).
         data: what to embed, instead of a run's own data: text or pairs, or images.
         columns: the columns to read from tables of text.
         objective: for a model, the objective whose components are measured; a run has its own.
@@ -53,6 +56,10 @@ def examine(
         InputError: no run and no model there, or data that cannot be read.
     """
     folder = Path(target)
+    watched = recorded(folder)
+    if watched is not None and data is None:
+        case = of_recording(watched)
+        return case if objective is None else replace(case, objective=objective)
     if not is_run(folder):
         return _of_model(target, data, columns, objective)
     case = of_run(folder)

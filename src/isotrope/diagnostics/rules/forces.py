@@ -70,7 +70,9 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
     share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
     if share is None or count is None or (tau is None and case.objective is not None):
         return None
-    if crosses("spread", case.end("uniformity")):
+    spread = case.end("uniformity")
+    # scores without embeddings: whether they lie together is not known
+    if crosses("spread", spread) or (spread is None and case.losses):
         return None
     if not crosses("hardest_times_uniform", share * count):
         return None
