@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     # what a user calls
-    "Anatomy": "isotrope.diagnostics.anatomy",
+    "Doctor": "isotrope.adapters.doctor",
     "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.training",
@@ -32,7 +32,7 @@ _HOME = {
 _MODULES = {"objectives": "isotrope.objectives", "parts": "isotrope.paradigm.parts"}
 
 __all__ = [
-    "Anatomy",
+    "Doctor",
     "Hyper",
     "Objective",
     "Pairs",
@@ -55,12 +55,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
+    from isotrope.adapters.doctor import Doctor as Doctor
     from isotrope.core.hyper import Hyper as Hyper
     from isotrope.core.hyper import Temperature as Temperature
     from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
     from isotrope.core.views import Views as Views
-    from isotrope.diagnostics.anatomy import Anatomy as Anatomy
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.kernels.pairs import Pairs as Pairs

@@ -33,7 +33,7 @@ __all__ = [
     "world_size",
 ]
 
-T = TypeVar("T")
+_Value = TypeVar("_Value")
 
 # the first process reads the corpus and scores the encoder while the others wait for it
 _PATIENCE = timedelta(days=1)
@@ -97,8 +97,8 @@ def all_reduce_max(value: int) -> int:
     return int(shared)
 
 
-def all_gather_objects(value: T) -> list[T]:
-    """Return the ``value`` of every process, in the order of ranks."""
+def all_gather_objects(value: _Value) -> list[_Value]:
+    """Return the ``value`` of every process, which can be pickled, in the order of ranks."""
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()

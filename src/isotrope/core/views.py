@@ -158,8 +158,10 @@ class Views:
 
     def among_positives(self) -> "Views":
         """The positives of the anchors, n x d, compared with each other as one view is."""
-        own = self.own
-        return replace(self, anchors=own, positives=own, offset=0, groups=self.own_groups)
+        positives = self.own
+        return replace(
+            self, anchors=positives, positives=positives, offset=0, groups=self.own_groups
+        )
 
     def unit(self) -> "Views":
         """The same views with every row on the unit sphere."""
@@ -178,7 +180,7 @@ class Views:
         """The other direction: positives as anchors.
 
         Raises:
-            ValueError: for rectangular views, whose other direction needs the other processes.
+            ValueError: the views are rectangular, and their other direction needs other processes.
         """
         if len(self.anchors) != len(self.positives):
             raise ValueError(

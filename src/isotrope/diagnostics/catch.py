@@ -67,6 +67,10 @@ class Catch:
         else:
             self._idle.append(part)
 
+    def sizes(self) -> list[int]:
+        """Return how many rows each call of the model made, of those that :meth:`first` joins."""
+        return [len(part.embeddings) for part in self._parts or self._idle]
+
     def first(self, rows: int) -> Caught | None:
         """Return the first so many rows, with the gradient that is their own; None without any.
 

@@ -177,7 +177,7 @@ def freeze_patches(module: nn.Module) -> None:
     """Keep the patch projections in ``module`` as they are: MoCo v3's remedy for instability.
 
     Raises:
-        InputError: there is none.
+        InputError: ``module`` has no patch projection.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.

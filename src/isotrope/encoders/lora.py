@@ -51,10 +51,10 @@ def add_lora(
     targets: Sequence[str] = (),
     seed: int = 0,
 ) -> None:
-    """Freeze an encoder, and put matrices that are trained beside those of its transformer.
+    """Freeze an encoder, and put trainable matrices beside those of its transformer.
 
     Args:
-        encoder: changed in place.
+        encoder: the encoder, which is changed in place.
         rank: the rank of ``B A``.
         alpha: the product counts ``alpha / rank`` times; None for twice the rank.
         targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for those
@@ -152,9 +152,9 @@ def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
 
 @contextmanager
 def merged(encoder: Encoder) -> Iterator[None]:
-    """Let the encoder be a plain one, its matrices added up; afterwards it is as it was, exactly.
+    """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
 
-    peft can take matrices out again, but what is added and subtracted comes back rounded.
+    peft can unmerge by itself, but what is added and subtracted comes back rounded.
     """
     if _config(encoder) is None:
         yield
@@ -173,7 +173,7 @@ def merged(encoder: Encoder) -> Iterator[None]:
 
 
 def save_adapter(encoder: Encoder, folder: Path) -> None:
-    """Write the matrices alone, as ``peft.PeftModel.from_pretrained`` reads them; none: nothing."""
+    """Write the matrices, if any, as ``peft.PeftModel.from_pretrained`` reads them."""
     config = _config(encoder)
     if config is None:
         return

@@ -46,7 +46,7 @@ class Momentum(nn.Module):
 
         Args:
             source: the trained module.
-            decay: of this step; None is the one of the constructor.
+            decay: the decay of this step; None is the one of the constructor.
 
         Raises:
             InputError: a decay outside [0, 1].

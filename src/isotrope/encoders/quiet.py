@@ -36,10 +36,10 @@ class LoadReport(logging.Handler):
 
 @contextmanager
 def quiet_loading() -> Iterator[LoadReport]:
-    """Silence transformers and sentence-transformers, and give them dice of their own.
+    """Silence transformers and sentence-transformers, and give them a random state of their own.
 
     What they draw at random (a pooler that the weights lack) is the same each time, and torch's
-    random state on the CPU is afterwards as it was before.
+    random state on the CPU is restored afterwards.
     """
     from transformers.utils import logging as messages
 

@@ -149,7 +149,7 @@ class SentenceEncoder(nn.Module):
             name: a sentence-transformers folder; a transformers folder (then with mean pooling,
                 or the last token of a causal model); a run folder of ours; ``all-MiniLM-L6-v2``,
                 the installed weights; or an id of the Hugging Face hub.
-            pooling: of :data:`POOLINGS`; None keeps the model's own.
+            pooling: one of :data:`POOLINGS`; None keeps the model's own.
             device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
             trust_remote_code: run code that comes with the model.
 
@@ -185,11 +185,11 @@ class SentenceEncoder(nn.Module):
 
         Args:
             texts: what the vocabulary is learnt from, the first 200,000 of them.
-            seed: of the initial weights.
-            vocabulary: at most so many word pieces.
-            layers: of the transformer.
+            seed: the seed of the initial weights.
+            vocabulary: the most word pieces.
+            layers: the number of layers of the transformer.
             width: d, of tokens and embeddings; a multiple of ``heads``.
-            heads: of the attention.
+            heads: the number of heads of the attention.
             max_length: tokens the model can take, special ones included.
             dropout: probability, of hidden states and attention.
 
@@ -318,7 +318,7 @@ class SentenceEncoder(nn.Module):
         """Embed texts as ``SentenceTransformer.encode`` does, to rounding.
 
         Each distinct text is embedded once, the longest first, so that a batch holds texts of
-        about one length. The modes (training or evaluation) of all modules are as before after.
+        about one length. Afterwards every module has its former mode.
 
         Args:
             texts: n texts.

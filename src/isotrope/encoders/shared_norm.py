@@ -36,7 +36,7 @@ class SharedBatchNorm(_BatchNorm):
     With one process, and in evaluation mode, it is the batch norm it was made from.
 
     Args:
-        norm: whose parameters, buffers, settings and mode it takes over.
+        norm: the batch norm whose parameters, buffers, settings and mode it takes over.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:

@@ -1,4 +1,4 @@
-"""The way from an objective to its modified form, one component at a time (paper 000, table 5)."""
+"""An objective becomes its modified form one component at a time (Li et al. 2024, table 5)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace

@@ -135,8 +135,10 @@ class Part(Objective, register=False):
         return self.objective.prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        whole = self.objective
-        return whole.attraction(pairs) if self.side == "attraction" else whole.repulsion(pairs)
+        objective = self.objective
+        return (
+            objective.attraction(pairs) if self.side == "attraction" else objective.repulsion(pairs)
+        )
 
 
 class Parts(NamedTuple):

@@ -45,7 +45,7 @@ class Paper:
     Attributes:
         title: of the publication.
         reference: authors and year.
-        equation: where it stands, e.g. ``"paper 000, eq. 1, table 1"``.
+        equation: where it stands, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -354,8 +354,8 @@ class Objective:
     def parts(self) -> "Parts":
         """The attracting and the repelling part, each an objective of its own.
 
-        Their gradients add up to that of the objective. Source: paper 003, section 3 and figure 3;
-        paper 004, supplement table 2.
+        Their gradients add up to that of the objective. Source: Draganov et al. 2024,
+        section 3 and figure 3; Manna et al. 2023, supplement table 2.
         """
         from isotrope.paradigm.forms import Part, Parts  # forms defines Objectives itself
 
@@ -397,11 +397,11 @@ class Objective:
             compared = compared.map(standard)
         return choose_pairs(compared, backend, raw=self._raw(views, compared))
 
-    def _raw(self, given: Views, compared: Views) -> Views | None:
+    def _raw(self, views: Views, compared: Views) -> Views | None:
         """The views of a comparison as they were given, if in bfloat16, without history."""
-        if self.space != "sphere" or given.anchors.dtype != torch.bfloat16:
+        if self.space != "sphere" or views.anchors.dtype != torch.bfloat16:
             return None
-        raw = given.detached()
+        raw = views.detached()
         a, p, more = raw.anchors, raw.positives, raw.negatives
         return replace(compared, anchors=a, positives=p, negatives=more)
 
@@ -451,9 +451,9 @@ def _take_preset(cls: type[Objective]) -> None:
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})
 
-    shown = inspect.signature(plain)
+    signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    init.__signature__ = shown.replace(  # type: ignore[attr-defined]
-        parameters=[*shown.parameters.values(), extra]
+    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), extra]
     )
     cls.__init__ = init  # type: ignore[assignment, method-assign]

@@ -2,7 +2,7 @@
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i) + h_i.residual_i
 
-has exactly the assembled components as its gradient (paper 000, eq. 5). Its value is not a
+has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value is not a
 distance to anything: watch the components, not the loss.
 
 The same components give matrices of weights where they are looked at, and only what the weights do

@@ -189,17 +189,17 @@ class RowPairs(Pairs):
 
 
 def check_computable(*computed: Tensor) -> None:
-    """Check that none of these came from embeddings.
+    """Check that none of these tensors was computed from embeddings, which are unknown here.
 
     Raises:
-        InputError: one did.
+        InputError: one was.
     """
     if any(x.device.type == "meta" for x in computed):
         raise InputError(_NO_EMBEDDINGS)
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes; and again with their negatives reversed."""
+    """Return 256 anchors with angles of all sizes, and the same with their negatives reversed."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)
