@@ -6,9 +6,12 @@ import grimp
 import networkx as nx
 import pytest
 
-# the methods modify(), symmetric() and parts of an objective return objectives
 ALLOWED = [
+    # the methods modify(), symmetric() and parts of an objective return objectives
     {"isotrope.paradigm.compose", "isotrope.paradigm.forms", "isotrope.paradigm.objective"},
+    # a Doctor makes the callbacks that a trainer takes, and these call the Doctor back: its type is
+    # imported for the type checker alone
+    {f"isotrope.adapters.doctor.{name}" for name in ("doctor", "hugging_face", "lightning")},
 ]
 
 
@@ -27,7 +30,7 @@ def circles(*packages: str) -> list[set[str]]:
 
 
 def test_there_is_no_other_circle() -> None:
-    assert circles("isotrope", "papers") == ALLOWED
+    assert [x for x in circles("isotrope", "papers") if x not in ALLOWED] == []
 
 
 def test_a_circle_of_late_imports_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
