@@ -51,14 +51,14 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
     for name in ("progress", "show_progress_bar"):
         if name in taken:
             options[name] = progress
-    found = encoder.encode(texts, **options)
+    returned = encoder.encode(texts, **options)
     try:
         with np.errstate(over="ignore"):  # what overflows float32 is refused below
-            vectors = np.asarray(found, dtype=np.float32)
+            vectors = np.asarray(returned, dtype=np.float32)
     # tensors on a device or with a gradient, rows of several sizes, something else altogether
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{encoder_name(encoder)}.encode returned a {type(found).__name__} of which numpy "
+            f"{encoder_name(encoder)}.encode returned a {type(returned).__name__} of which numpy "
             f"makes no array ({str(error)[:150]})"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
