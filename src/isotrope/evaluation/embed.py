@@ -51,14 +51,14 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
     for name in ("progress", "show_progress_bar"):
         if name in taken:
             options[name] = progress
-    found = encoder.encode(texts, **options)
+    returned = encoder.encode(texts, **options)
     try:
         with np.errstate(over="ignore"):  # what overflows float32 is refused below
-            vectors = np.asarray(found, dtype=np.float32)
+            vectors = np.asarray(returned, dtype=np.float32)
     # tensors on a device or with a gradient, rows of several sizes, something else altogether
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{encoder_name(encoder)}.encode returned a {type(found).__name__} of which numpy "
+            f"{encoder_name(encoder)}.encode returned a {type(returned).__name__} of which numpy "
             f"makes no array ({str(error)[:150]})"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
@@ -85,22 +85,22 @@ class CachedEncoder:
         progress: show a bar on stderr, where the encoder can.
 
     Attributes:
-        name: of the encoder.
+        name: the name of the encoder.
     """
 
     def __init__(self, encoder: Encoder, *, batch_size: int = 128, progress: bool = False) -> None:
         self.name = encoder_name(encoder)
         self._encoder = encoder
         self._batch_size, self._progress = batch_size, progress
-        self._known: dict[str, np.ndarray] = {}
+        self._vectors: dict[str, np.ndarray] = {}
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the embeddings of ``texts`` (n x d, float32)."""
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
             vectors = _encoded(self._encoder, new, self._batch_size, self._progress)
-            self._known.update(zip(new, vectors, strict=True))
-        return np.stack([self._known[text] for text in texts])
+            self._vectors.update(zip(new, vectors, strict=True))
+        return np.stack([self._vectors[text] for text in texts])
 
 
 class Truncated:
@@ -111,7 +111,7 @@ class Truncated:
         dimension: how many coordinates are left; they are not normalised again.
 
     Attributes:
-        name: of the encoder, and the dimension.
+        name: the name of the encoder, and the dimension.
 
     Raises:
         InputError: fewer than one coordinate.
@@ -131,18 +131,18 @@ class Truncated:
         Raises:
             InputError: the encoder has fewer coordinates.
         """
-        found = embed(self._encoder, texts, batch_size=batch_size, progress=progress)
-        if found.shape[1] < self._dimension:
+        vectors = embed(self._encoder, texts, batch_size=batch_size, progress=progress)
+        if vectors.shape[1] < self._dimension:
             raise InputError(
-                f"{encoder_name(self._encoder)} has {found.shape[1]} dimensions, which cannot be "
+                f"{encoder_name(self._encoder)} has {vectors.shape[1]} dimensions, which cannot be "
                 f"cut to {self._dimension}"
             )
-        return np.ascontiguousarray(found[:, : self._dimension])
+        return np.ascontiguousarray(vectors[:, : self._dimension])
 
     def fingerprint(self) -> str | None:
         """Return what identifies the embeddings; None if the encoder has nothing of the kind."""
-        whole = getattr(self._encoder, "fingerprint", None)
-        return f"{whole()}, {self._dimension} dimensions" if callable(whole) else None
+        full = getattr(self._encoder, "fingerprint", None)
+        return f"{full()}, {self._dimension} dimensions" if callable(full) else None
 
 
 def encoder_name(encoder: Encoder) -> str:

@@ -112,8 +112,8 @@ class AnglePairs(Pairs):
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         if temperature not in self._sums:
-            found = torch.logsumexp(self._negatives / temperature, dim=1)
-            self._sums[temperature] = found
+            value = torch.logsumexp(self._negatives / temperature, dim=1)
+            self._sums[temperature] = value
         return self._sums[temperature]
 
     def _hardest(self, against: Against) -> Tensor:
