@@ -28,7 +28,7 @@ def artifact(name: str) -> Artifact:
 
 
 def test_what_there_is() -> None:
-    shared = {"cuts", "grids", "looks", "trainings"}
+    shared = {"cuts", "grids", "logged", "trainings"}
     there = {module.name for module in pkgutil.iter_modules(paper.__path__)}
     assert there - shared == {*FORMULAS, *TRAINED}
     for name in (*FORMULAS, *TRAINED):
