@@ -95,15 +95,16 @@ def image(folder: Path, steps: int, *, side: int = 32, batch: int = 128) -> None
 
 def timed(train: Callable[[Path, int], None], steps: int) -> dict[int, float]:
     """Return the CPU seconds of each step of a run but the first two."""
-    from isotrope.training import run, text
-    from isotrope.training.images import train
+    from isotrope.training import loop
 
     watch = Stopwatch()
 
-    def make_steps(*options, callbacks, **named):
-        return run.make_steps(*options, callbacks=[*callbacks, watch], **named)
+    make_steps = loop.make_steps
 
-    text.make_steps = train.make_steps = make_steps
+    def watched(*given, callbacks, **named):
+        return make_steps(*given, callbacks=[*callbacks, watch], **named)
+
+    loop.make_steps = watched
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder), steps)
     return {step: seconds for step, seconds in watch.seconds.items() if step > 1}

@@ -115,7 +115,8 @@ def plain(file: Path, steps: int, batch: int) -> float:
     from torch import nn
 
     from isotrope.data.text.batches import Batches
-    from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
+    from isotrope.encoders.image import ImageEncoder
+    from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD
 
     pictures = [Image.fromarray(image) for image in np.load(file)["images"]]
     batches, dice = Batches(pictures, batch, SEED), random.Random(SEED)

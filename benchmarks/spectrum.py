@@ -78,9 +78,9 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
 
     from isotrope.diagnostics.curvature import parameter_hessian
     from isotrope.training.rebuild import rebuild
-    from isotrope.training.spectrum import Asked, measure
+    from isotrope.training.spectrum import SpectrumSettings, measure
 
-    spectrum = measure(run, Asked(iterations=iterations, batch_size=batch_size))
+    spectrum = measure(run, SpectrumSettings(iterations=iterations, batch_size=batch_size))
     numbers = spectrum.result.metrics
     rebuilt = rebuild(run, batch_size=batch_size)
     hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)

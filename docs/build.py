@@ -133,7 +133,7 @@ def _uses() -> str:
     }
     lines = []
     for name in ours():
-        cls, row = Objective.registered[name], f"bert-base/{name}"
+        objective, row = registry.build(name), f"bert-base/{name}"
         values = [
             f"{table.rows[row][table.columns.index(column)]:.2f} ({paper})"
             for paper, (table, column) in averages.items()
@@ -142,9 +142,9 @@ def _uses() -> str:
         lines.append(
             [
                 f"[`{name}`](../objectives/{name}.md)",
-                "yes" if cls.takes_negatives else "-",
-                "rows" if cls.pairwise else "coordinates or pull only",
-                ", ".join(cls.presets) or "-",
+                "yes" if objective.takes_negatives else "-",
+                "rows" if objective.pairwise else "coordinates or pull only",
+                ", ".join(objective.presets) or "-",
                 ", ".join(values) or "-",
             ]
         )

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NAMES = [
-    *("Anatomy", "Hyper", "Objective", "Pairs", "Paper", "Paradigm", "Preset", "Temperature"),
+    *("Doctor", "Hyper", "Objective", "Pairs", "Paper", "Paradigm", "Preset", "Temperature"),
     *("Terms", "Views", "__version__", "decompose", "evaluate", "fit", "fit_images", "load"),
     *("objectives", "parts", "softplus"),
 ]

@@ -7,7 +7,7 @@ decay. A run that was stopped goes on: finished spectra are read, an unfinished 
 minute.
 
 Settings of a job: those of a job of images, and with ``spectrum.`` before them those of
-``isotrope.training.spectrum.Asked`` (``spectrum.iterations``, ``spectrum.threshold``, ...) and
+``isotrope.training.spectrum.SpectrumSettings`` (``spectrum.iterations``, ...) and
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
 - ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
@@ -25,7 +25,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.sweeps.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
-from isotrope.training.spectrum import Asked, Found, measure
+from isotrope.training.spectrum import RunSpectra, SpectrumSettings, measure
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.measurements import images
@@ -41,7 +41,7 @@ _NOT_KEPT = ("run", "weights")  # of what a Hessian is of: names of this machine
 class _SpectrumRequest:
     """What a job asks for beside its training."""
 
-    spectrum: Asked
+    spectrum: SpectrumSettings
     epochs: tuple[float, ...]
     variants: tuple[Mapping[str, Any], ...]
 
@@ -108,7 +108,7 @@ def _request(job: PaperJob) -> _SpectrumRequest:
     }
     epochs = tuple(float(epoch) for epoch in own.pop("epochs", ()))
     variants = tuple(own.pop("variants", ()))
-    spectrum = _changed(Asked(), own)
+    spectrum = _changed(SpectrumSettings(), own)
     for variant in variants:
         _changed(spectrum, variant)
     if any(epoch < 0 for epoch in epochs):
@@ -116,14 +116,14 @@ def _request(job: PaperJob) -> _SpectrumRequest:
     return _SpectrumRequest(spectrum, epochs, variants)
 
 
-def _changed(spectrum: Asked, changes: Mapping[str, Any]) -> Asked:
+def _changed(spectrum: SpectrumSettings, changes: Mapping[str, Any]) -> SpectrumSettings:
     """The question with other values; lists become tuples, as plain settings have none."""
-    values = {field.name: getattr(spectrum, field.name) for field in fields(Asked)}
+    values = {field.name: getattr(spectrum, field.name) for field in fields(SpectrumSettings)}
     for name in changes:
         if name not in values:
             raise InputError(f"unknown setting {_PREFIX}{name}{nearest(name, values)}")
     own = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
-    return Asked(**{**values, **own})
+    return SpectrumSettings(**{**values, **own})
 
 
 def _checkpoint_interval(settings: ImageSettings, epochs: tuple[float, ...]) -> int:
@@ -134,7 +134,7 @@ def _checkpoint_interval(settings: ImageSettings, epochs: tuple[float, ...]) -> 
     return math.gcd(*(round(epoch * per_epoch) for epoch in epochs)) or 10**9
 
 
-def _as_plain_values(spectrum: Found) -> dict[str, Any]:
+def _as_plain_values(spectrum: RunSpectra) -> dict[str, Any]:
     """All of a spectrum that is worth keeping, as plain values."""
     details = spectrum.result.details
     hessian = {k: v for k, v in details["hessian"].items() if k not in _NOT_KEPT}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import PaperJob
+from papers.machinery.job import Job
 from papers.machinery.over_seeds import format_changes, format_spread
 from papers.machinery.verdicts import RULE, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.losses import DECOUPLED, NAMES, longer
@@ -22,7 +22,7 @@ Place = tuple[float, float, float]
 """Uniformity, alignment, score; the first of a training is that of the untrained encoder."""
 
 
-def jobs(scale: Scale) -> list[PaperJob]:
+def jobs(scale: Scale) -> list[Job]:
     """InfoNCE and its two decoupled forms."""
     return [job for objective in LOSSES for job in longer(scale, objective)]
 
@@ -46,8 +46,8 @@ def render(scale: Scale, results: Results) -> Rendered:
             Verdict(
                 "at the places where a decoupled loss comes by, InfoNCE scores higher",
                 met if run else None,
-                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; seeds "
-                f"with such places: {near}"
+                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; "
+                f"seeds with such places: {near}"
                 if run
                 else "",
             ),
@@ -77,16 +77,16 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _paths(scale: Scale, results: Results, objective: str) -> dict[int, list[Place]]:
+def _paths(scale: Scale, found: Results, objective: str) -> dict[int, list[Place]]:
     """Where a training comes by, for each seed that was run."""
-    results_by_seed = {job.seed: results.get(job) for job in longer(scale, objective)}
+    results = {job.seed: found.get(job) for job in longer(scale, objective)}
     return {
         seed: [
             (row["dev set"]["uniformity"], row["dev set"]["alignment"], row["dev"])
             for row in result.details["looks"]
             if "dev set" in row
         ]
-        for seed, result in results_by_seed.items()
+        for seed, result in results.items()
         if result is not None
     }
 

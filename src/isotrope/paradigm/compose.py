@@ -93,22 +93,22 @@ class Paradigm(
         return "none" if alone else "batch"
 
     @property
-    def takes_negatives(self) -> bool:  # type: ignore[override]
+    def takes_negatives(self) -> bool:
         """As the parent does; a composition of parts takes them."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
-    def pairwise(self) -> bool:  # type: ignore[override]
+    def pairwise(self) -> bool:
         """As the parent is where its weights stay."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """A parent's pull on each coordinate, or its weights, may depend on the axes."""
-        composed = self.parent is None or (self.weight is not None and self.ratio is not None)
-        if composed or "rotation" in self.parent.invariances:  # type: ignore[union-attr]
-            return Surrogate.invariances
-        return Surrogate.invariances - {"rotation"}
+        exchanged = self.weight is not None and self.ratio is not None
+        if self.parent is None or exchanged or "rotation" in self.parent.invariances:
+            return super().invariances
+        return super().invariances - {"rotation"}
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:

@@ -23,6 +23,8 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 
 if TYPE_CHECKING:
+    # A circle: objectives offer modify(), symmetric() and parts as methods, and what these return
+    # are objectives again. tests/test_circles.py knows it, and knows no other.
     from isotrope.paradigm.compose import Paradigm
     from isotrope.paradigm.forms import Parts
 
@@ -98,19 +100,15 @@ class Objective:
     Formulas may use the number of negatives (``count``) like p. A promise that is not kept raises
     ``WrongCoupling`` where that shows in the statistics of the batch, and fails ``prove``.
 
+    What follows is a property here, because settings may decide it; a subclass writes
+    ``pairwise = False`` where they do not.
+
     Attributes:
         presets: by backbone.
-        coupling: how the anchors of a batch depend on each other, see above; a property where the
-            settings decide.
         batch_level: one value for the batch, not one for each anchor.
-        two_directions: the value is the mean of both directions (each view once as anchors).
-        pairwise: it compares rows with each other, so that groups count; False for statistics of
-            coordinates and where nothing pushes.
-        takes_negatives: there is a place for further negatives (hard negatives, a queue).
         least_rows: the smallest batch without further negatives.
         holds: what the gradient treats as constant besides the targets: ``nothing``, the
             ``negatives``, or ``everything`` but the anchor.
-        invariances: transformations of the input that leave the value as it is.
     """
 
     name: ClassVar[str]
@@ -118,17 +116,36 @@ class Objective:
     registered: ClassVar[dict[str, type["Objective"]]] = {}
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
-    two_directions: ClassVar[bool] = False
-    pairwise: ClassVar[bool] = True
-    takes_negatives: ClassVar[bool] = True
     least_rows: ClassVar[int] = 2
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
-    invariances: ClassVar[frozenset[str]] = frozenset({"rotation", "permutation", "scale"})
 
     @property
     def coupling(self) -> Coupling:
         """How the anchors of a batch depend on each other: by default in any way."""
         return "batch"
+
+    @property
+    def two_directions(self) -> bool:
+        """Whether the value is the mean of both directions (each view once as anchors)."""
+        return False
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether rows are compared with each other, so that groups count.
+
+        False for statistics of coordinates, and where nothing pushes.
+        """
+        return True
+
+    @property
+    def takes_negatives(self) -> bool:
+        """Whether there is a place for further negatives (hard negatives, a queue)."""
+        return True
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        """The transformations of the input that leave the value as it is."""
+        return frozenset({"rotation", "permutation", "scale"})
 
     def __init_subclass__(
         cls, *, paper: Paper | None = None, name: str | None = None, register: bool = True

@@ -185,7 +185,7 @@ def _plain(value: Any) -> float | str:  # noqa: ANN401 - a hyperparameter
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 
 
-def _setting(name: str, key: str, hyper: Hyper, value: object) -> Any:  # noqa: ANN401 - any field's
+def _setting(name: str, key: str, hyper: Hyper, value: object) -> object:
     try:
         return value_of(hyper, value)
     except ValueError as error:

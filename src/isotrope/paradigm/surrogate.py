@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
+from isotrope.kernels.choose import surrogate_pairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
 
 __all__ = ["Surrogate"]
@@ -39,11 +39,15 @@ class Surrogate:
     directions are averaged. A residual counts as attraction.
     """
 
-    two_directions: ClassVar[bool] = True
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "everything"
-    invariances: ClassVar[frozenset[str]] = frozenset(
-        {"rotation", "permutation", "scale", "view swap"}
-    )
+
+    @property
+    def two_directions(self) -> bool:
+        return True
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self: _Given, pairs: Pairs) -> Tensor:
         pull, push = _moves(self, pairs)
@@ -59,9 +63,9 @@ class Surrogate:
 @torch.no_grad()
 def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
-    if isinstance(pairs, RowBlockPairs):
+    if (lean := surrogate_pairs(pairs)) is not None:
         with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
-            return _of_components(objective, pairs.pushing())
+            return _of_components(objective, lean)
     return _of_components(objective, pairs)
 
 

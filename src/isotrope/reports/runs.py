@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
+from isotrope.core.recorded import recorded
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.reports.curvature import StoredSpectrum, read_spectrum
@@ -214,10 +215,12 @@ def read_run(folder: Path) -> Run:
             f"{result_file} holds a result of kind {result.kind!r}, not of training; "
             "give the --output folder of `isotrope train`"
         )
+    config, name = folder / "config.yaml", legible(folder.resolve().name)
+    watched = recorded(folder) if result is None else None
+    if watched is not None:  # the output folder of another trainer
+        folder = watched
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
-    config = folder / "config.yaml"
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
-    name = legible(folder.resolve().name)
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
 
