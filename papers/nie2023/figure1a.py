@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_changes, format_spread
 from papers.machinery.verdicts import RULE, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.losses import DECOUPLED, NAMES, longer
@@ -22,7 +22,7 @@ Place = tuple[float, float, float]
 """Uniformity, alignment, score; the first of a training is that of the untrained encoder."""
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """InfoNCE and its two decoupled forms."""
     return [job for objective in LOSSES for job in longer(scale, objective)]
 

@@ -101,7 +101,7 @@ def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: 
         values,
         scored=False,
         seeds=[0],
-        probes=["dev"],
+        looks=["dev"],
         learning_rate=rate,
         batch_size=size,
         keep_every=KEPT // size,
