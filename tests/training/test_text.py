@@ -159,7 +159,7 @@ def test_a_folder_in_use_is_refused(quick: dict) -> None:
     fit(**quick)
     with pytest.raises(InputError, match=r"is not empty; choose another, or add resume=True"):
         fit(**quick)
-    with pytest.raises(InputError, match=r"its --batch-size was 16, now 8; repeat the first"):
+    with pytest.raises(InputError, match=r"its batch_size was 16, now 8; repeat the first"):
         fit(**{**quick, "batch_size": 8}, resume=True)
 
 
