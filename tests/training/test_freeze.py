@@ -74,8 +74,8 @@ def test_without_a_module_of_embeddings_the_word_vectors_alone_are_frozen(base: 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"encoder": "scratch"}, "--freeze embeddings keeps the encoder's own word vectors"),
-        ({"lora": 2}, "--lora keeps all of the encoder's own weights as they are"),
+        ({"encoder": "scratch"}, "freeze='embeddings' keeps the encoder's own word vectors"),
+        ({"lora": 2}, "lora keeps all of the encoder's own weights as they are"),
         ({"freeze": "layers"}, "freeze: input should be 'none' or 'embeddings'"),
         ({"head": "tanh"}, "head: input should be 'mlp', 'linear' or 'none'"),
     ],

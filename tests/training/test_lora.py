@@ -185,8 +185,8 @@ def test_the_seed_decides_the_matrices(base: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"lora": None, "lora_alpha": 8}, "--lora-alpha needs --lora RANK"),
-        ({"lora": None, "lora_targets": ["query"]}, "--lora-targets needs --lora RANK"),
+        ({"lora": None, "lora_alpha": 8}, "lora_alpha needs lora=RANK"),
+        ({"lora": None, "lora_targets": ["query"]}, "lora_targets needs lora=RANK"),
         ({"encoder": "scratch"}, "one from scratch has none worth keeping"),
         ({"lora_targets": ["query,valeu"]}, r"no linear layer of this name \(did you mean 'value'"),
         ({"lora": 0}, "lora: input should be greater than or equal to 1"),

@@ -115,9 +115,9 @@ def test_the_spectrum_is_of_the_same_loss(nested: dict, capsys) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"matryoshka": [256]}, "--matryoshka 256 is more than the 128 coordinates of scratch"),
-        ({"matryoshka": [128]}, "--matryoshka 128 is the whole embedding"),
-        ({"head": "mlp"}, "--matryoshka needs --head none: a head mixes all coordinates"),
+        ({"matryoshka": [256]}, "matryoshka=256 is more than the 128 coordinates of scratch"),
+        ({"matryoshka": [128]}, "matryoshka=128 is the whole embedding"),
+        ({"head": "mlp"}, "matryoshka needs head='none': a head mixes all coordinates"),
         ({"matryoshka": [0]}, "matryoshka: numbers of coordinates are 1 or more"),
     ],
 )

@@ -157,9 +157,9 @@ def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
 
 def test_a_folder_in_use_is_refused(quick: dict) -> None:
     fit(**quick)
-    with pytest.raises(InputError, match=r"is not empty; choose another, or add --resume"):
+    with pytest.raises(InputError, match=r"is not empty; choose another, or add resume=True"):
         fit(**quick)
-    with pytest.raises(InputError, match=r"its --batch-size was 16, now 8; repeat the first"):
+    with pytest.raises(InputError, match=r"its batch_size was 16, now 8; repeat the first"):
         fit(**{**quick, "batch_size": 8}, resume=True)
 
 
@@ -240,7 +240,7 @@ def test_output_in_the_corpus_is_refused(quick: dict, corpus: Path) -> None:
 
 
 def test_float16_on_a_cpu_and_pooling_from_scratch_are_refused(quick: dict) -> None:
-    with pytest.raises(InputError, match="--precision 16 needs a GPU"):
+    with pytest.raises(InputError, match="precision=16 needs a GPU"):
         fit(**quick, precision="16", device="cpu")
     with pytest.raises(InputError, match="an encoder from scratch pools by mean; found 'cls'"):
         fit(**{**quick, "encoder": "scratch"}, pooling="cls")
