@@ -1,5 +1,6 @@
 """Findings: what the doctor says, with the numbers it says it by and what to change."""
 
+import html
 import json
 import math
 import textwrap
@@ -77,7 +78,7 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """What the doctor found.
 
@@ -110,6 +111,13 @@ class Diagnosis:
             "judgement": None if self.judgement is None else _plain(asdict(self.judgement)),
         }
         return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+    def __repr__(self) -> str:
+        return f"Diagnosis({', '.join(self.verdict)})"
+
+    def _repr_html_(self) -> str:
+        """Return what is printed, for a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         """Verdict, outcome, finding by finding, what was looked at, in lines of 96 characters."""

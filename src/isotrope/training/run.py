@@ -4,13 +4,14 @@ What is trained comes as a function (``Work``) that checks, prepares and trains;
 a folder that is its own, the processes it was asked for, and Lightning's loop with our callbacks.
 """
 
+import html
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import lightning as L
 import torch
@@ -27,7 +28,14 @@ from isotrope.core.distributed import (
     rank,
     world_size,
 )
-from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
+from isotrope.core.errors import (
+    CannotResume,
+    Diverged,
+    InputError,
+    LostProcess,
+    MissingExtra,
+    NoTerms,
+)
 from isotrope.core.files import remove, tidy
 from isotrope.core.lock import LOCK, Role, exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
@@ -43,6 +51,7 @@ from isotrope.training.callbacks import (
     Stop,
     worker_gone,
 )
+from isotrope.training.history import History
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import (
     REQUEUE,
@@ -57,6 +66,10 @@ from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress
 from isotrope.training.settings import RunSettings, read_yaml
 from isotrope.training.simcse import SimCSE
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics.findings import Diagnosis
+    from isotrope.reports.figure import Drawing
 
 __all__ = [
     "Outcome",
@@ -77,9 +90,9 @@ Settings = TypeVar("Settings", bound=RunSettings)
 Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
-    """What a training came to.
+    """What a training came to; it is also the path of the run folder, where one is asked for.
 
     Attributes:
         result: numbers and provenance; of an interrupted run, the state so far.
@@ -96,6 +109,66 @@ class Outcome:
     exit_code: int = 0
     encoder: Any = None
     first: bool = True
+
+    def __fspath__(self) -> str:
+        return str(self.output)
+
+    @property
+    def history(self) -> History:
+        """What was logged, step by step.
+
+        Raises:
+            InputError: nothing was logged, or the log is damaged.
+        """
+        return History.read(self.output / "metrics.csv")
+
+    def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
+        """Return what is wrong with the run, and what to change; see ``isotrope.diagnose``.
+
+        Raises:
+            InputError: the run folder is damaged.
+        """
+        from isotrope.diagnostics.target import diagnose
+
+        return diagnose(self, plugins=plugins)
+
+    def plot(self, *quantities: str) -> "Drawing":
+        """Draw quantities over the steps: columns of ``history``, or the usual ones.
+
+        Raises:
+            InputError: a quantity without a picture, or a damaged run.
+            MissingExtra: matplotlib is not installed.
+        """
+        try:
+            from isotrope.reports.figure import figure_of
+        except ModuleNotFoundError as error:
+            if error.name not in ("matplotlib", "jinja2"):
+                raise
+            raise MissingExtra(error.name, extra="report") from error
+        return figure_of(self.output, quantities)
+
+    def __repr__(self) -> str:
+        return f"Outcome({str(self.output)!r}: {self._sentence()})"
+
+    def _repr_html_(self) -> str:
+        """Return the sentence and the numbers that count, for a notebook."""
+        rows = "".join(
+            f"<tr><td>{name.replace('_', ' ')}</td><td>{value:.4g}</td></tr>"
+            for name, value in self.result.metrics.items()
+            if name in _COUNT and isinstance(value, (int, float))
+        )
+        said = html.escape(f"{self.output}: {self._sentence()}")
+        return f"<p>{said}</p><table>{rows}</table>"
+
+    def _sentence(self) -> str:
+        steps = self.result.metrics.get("steps")
+        if self.exit_code:
+            return f"stopped at step {steps}"
+        return f"{steps} steps; {self.result.details.get('verdict', 'nothing is known of it')}"
+
+
+_COUNT = ("dev_start", "dev_best", "dev_final", "knn_final", "loss", "dissipation", "seconds")
+"""The numbers of a training that a notebook shows."""
 
 
 def empty_result(output: Path) -> Result:
