@@ -219,10 +219,12 @@ def _paths(data: str | Path | Sequence[str | Path]) -> str | list[str]:
 
 def _stage(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
     """Return what a stage varies, as ``--vary`` takes it."""
-    return [
-        f"{name if '.' in name else name.replace('_', '-')}={values if isinstance(values, str) else ','.join(map(_word, values))}"
-        for name, values in vary.items()
-    ]
+    words = []
+    for name, values in vary.items():
+        spelled = name if "." in name else name.replace("_", "-")
+        listed = values if isinstance(values, str) else ",".join(map(_word, values))
+        words.append(f"{spelled}={listed}")
+    return words
 
 
 def _word(value: object) -> str:
