@@ -210,7 +210,7 @@ def _measure(
     cells: "Cells",
     places: "Places",
 ) -> int:
-    from isotrope.core.durations import lasting
+    from isotrope.core.durations import format_duration
     from isotrope.core.files import atomic_replace
     from papers.machinery import present, runner
     from papers.machinery.store import Store
@@ -244,7 +244,7 @@ def _measure(
     if given.json:
         print(json.dumps(told, ensure_ascii=False, allow_nan=False))
     else:
-        print(f"{len(chosen)} tables and figures in {lasting(time.monotonic() - start)}")
+        print(f"{len(chosen)} tables and figures in {format_duration(time.monotonic() - start)}")
     if failed:
         cell, why = next(iter(failed.items()))
         raise InputError(f"{len(failed)} cells failed, the others are kept; {cell.shown}: {why}")

@@ -4,7 +4,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.cosine_checks import FAR, OppositeHalves, random_halves
+from isotrope.diagnostics.simulation.cosine_checks import FAR, OppositeHalves, random_halves
 from isotrope.paradigm.bounds.cosine import cosine_tail
 from papers.draganov2024.looks import verdict
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells

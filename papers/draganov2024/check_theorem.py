@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.cosine_checks import push_over_pull
+from isotrope.diagnostics.simulation.cosine_checks import push_over_pull
 from isotrope.objectives.dcl import DCL
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.bounds.cosine import attraction, infonce_gradient, norm_growth, progress

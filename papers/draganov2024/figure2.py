@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.diagnostics.convergence import (
+from isotrope.diagnostics.simulation.convergence import (
     ANGLES,
     NORMS,
     Convergence,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.figures import numbers
-from isotrope.diagnostics.landscape import Landscape
+from isotrope.diagnostics.simulation.figures import numbers
+from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 from papers.machinery.verdicts import Verdict

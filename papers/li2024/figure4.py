@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.figures import numbers
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.surfaces import ratio
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.figures import numbers
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import ratio
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 from papers.machinery.verdicts import Verdict

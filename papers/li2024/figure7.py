@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.diagnostics.hardest_negative import TEMPERATURES
+from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table

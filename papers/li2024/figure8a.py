@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from isotrope.diagnostics.lemma_share import STEPS
+from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table

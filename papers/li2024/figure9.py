@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from isotrope.diagnostics.angle_statistics import ASSUMED
+from isotrope.diagnostics.model_statistics.angle_statistics import ASSUMED
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table

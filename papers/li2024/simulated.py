@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.draws import Angles
-from isotrope.diagnostics.figures import FIGURES, Kind, figure
-from isotrope.diagnostics.landscape import Landscape
+from isotrope.diagnostics.simulation.angle_draws import Angles
+from isotrope.diagnostics.simulation.figures import FIGURES, Kind, figure
+from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.machinery.artifact import Scale, Shown, Table
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed

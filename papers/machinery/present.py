@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import lasting
+from isotrope.core.durations import format_duration
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
@@ -153,7 +153,7 @@ def provenance_of(artifact: Artifact, scale: Scale, found: Found, total: int) ->
         about["machine"] = _different(_machine(result) for _, result in results)
         seconds = [r.provenance.get("seconds") for _, r in results]
         total_seconds = sum(float(s) for s in seconds if isinstance(s, int | float))
-        about["duration"] = f"{lasting(total_seconds)}, all cells one after the other"
+        about["duration"] = f"{format_duration(total_seconds)}, all cells one after the other"
     return about
 
 

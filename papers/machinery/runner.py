@@ -17,7 +17,7 @@ from types import ModuleType
 
 import torch
 
-from isotrope.core.durations import lasting
+from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.training.launch import each
@@ -114,11 +114,11 @@ def run(
                 else:
                     store.keep(cell, result)
                     shutil.rmtree(runs / cell.key, ignore_errors=True)
-                    came = lasting(float(result.provenance["seconds"]))
+                    came = format_duration(float(result.provenance["seconds"]))
                     if diverged := result.details.get("diverged"):
                         came += f", {diverged}"
                 place = f"[{len(waiting) - len(left)}/{len(waiting)}]"
-                passed = lasting(time.monotonic() - start)
+                passed = format_duration(time.monotonic() - start)
                 more = _estimate(left, store, jobs)
                 tell(f"{place} {cell.shown}: {came} ({passed} so far{more})")
     if len(begun) < len(waiting):
@@ -137,7 +137,7 @@ def _estimate(left: Iterable[Cell], store: Store, jobs: int) -> str:
     if not every or not cells:
         return ""
     total = sum(statistics.fmean(took.get(cell.work, every)) for cell in cells)
-    return f", about {lasting(total / jobs)} to go"
+    return f", about {format_duration(total / jobs)} to go"
 
 
 def _counted(count: int, what: str) -> str:

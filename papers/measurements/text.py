@@ -38,11 +38,11 @@ from isotrope.core.views import Views
 from isotrope.data.lines import lines
 from isotrope.data.text.sts_sets import Subset
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from isotrope.diagnostics.angle_statistics import angle_statistics, densities
-from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.hardest_negative import hardest_share
-from isotrope.diagnostics.held_out import held_out
-from isotrope.diagnostics.lemma_share import lemma_share
+from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics, densities
+from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
+from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
+from isotrope.diagnostics.model_statistics.held_out import held_out
+from isotrope.diagnostics.model_statistics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder, Encoder
 from isotrope.evaluation.sts import score_task, sts_dev, with_average

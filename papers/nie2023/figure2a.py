@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from isotrope.diagnostics.landscape import Landscape
+from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.norms import (

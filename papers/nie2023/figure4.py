@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from isotrope.diagnostics.figures import FIGURES
+from isotrope.diagnostics.simulation.figures import FIGURES
 from papers.machinery.artifact import Artifact, Found, Scale, Shown, no_cells
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.figure2a import INFONCE

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.surfaces import gradient_norm
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import gradient_norm
 from isotrope.paradigm.registry import build
 from papers.machinery.artifact import Scale, Table
 from papers.machinery.verdicts import Verdict

@@ -253,7 +253,8 @@ def test_varied(name: str, told: str, equals: str) -> None:
 @quick
 @given(device=words, pooling=words)
 def test_names_of_devices_and_poolings(device: str, pooling: str) -> None:
-    from isotrope.encoders.sentence import _pooling, find_device
+    from isotrope.encoders.device import find_device
+    from isotrope.encoders.sentence import _pooling
 
     refused_or(lambda: find_device(device))
     refused_or(lambda: _pooling(pooling))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.measures.judgement import Look, Looks
+from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.diagnoses import StoredDiagnosis, summary
 from isotrope.reports.html import Example, Table, write_report
 from tests.reports.folders import PLOTTED, SICK, write_diagnosis, write_run
@@ -242,10 +242,10 @@ def test_of_healthy_runs_those_that_got_worse_are_named(tmp_path: Path) -> None:
 
 def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", dev=(50.0, 20.0), finished=False)
-    looks = Looks("dev MRR@10")
+    history = DevHistory("dev MRR@10")
     for step, share in ((0, 0.5), (40, 0.2)):
-        looks.add(step, Look(100 * share, (np.arange(200) < 200 * share).astype(float)))
-    looks.save(run / "dev.npz")
+        history.add(step, DevEvaluation(100 * share, (np.arange(200) < 200 * share).astype(float)))
+    history.save(run / "dev.npz")
     _, page = report(tmp_path, run)
     assert "In progress (or stopped) at step 40: training made it worse: dev MRR@10 was 50.00" in (
         page.text

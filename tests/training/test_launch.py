@@ -20,7 +20,7 @@ from isotrope.core.errors import InputError, LostProcess
 from isotrope.training import launch as launching
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.simcse import step_seed
+from isotrope.training.step import step_seed
 from isotrope.training.text import summary, train
 from tests.training.conftest import sentences
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
-from isotrope.core.usual import meant
+from isotrope.core.setting_aliases import intended_name
 
 __all__ = ["Parser", "add_fields", "check_readable", "dotted"]
 
@@ -43,7 +43,11 @@ class Parser(argparse.ArgumentParser):
         if rest:
             wrong = next((word for word in rest if word.startswith("--")), "")
             own = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
-            name = meant(wrong[2:].partition("=")[0], [*own, *self.dotted()]) if wrong else None
+            name = (
+                intended_name(wrong[2:].partition("=")[0], [*own, *self.dotted()])
+                if wrong
+                else None
+            )
             hint = "" if name is None else f" (did you mean --{name}?)"
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return given

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
-    from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
+    from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
     for plugin in given.plugin:
@@ -158,7 +158,7 @@ def _write(
     given: argparse.Namespace, titles: Sequence[str], found: "Sequence[Landscape]"
 ) -> list[Path]:
     """Write picture and numbers; return their paths."""
-    from isotrope.diagnostics.landscape import as_csv
+    from isotrope.diagnostics.simulation.landscape import as_csv
 
     named = list(zip(titles, found, strict=True))
     picture = _picture(given, named)

@@ -14,8 +14,8 @@ from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
-    from isotrope.diagnostics.convergence import Convergence
     from isotrope.diagnostics.latent import LatentSnapshot
+    from isotrope.diagnostics.simulation.convergence import Convergence
     from isotrope.reports.convergence import PlanePairs, StepsOverNorm
     from isotrope.reports.surfaces import Picture
 
@@ -99,7 +99,7 @@ def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> ar
 
 
 def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from isotrope.diagnostics import convergence as room
+    from isotrope.diagnostics.simulation import convergence as room
     from isotrope.paradigm.registry import build
 
     objective = build(given.objective or "negativecosine", settings)

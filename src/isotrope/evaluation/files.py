@@ -1,4 +1,4 @@
-"""Using a model: encode the texts of a file, search among texts; pictures of a folder likewise."""
+"""Encodes and searches the texts of a file (``isotrope encode`` and ``isotrope search``)."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
-from isotrope.data.lines import check_file, shown
+from isotrope.data.lines import check_file, quoted
 from isotrope.data.text.corpora import Record, read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
@@ -162,7 +162,7 @@ def search(
 def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
-    query: Sequence[str],
+    query: list[str] | tuple[str, ...],
     **options: Unpack[SearchOptions],
 ) -> list[list[Hit]]: ...
 
@@ -170,7 +170,7 @@ def search(
 def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
-    query: str | Sequence[str],
+    query: str | list[str] | tuple[str, ...],
     **options: Unpack[SearchOptions],
 ) -> list[Hit] | list[list[Hit]]:
     """Return what is closest to a query by cosine, best first; a list for each of several queries.
@@ -300,7 +300,7 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         rows = np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise InputError(
-            f"{file} is no matrix of numpy ({shown(str(error), 80)}); write it with "
+            f"{file} is no matrix of numpy ({quoted(str(error), 80)}); write it with "
             "`isotrope encode`"
         ) from error
     places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import lasting
+from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
@@ -162,11 +162,11 @@ class _StageRun:
             self._discard()
 
     def _passed(self, done: int) -> str:
-        passed = lasting(time.monotonic() - self.start)
+        passed = format_duration(time.monotonic() - self.start)
         if not self.seconds or done >= self.total:
             return f"{passed} so far"
         left = statistics.fmean(self.seconds) * (self.total - done) / self.spec.jobs
-        return f"{passed} so far, about {lasting(left)} to go"
+        return f"{passed} so far, about {format_duration(left)} to go"
 
     def _discard(self) -> None:
         """Remove models and checkpoints of complete trials that are not the best."""

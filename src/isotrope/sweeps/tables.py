@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import lasting
+from isotrope.core.durations import format_duration
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result, provenance
 from isotrope.sweeps.plot import picture
@@ -175,7 +175,7 @@ def _where(stages: Sequence[Stage]) -> list[str]:
     seconds = sum(float(r.metrics.get("wall_seconds") or 0) for r in results)
     return [
         f"versions: {'; '.join(sorted(versions))}",
-        f"{len(results)} runs, {lasting(seconds)} one after the other",
+        f"{len(results)} runs, {format_duration(seconds)} one after the other",
     ]
 
 

@@ -4,7 +4,7 @@
 text and one of images have in common: its folder, processes, steps, checkpoints and end.
 ``callbacks`` is what happens between steps, ``progress`` what is printed meanwhile, ``loggers``
 where the numbers go besides metrics.csv, ``nan_guard`` what finds a number that is not finite,
-``replay`` repeats the batch where it was met and ``rebuild`` a run as it stood at a step.
+and ``rebuild`` shows a run as it stood at a step.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole (data, encoder, steps, dev score, run
 folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` what ``--dev``

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from isotrope.core.result import Result
-from isotrope.diagnostics.hardest_negative import TEMPERATURES
-from isotrope.diagnostics.lemma_share import STEPS
+from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
+from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.paradigm import registry
 from papers.machinery.artifact import Artifact, Found, Shown
 from papers.machinery.cell import Cell

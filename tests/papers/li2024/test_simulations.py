@@ -6,7 +6,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from isotrope.diagnostics.landscape import Landscape
+from isotrope.diagnostics.simulation.landscape import Landscape
 from isotrope.paradigm.registry import build
 from papers.li2024 import (
     figure2,

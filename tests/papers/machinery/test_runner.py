@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.durations import lasting
+from isotrope.core.durations import format_duration
 from isotrope.core.errors import InputError
 from papers.machinery.cell import Cell
 from papers.machinery.places import Places
@@ -133,7 +133,7 @@ def test_every_name_is_resolved(toys: Path) -> None:
     [(0.4, "0 s"), (59.4, "59 s"), (60, "1 min 0 s"), (3599, "59 min 59 s"), (3700, "1 h 1 min")],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert lasting(seconds) == said
+    assert format_duration(seconds) == said
 
 
 def test_a_command_is_kept_without_places() -> None:

@@ -27,11 +27,11 @@ from isotrope.data.images.pixels import need_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.device import find_device
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
-from isotrope.encoders.sentence import find_device
-from isotrope.evaluation.image_scores import image_scores, knn_look
-from isotrope.measures.judgement import Look
+from isotrope.evaluation.image_scores import image_scores, knn_evaluation
+from isotrope.measures.judgement import DevEvaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import (
@@ -372,12 +372,12 @@ def labelled(images: ImageSet) -> bool:
     return bool((known != known[0]).any())
 
 
-def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], Look] | None:
+def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], DevEvaluation] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
     if not labelled(prepared.images):
         return None
     most = settings.knn_images
-    return lambda: knn_look(
+    return lambda: knn_evaluation(
         prepared.module.encoder, prepared.images, limit_train=most, limit_test=most
     )
 

@@ -1,4 +1,4 @@
-"""What paper 003 says of random directions and of push and pull, measured on draws."""
+"""What Draganov et al. (2024) say of random directions, and of push and pull, checked on draws."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class OppositeHalves:
     Attributes:
         dimension: d.
         angle: radians.
-        share: of the pairs drawn.
+        share: the share of the pairs drawn.
         exact: the probability.
         bound: the paper's (Prop. C.1), None where it says nothing: at pi/2, or where it exceeds 1.
     """
@@ -45,13 +45,13 @@ def random_halves(
     pairs: int = 100_000,
     seed: int = 0,
 ) -> list[OppositeHalves]:
-    """Draw pairs of normal vectors and count (paper 003, proposition C.1 and appendix C.1).
+    """Draw pairs of normal vectors and count those far apart (Draganov et al., 2024, appendix C.1).
 
     Args:
         dimension: d, 2 or more.
-        angles: from pi/2 on, below pi.
+        angles: angles from pi/2 on, below pi.
         pairs: drawn; the same for every angle.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Raises:
         InputError: an angle or a dimension out of range.
@@ -63,26 +63,26 @@ def random_halves(
             f"{dimension} and {', '.join(f'{angle:g}' for angle in angles)}"
         )
     random = torch.Generator().manual_seed(seed)
-    one, two = torch.randn(2, pairs, dimension, generator=random, dtype=torch.float64)
-    found = []
+    x, y = torch.randn(2, pairs, dimension, generator=random, dtype=torch.float64)
+    shares = []
     for angle in angles:
-        share = float(opposite_halves(one, two, angle))
+        share = float(opposite_halves(x, y, angle))
         if angle == math.pi / 2:
-            found.append(OppositeHalves(dimension, angle, share, 0.5, None))
+            shares.append(OppositeHalves(dimension, angle, share, 0.5, None))
             continue
         tail = cosine_tail(dimension, 1 + math.cos(angle))  # P(cos <= -c) = P(cos >= c)
         bound = float(tail.right) if tail.right < 1 else None
-        found.append(OppositeHalves(dimension, angle, share, float(tail.left), bound))
-    return found
+        shares.append(OppositeHalves(dimension, angle, share, float(tail.left), bound))
+    return shares
 
 
 @torch.no_grad()
 def push_over_pull(objective: Objective, views: Views) -> Tensor:
     """Return n lengths of what pushes an anchor over that of what pulls it, in its tangent plane.
 
-    Paper 003 (footnote 4) takes the repulsion to be the smaller, as a mean of unit vectors: their
-    mean is shorter than each, but so may be the tangent part of the positive. It is a number to
-    look at, below 1 or above.
+    Draganov et al. (2024, footnote 4) take the repulsion to be the smaller, as a mean of unit
+    vectors: their mean is shorter than each, but so may be the tangent part of the positive. It is
+    a number to look at, below 1 or above.
 
     Args:
         objective: any with components.

@@ -1,4 +1,4 @@
-"""Angles drawn from normal distributions, and the mean of a component over the batches drawn.
+"""Draws angles from normal distributions and averages a component over the drawn batches.
 
 A batch is one anchor with a positive and k negatives. Drawn angles are not clipped: they enter
 through their cosines, so that one beyond 0 or pi is reflected.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.angles import AnglePairs, RowPairs
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
@@ -36,14 +36,14 @@ Progress = Callable[[float], object]
 
 @dataclass(frozen=True)
 class Angles:
-    """What angles are drawn from, in radians; by default as in paper 000, section 3.1.
+    """What angles are drawn from, in radians; by default as in Li et al., 2024, section 3.1.
 
     Attributes:
         positive: p values of mu_pos: 100 from pi/20 to pi/2, both included.
         negative: q values of mu_neg: 100 from pi/20 to pi, both included.
         spread_positive: standard deviation of the angle to the positive.
         spread_negative: standard deviation of the angles to the negatives.
-        negatives: in a batch.
+        negatives: the number of negatives in a batch.
         batches: drawn for every pair of means.
     """
 
@@ -91,10 +91,10 @@ class _Sums:
     def __init__(self, *shape: int) -> None:
         self.count, self.first, self.second = (np.zeros(shape) for _ in range(3))
 
-    def add(self, where: tuple[int | slice, ...], value: Tensor, kept: Tensor) -> None:
+    def add(self, where: tuple[int | slice, ...], value: Tensor, defined: Tensor) -> None:
         """Add batches, the last axis of ``value``, to the cells at ``where``."""
-        value = value.double().where(kept, 0.0)
-        self.count[where] += kept.sum(dim=-1).numpy()
+        value = value.double().where(defined, 0.0)
+        self.count[where] += defined.sum(dim=-1).numpy()
         self.first[where] += value.sum(dim=-1).numpy()
         self.second[where] += value.square().sum(dim=-1).numpy()
 
@@ -168,23 +168,23 @@ def _shared(
     progress: Progress | None,
 ) -> None:
     p = len(angles.positive)
-    for own, others in _draws(angles, seed):
+    for to_positive, others in _draws(angles, seed):
         positive = torch.stack(
-            [_cosines(mu_pos, angles.spread_positive, own) for mu_pos in angles.positive]
+            [_cosines(mu_pos, angles.spread_positive, to_positive) for mu_pos in angles.positive]
         )
         for j, mu_neg in enumerate(angles.negative):
             negative = _cosines(mu_neg, angles.spread_negative, others)
             rows = AnglePairs(positive[0], negative)
             for o, objective in enumerate(objectives):
                 if of_rows[o]:
-                    value, kept = measure(objective, RowPairs(positive, rows))
-                    sums.add((o, slice(None), j), value.view(p, -1), kept.view(p, -1))
+                    value, defined = measure(objective, RowPairs(positive, rows))
+                    sums.add((o, slice(None), j), value.view(p, -1), defined.view(p, -1))
                     continue
                 for i in range(p):
-                    found = measure(objective, AnglePairs(positive[i], negative))
-                    sums.add((o, i, j), *found)
+                    measured = measure(objective, AnglePairs(positive[i], negative))
+                    sums.add((o, i, j), *measured)
             if progress is not None:
-                progress(p * len(own) / angles.batches)
+                progress(p * len(to_positive) / angles.batches)
 
 
 def _independent(
@@ -198,9 +198,9 @@ def _independent(
 ) -> None:
     def row(i: int) -> None:
         for j, mu_neg in enumerate(angles.negative):
-            for own, others in _draws(angles, seed, i, j):
+            for to_positive, others in _draws(angles, seed, i, j):
                 pairs = AnglePairs(
-                    _cosines(angles.positive[i], angles.spread_positive, own),
+                    _cosines(angles.positive[i], angles.spread_positive, to_positive),
                     _cosines(mu_neg, angles.spread_negative, others),
                 )
                 alone = RowPairs(pairs.positive[None], pairs)

@@ -1,7 +1,7 @@
-"""The hardest negative's part in what pushes the anchors of a model (paper 000, figure 7).
+"""Measures the hardest negative's share in what pushes an anchor (Li et al., 2024, figure 7).
 
 Where it falls the weights have gone from the hardest negative to all of them; the paper puts that
-at a temperature of .3 (section 3.2.2).
+at a temperature of 0.3 (section 3.2.2).
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ def hardest_share(
     push against the hardest; anchors that nothing pushes do not count.
 
     Args:
-        batches: raw embeddings of a model (:func:`isotrope.diagnostics.held_out.held_out`), before
-            and after training.
+        batches: raw embeddings of a model, before and after training, as
+            :func:`isotrope.diagnostics.model_statistics.held_out.held_out` makes them.
         temperatures: tau, above 0.
-        margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, .3);
+        margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, 0.3);
             None counts all.
         kind: which share.
 
@@ -59,11 +59,11 @@ def hardest_share(
     if not all(temperature > 0 for temperature in temperatures):
         raise ValueError(f"temperatures are above 0; found {', '.join(map(str, temperatures))}")
     seen = [_Batch(views, margin) for views in batches]
-    found: dict[float, float | None] = {}
+    shares_at: dict[float, float | None] = {}
     for temperature in temperatures:
         shares = torch.cat([batch.share(temperature, kind) for batch in seen])
-        found[temperature] = float(shares.mean()) if len(shares) else None
-    return found
+        shares_at[temperature] = float(shares.mean()) if len(shares) else None
+    return shares_at
 
 
 class _Batch:
@@ -85,8 +85,8 @@ class _Batch:
         most = weight.gather(1, self.index)
         if kind == "weight":
             return most[:, 0]
-        whole = tangent(weight @ self.columns, self.anchors)
+        push = tangent(weight @ self.columns, self.anchors)
         hardest = tangent(most * self.columns[self.index[:, 0]], self.anchors)
-        square = whole.square().sum(dim=1)
+        square = push.square().sum(dim=1)
         pushed = square > 1e-24  # of equal rows rounding alone does
-        return (hardest * whole).sum(dim=1)[pushed] / square[pushed]
+        return (hardest * push).sum(dim=1)[pushed] / square[pushed]

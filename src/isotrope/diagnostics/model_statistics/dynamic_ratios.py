@@ -1,4 +1,4 @@
-"""The dynamic ratios of every objective on one model (paper 000, figure 8b).
+"""Measures the dynamic ratio of every objective on one model (Li et al., 2024, figure 8b).
 
 The paper records those of ArcCon, MET and MixCSE while its baseline trains: what each objective's
 ratio would be on the same embeddings. Here it is every registered objective whose ratio varies, so
@@ -24,11 +24,11 @@ class RatioStatistics:
     """R over the anchors that an objective still moves.
 
     Attributes:
-        mean: of R; None if no anchor is active.
+        mean: the mean of R; None if no anchor is active.
         std: the variance divides by the number of anchors; None as above.
         above_one: share of the active anchors with R > 1, None as above.
         active: anchors with GD >= 0.01 and some weight.
-        count: of all anchors.
+        count: the number of anchors.
     """
 
     mean: float | None
@@ -46,8 +46,8 @@ def dynamic_ratios(
 
     Args:
         batches: raw embeddings of a model at one step of its training, step 0 included.
-        objectives: by name; by default every registered one, with its default settings, whose
-            ratio is dynamic.
+        objectives: objectives by name; by default every registered one, with its default settings,
+            whose ratio is dynamic.
 
     Raises:
         ValueError: no batches, or an objective whose pull is a matrix (Barlow Twins).
@@ -60,8 +60,8 @@ def dynamic_ratios(
 
 
 def _dynamic() -> dict[str, Objective]:
-    every = {name: registry.build(name) for name in registry.names()}
-    return {name: o for name, o in every.items() if summary(o)["ratio"] == "dynamic"}
+    objectives = {name: registry.build(name) for name in registry.names()}
+    return {name: o for name, o in objectives.items() if summary(o)["ratio"] == "dynamic"}
 
 
 def _statistics(objective: Objective, batches: Sequence[Views]) -> RatioStatistics:

@@ -1,14 +1,14 @@
-"""What other libraries call a setting: who types ``--lr`` is told ``--learning-rate``."""
+"""Maps other libraries' names of settings to ours: for ``--lr``, suggest ``--learning-rate``."""
 
 import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["USUAL", "meant"]
+__all__ = ["ALIASES", "intended_name"]
 
 _ALIKE = 0.7  # difflib's ratio below which two names have nothing to do with each other
 
-USUAL = {
+ALIASES = {
     "learning-rate": ("lr", "max_lr", "base_lr"),
     "encoder": ("model", "model_name", "model_name_or_path", "backbone", "arch", "pretrained"),
     "output": ("output_dir", "out_dir", "save_dir", "default_root_dir", "logging_dir", "log_dir"),
@@ -46,24 +46,24 @@ USUAL = {
 """Names of ours, and what sentence-transformers, Hugging Face, Lightning and timm call the same."""
 
 
-def meant(word: str, known: Iterable[str]) -> str | None:
-    """Return which of the known names was probably meant: by its usual names, or by its letters.
+def intended_name(word: str, known: Iterable[str]) -> str | None:
+    """Return which of the known names was probably meant, by its aliases or by its letters.
 
     Args:
         word: as it was written, with hyphens, underscores or neither.
         known: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
     """
     names = list(known)
-    asked = _letters(word)
-    exact = [name for name in names if asked == _letters(name)]
-    usual = [name for name in names if asked in map(_letters, USUAL.get(name, ()))]
+    letters = _letters(word)
+    exact = [name for name in names if letters == _letters(name)]
+    usual = [name for name in names if letters in map(_letters, ALIASES.get(name, ()))]
     if exact or usual:
         return (exact or usual)[0]
     by_letters: dict[str, str] = {}
     for name in sorted(names, key=lambda name: "." in name):  # those without a dot go first
         for part in (name, name.rpartition(".")[2]):
             by_letters.setdefault(_letters(part), name)
-    close = difflib.get_close_matches(asked, by_letters, n=1, cutoff=_ALIKE)
+    close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=_ALIKE)
     return by_letters[close[0]] if close else None
 
 

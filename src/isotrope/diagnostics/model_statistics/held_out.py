@@ -1,4 +1,4 @@
-"""Held-out batches: two views of texts as paper 000 looks at them, in batches of 128.
+"""Held-out batches of 128 texts in two views, on which Li et al. (2024) measure a model.
 
 The paper's statistics (appendix A.2) are of text that was not trained on (``--holdout 0.1``), with
 dropout on: its masks are what makes the two views of a text differ.
@@ -26,11 +26,11 @@ def held_out(
     """Return the embeddings of texts, or of pairs of texts, in batches; a rest is left out.
 
     Args:
-        encoder: in training mode while it works, and as it was afterwards.
+        encoder: the encoder, in training mode while it works and as it was afterwards.
         texts: each is its own positive, by another mask of dropout; or anchors with positives.
         batch_size: pairs of a batch: each has ``batch_size`` - 1 negatives.
         max_length: tokens; None is the encoder's own.
-        seed: of the masks.
+        seed: the seed of the dropout masks.
 
     Raises:
         InputError: not enough texts for one batch, or for a negative.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.lemma_share import STEPS, lemma_share
+from isotrope.diagnostics.model_statistics.lemma_share import STEPS, lemma_share
 from isotrope.objectives import MET
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.lemma import angles_of, satisfied

@@ -1,4 +1,4 @@
-"""Angles of a model: how they are distributed, against what paper 000 assumes of them.
+"""The distribution of a model's angles, beside what Li et al. (2024) assume of it.
 
 Its simulations draw theta_ii' and theta_ij' from normal distributions with given means and spreads
 (section 3.1); appendix A.1 and figure 9 say that trained models stay within these. Here are the
@@ -23,7 +23,7 @@ ASSUMED = {
     "positive": ((math.pi / 20, math.pi / 2), 0.05),
     "negative": ((math.pi / 20, math.pi), 0.10),
 }
-"""The range of the mean and the spread that paper 000 draws from, in radians (section 3.1)."""
+"""The range of the mean and the spread that Li et al. (2024, section 3.1) draw from, in radians."""
 
 _KEPT = 20_000  # cosines that a density is made of: quantiles of those there are
 
@@ -39,9 +39,9 @@ class AngleStatistics:
         kurtosis: fourth, less 3: 0 for a normal distribution.
         ks: largest distance between the distribution function and that of N(mu, sigma^2). No test:
             mu and sigma are of the same angles, and angles of one anchor depend on each other.
-        in_range: whether mu lies in the range that paper 000 assumes.
+        in_range: whether mu lies in the range that Li et al. (2024) assume.
         spread: sigma over the one it assumes.
-        count: of angles.
+        count: the number of angles.
     """
 
     mean: float
@@ -56,7 +56,7 @@ class AngleStatistics:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """A density of cosines (paper 000, figure 5).
+    """A density of cosines (Li et al., 2024, figure 5).
 
     Attributes:
         cosine: k points from -1 to 1.
@@ -78,13 +78,13 @@ def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
     Raises:
         ValueError: no batches, or none with a negative.
     """
-    found = {}
+    statistics = {}
     for name, cosines in zip(("positive", "negative"), _cosines(batches), strict=True):
         angles = cosines.clamp(-1, 1).arccos()
         (low, high), sigma = ASSUMED[name]
         mean, std = float(angles.mean()), float(angles.std(correction=0))
         z = (angles - mean) / std if std > 0 else torch.zeros_like(angles)
-        found[name] = AngleStatistics(
+        statistics[name] = AngleStatistics(
             mean=mean,
             std=std,
             skew=float((z**3).mean()),
@@ -94,7 +94,7 @@ def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
             spread=std / sigma,
             count=len(angles),
         )
-    return found
+    return statistics
 
 
 def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
@@ -102,7 +102,7 @@ def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
 
     Args:
         batches: as for :func:`angle_statistics`; so are errors.
-        points: at which they are estimated.
+        points: the number of points at which they are estimated.
     """
     grid = torch.linspace(-1, 1, points, dtype=torch.float64)
     return Density(grid, *(_density(cosines, grid) for cosines in _cosines(batches)))

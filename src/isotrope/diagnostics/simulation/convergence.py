@@ -1,10 +1,10 @@
-"""Convergence: how many steps embeddings take to their positives, by their norm and angle.
+"""Counts the steps in which free embeddings reach their positives, by norm and angle.
 
-Paper 003, figure 2. n random pairs in d dimensions are themselves what is trained, by plain
-gradient descent on both views, until the mean cosine of the pairs exceeds .999. The starts differ
-in one thing: the norm of all embeddings, or the angle of the pairs. The numbers are those of the
-authors' released notebook: n = 500, d = 20, learning rate 10 on the mean of n losses (.02 for each
-pair), angles by moving random positives towards their anchors or away from them.
+Draganov et al., 2024, figure 2. n random pairs in d dimensions are themselves what is trained, by
+plain gradient descent on both views, until the mean cosine of the pairs exceeds 0.999. The starts
+differ in one thing: the norm of all embeddings, or the angle of the pairs. The numbers are those of
+the authors' released notebook: n = 500, d = 20, learning rate 10 on the mean of n losses (0.02 for
+each pair), angles by moving random positives towards their anchors or away from them.
 
 Any objective of two views can be put in the place of the paper's cosine. One that pushes, or stops
 at a margin, need not arrive: then the steps are None.
@@ -46,7 +46,7 @@ class Start:
     """Where the embeddings of one run begin.
 
     Attributes:
-        norm: of all embeddings.
+        norm: the norm of all embeddings.
         lean: t in (-1, 1): a positive is the direction of (1 - |t|) x - t z, with z its anchor and
             x a random direction: 0 is a random angle, towards -1 it closes, towards 1 it opens.
     """
@@ -66,7 +66,7 @@ ANGLES = tuple(Start(lean=i / 25) for i in range(-24, 25))
 
 
 def grid(count: int) -> tuple[tuple[Start, ...], tuple[Start, ...]]:
-    """Return as many norms, from .25 to 10, and angles as asked for, in place of the paper's.
+    """Return as many norms, from 0.25 to 10, and angles as asked for, in place of the paper's.
 
     Raises:
         InputError: fewer than two, or more than 1,000.
@@ -90,7 +90,7 @@ class ConvergenceProtocol:
         rate: learning rate, of the objective as it is called: mostly the mean over n pairs.
         target: mean cosine at which a run is done.
         limit: steps after which it is given up.
-        seed: of the draws; each start draws its own, as many whatever the others are.
+        seed: the seed of the draws; each start draws its own, as many whatever the others are.
     """
 
     pairs: int = 500
@@ -179,7 +179,7 @@ def convergence(
     trained at once; those of any other one after the other, each a batch of n.
 
     Args:
-        objective: of two views.
+        objective: an objective of two views.
         places: the starts.
         protocol: what they share.
         progress: is told the number of starts done since the last time.
@@ -259,8 +259,10 @@ def _gradients(objective: Objective, z: Tensor, other: Tensor) -> tuple[Tensor, 
     leaves = [x.detach().flatten(0, 1).requires_grad_() for x in (z, other)]
     # the fused kernels compute n x n similarities, also where none is asked for
     loss = objective(*leaves, backend="eager") * len(z)
-    one, two = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-    return one.view_as(z), two.view_as(other)
+    by_anchor, by_positive = torch.autograd.grad(
+        loss, leaves, allow_unused=True, materialize_grads=True
+    )
+    return by_anchor.view_as(z), by_positive.view_as(other)
 
 
 def _record(
@@ -322,7 +324,7 @@ def as_csv(named: Sequence[tuple[str, Sequence[Convergence]]]) -> str:
     for name, rows in named:
         for row in rows:
             numbers = (row.start.norm, row.start.lean, row.angle)
-            shown = [f"{number:.7g}" for number in numbers]
+            start = [f"{number:.7g}" for number in numbers]
             ends = [f"{row.cosine:.7g}", f"{row.growth:.7g}"]
-            lines.writerow([name, *shown, row.steps, *ends, row.at_least])
+            lines.writerow([name, *start, row.steps, *ends, row.at_least])
     return text.getvalue()

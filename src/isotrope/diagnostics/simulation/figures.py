@@ -1,4 +1,4 @@
-"""The figures of papers 000 and 001 that need no training, with their objectives or with others."""
+"""The figures of Li et al. (2024) and Nie et al. (2023) without training, for any objective."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.draws import Angles, Progress
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.simulate import dissipation, hardest_share
-from isotrope.diagnostics.surfaces import gradient_norm, ratio
+from isotrope.diagnostics.simulation.angle_draws import Angles, Progress
+from isotrope.diagnostics.simulation.averages import dissipation, hardest_share
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
 from isotrope.paradigm.registry import build
 
 __all__ = ["FIGURES", "FigurePanel", "Kind", "figure", "numbers"]
@@ -24,10 +24,10 @@ class FigurePanel:
     """An objective as a figure shows it.
 
     Attributes:
-        title: in the picture.
-        name: of the objective in the registry.
-        settings: of the objective.
-        negatives: of an anchor, where the panels differ in it.
+        title: the title in the picture.
+        name: the name of the objective in the registry.
+        settings: the settings of the objective.
+        negatives: the number of negatives of an anchor, where the panels differ in it.
     """
 
     title: str
@@ -36,7 +36,8 @@ class FigurePanel:
     negatives: int | None = None
 
 
-# temperatures and margins of paper 001, table 2 (BERT-base); u of paper 000's released code
+# temperatures and margins of Nie et al., 2023, table 2 (BERT-base); u of the released code of Li
+# et al., 2024
 _INFONCE = FigurePanel("InfoNCE", "infonce", {"temperature": 0.05})
 _ARCCON = FigurePanel("ArcCon", "arccon", {"temperature": 0.05, "margin": math.pi / 18})
 _MPT = FigurePanel("MPT", "mpt", {"margin": 0.23})
@@ -82,15 +83,15 @@ def figure(
     """Return what a figure shows, one landscape for each panel.
 
     Args:
-        kind: of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
-        panels: by default those of the paper.
+        kind: the kind of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
+        panels: the panels; by default those of the paper.
         grid: values of mu_pos and of mu_neg, over the paper's ranges; the share has one mu_pos.
-        negatives: of an anchor; by default the paper's.
+        negatives: the number of negatives of an anchor; by default the paper's.
         batches: drawn for every pair of means (``dissipation`` and ``weight``).
-        seed: of the draws.
-        common: see :func:`~isotrope.diagnostics.simulate.dissipation`.
-        gated: see :func:`~isotrope.diagnostics.simulate.hardest_share`.
-        part: see :func:`~isotrope.diagnostics.surfaces.gradient_norm`.
+        seed: the seed of the draws.
+        common: see :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
+        gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
+        part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
         progress: is told the number of pairs of means done since the last time.
 
     Raises:
@@ -102,11 +103,11 @@ def figure(
     objectives = [build(panel.name, panel.settings) for panel in panels]
 
     def angles(panel: FigurePanel) -> Angles:
-        own = _NEGATIVES[kind] if panel.negatives is None else panel.negatives
+        negative_count = _NEGATIVES[kind] if panel.negatives is None else panel.negatives
         return Angles(
             np.array([0.5]) if kind == "weight" else np.linspace(0.05, 0.5, grid) * np.pi,
             np.linspace(0.05, 1, grid) * np.pi,
-            negatives=own if negatives is None else negatives,
+            negatives=negative_count if negatives is None else negatives,
             batches=batches,
         )
 
@@ -125,20 +126,20 @@ def figure(
     return dissipation(objectives, same, seed=seed, common=common, progress=progress)
 
 
-def numbers(kind: Kind, found: Landscape) -> dict[str, float | None]:
+def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
     """Return what a table says of one panel, by the heading of its column.
 
-    GD: the mu_neg at which it falls below .5 for mu_pos = pi/6, and the largest standard error.
+    GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
     W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
     range, and the part of its values under a hundredth of the largest.
     """
-    inside = found.value[found.defined]
+    inside = landscape.value[landscape.defined]
     if kind == "dissipation":
-        return {"mu_neg": found.crossing(math.pi / 6), "error <=": float(found.error.max())}
+        return {"mu_neg": landscape.crossing(math.pi / 6), "error <=": float(landscape.error.max())}
     if kind == "weight":
         points = {"pi/4": 0.25, "pi/2": 0.5, "3 pi/4": 0.75, "pi": 1.0}
         return {
-            name: float(np.interp(at * math.pi, found.negative, found.value[0]))
+            name: float(np.interp(at * math.pi, landscape.negative, landscape.value[0]))
             for name, at in points.items()
         }
     last = "from 1 to 2" if kind == "ratio" else "under 1 %"

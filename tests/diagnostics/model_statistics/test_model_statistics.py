@@ -9,10 +9,10 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.angle_statistics import angle_statistics, densities
-from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.hardest_negative import hardest_share
-from isotrope.diagnostics.held_out import held_out
+from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics, densities
+from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
+from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
+from isotrope.diagnostics.model_statistics.held_out import held_out
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import MET, BarlowTwins, InfoNCE
 from isotrope.paradigm.ratio import MetricRatio
@@ -79,7 +79,7 @@ def test_densities_are_scipys_and_integrate_to_one() -> None:
 
 def test_a_density_of_many_cosines_is_of_their_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = densities(batches(20, 24))
-    monkeypatch.setattr("isotrope.diagnostics.angle_statistics._KEPT", 4000)
+    monkeypatch.setattr("isotrope.diagnostics.model_statistics.angle_statistics._KEPT", 4000)
     some = densities(batches(20, 24))
     assert float((whole.negative - some.negative).abs().max()) < 0.05 * float(whole.negative.max())
 

@@ -7,7 +7,7 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.cosine_checks import FAR, push_over_pull, random_halves
+from isotrope.diagnostics.simulation.cosine_checks import FAR, push_over_pull, random_halves
 from isotrope.objectives import DCL, MPT, BarlowTwins, NegativeCosine
 from isotrope.paradigm.assemble import tangent
 

@@ -11,8 +11,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 from isotrope.diagnostics import Angles, dissipation, gradient_norm, hardest_share, ratio
-from isotrope.diagnostics.angles import AnglePairs, RowPairs, known
-from isotrope.diagnostics.landscape import check
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs, check_computable
+from isotrope.diagnostics.simulation.landscape import check
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import InfoNCE, NTXent
@@ -113,9 +113,9 @@ def test_what_is_made_of_embeddings_is_unknown_and_no_number(angles: AnglePairs)
             with pytest.raises(InputError, match="computes with the embeddings themselves"):
                 number(product)
         with pytest.raises(InputError, match="a simulation has only their angles to the anchor"):
-            known(angles.positive, product)
+            check_computable(angles.positive, product)
         assert "only the angles are known" in repr(product)
-    known(angles.positive, angles.hardest())
+    check_computable(angles.positive, angles.hardest())
 
 
 def test_what_has_no_place_here_may_be_unknown(angles: AnglePairs) -> None:
@@ -124,7 +124,7 @@ def test_what_has_no_place_here_may_be_unknown(angles: AnglePairs) -> None:
     gap = angles.logsumexp(0.2) - angles.positive / 0.2
     torch.testing.assert_close(terms.dissipation, torch.sigmoid(gap))
     with pytest.raises(InputError):
-        known(terms.residual)
+        check_computable(terms.residual)
 
 
 @pytest.mark.parametrize("measure", [dissipation, hardest_share, ratio, gradient_norm])

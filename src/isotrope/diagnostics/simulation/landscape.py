@@ -1,4 +1,4 @@
-"""Landscape: one quantity of an objective over the angles to positives and negatives."""
+"""The landscape: one quantity of an objective over the angles to positives and negatives."""
 
 import csv
 import io
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.terms import Terms
-from isotrope.diagnostics.angles import known, probe
-from isotrope.diagnostics.draws import Angles, Floats
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.angle_pairs import check_computable, probe
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.forms import Part
 from isotrope.paradigm.objective import Objective
@@ -85,12 +85,12 @@ def as_csv(named: Sequence[tuple[str, Landscape]]) -> str:
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["objective", "mu_pos", "mu_neg", "value", "standard_error", "defined"])
-    for name, found in named:
-        for i, mu_pos in enumerate(found.positive):
-            for j, mu_neg in enumerate(found.negative):
-                numbers = (mu_pos, mu_neg, found.value[i, j], found.error[i, j])
-                shown = [f"{number:.7g}" for number in numbers]
-                lines.writerow([name, *shown, str(bool(found.defined[i, j])).lower()])
+    for name, landscape in named:
+        for i, mu_pos in enumerate(landscape.positive):
+            for j, mu_neg in enumerate(landscape.negative):
+                numbers = (mu_pos, mu_neg, landscape.value[i, j], landscape.error[i, j])
+                columns = [f"{number:.7g}" for number in numbers]
+                lines.writerow([name, *columns, str(bool(landscape.defined[i, j])).lower()])
     return text.getvalue()
 
 
@@ -112,7 +112,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
     try:
         with torch.no_grad():
             terms = objective.components(pairs)
-        known(terms.dissipation, terms.weight, terms.pull)
+        check_computable(terms.dissipation, terms.weight, terms.pull)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     return terms
@@ -128,13 +128,14 @@ def check(objective: Objective) -> None:
             of the rows in the batch.
     """
     rows, other = probe()
-    one, two = (components(objective, pairs) for pairs in (rows, other))
-    same = one.weight.shape == two.weight.shape and len(one.dissipation) == len(rows.positive)
-    for a, b in ((one.dissipation, two.dissipation), (one.pull, two.pull)):
+    terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
+    same = terms.weight.shape == other_terms.weight.shape
+    same = same and len(terms.dissipation) == len(rows.positive)
+    for a, b in ((terms.dissipation, other_terms.dissipation), (terms.pull, other_terms.pull)):
         same = same and torch.allclose(a, b)
-    if one.weight.shape == rows.similarity().shape:
-        same = same and torch.allclose(one.weight.flip(1), two.weight)
-    elif one.weight.any():
+    if terms.weight.shape == rows.similarity().shape:
+        same = same and torch.allclose(terms.weight.flip(1), other_terms.weight)
+    elif terms.weight.any():
         same = False
     if not same:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The share of anchors that a ratio brings closer to their positives (paper 000, figure 8a).
+"""Counts anchors that a ratio brings closer to their positives (Li et al., 2024, figure 8a).
 
 Lemma 1 says for every anchor, and a step lambda, above which ratio it comes closer to its positive;
 the paper draws the distribution of that minimum over a model's anchors "under different lambda"
@@ -84,11 +84,11 @@ def lemma_share(
             f"{tuple(r.shape)}"
         )
     acute = torch.stack(at).cos().gt(0).all(dim=0)
-    found = []
+    shares = []
     for step in steps:
         bounds = lemma1(*at, step)
         counts = acute & (bounds.discriminant >= 0)
-        found.append(
+        shares.append(
             LemmaShare(
                 step=step,
                 minimum=bounds.lower[counts].sort().values,
@@ -98,4 +98,4 @@ def lemma_share(
                 obtuse=int((~acute).sum()),
             )
         )
-    return found
+    return shares

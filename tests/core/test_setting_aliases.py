@@ -2,7 +2,7 @@
 
 import pytest
 
-from isotrope.core.usual import USUAL, meant
+from isotrope.core.setting_aliases import ALIASES, intended_name
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings, flag
 
@@ -31,17 +31,17 @@ OURS = [flag(name) for name in TrainSettings.model_fields] + ["objective.tempera
     ],
 )
 def test_what_was_meant(word: str, expected: str | None) -> None:
-    assert meant(word, OURS) == expected
+    assert intended_name(word, OURS) == expected
 
 
 def test_only_what_is_known_is_suggested() -> None:
-    assert meant("lr", ["lora", "seed"]) is None
-    assert meant("dataset", ["data", "dev"]) == "data"
-    assert meant("dataset", ["files", "dev"]) == "files"
+    assert intended_name("lr", ["lora", "seed"]) is None
+    assert intended_name("dataset", ["data", "dev"]) == "data"
+    assert intended_name("dataset", ["files", "dev"]) == "files"
 
 
 def test_every_name_of_ours_in_the_table_is_one() -> None:
     fields = {flag(name) for cls in (TrainSettings, ImageSettings) for name in cls.model_fields}
-    assert set(USUAL) <= fields | {"resume", "objective.temperature"}
+    assert set(ALIASES) <= fields | {"resume", "objective.temperature"}
     known = [*fields, "resume", "objective.temperature"]
-    assert all(meant(known_name, known) == known_name for known_name in USUAL)
+    assert all(intended_name(known_name, known) == known_name for known_name in ALIASES)

@@ -1,7 +1,7 @@
-"""Components averaged over angles that are drawn from distributions (paper 000, section 3.1).
+"""Averages GD and weights over drawn angles (Li et al., 2024, section 3.1).
 
-The angle between an anchor and its positive is drawn from N(mu_pos, .05^2), those between the
-anchor and its 127 negatives from N(mu_neg, .10^2), and a component is averaged over 1,000 such
+The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), those between the
+anchor and its 127 negatives from N(mu_neg, 0.10^2), and a component is averaged over 1,000 such
 batches for every pair of means. Not a copy of the formulas but the objective's own ``components``
 are asked, so every objective that needs no more than angles can be simulated.
 """
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.diagnostics.angles import RowPairs, probe
-from isotrope.diagnostics.draws import Angles, Progress, means
-from isotrope.diagnostics.landscape import Landscape, check, components, landscapes
+from isotrope.diagnostics.simulation.angle_draws import Angles, Progress, means
+from isotrope.diagnostics.simulation.angle_pairs import RowPairs, probe
+from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.ablation import Modified
 from isotrope.paradigm.anatomy import DEAD
@@ -33,7 +33,7 @@ def dissipation(
     common: bool = True,
     progress: Progress | None = None,
 ) -> list[Landscape]:
-    """Return the mean gradient dissipation (paper 000, figures 2 and 10).
+    """Return the mean gradient dissipation (Li et al., 2024, figures 2 and 10).
 
     Args:
         objectives: all of them see the same draws.
@@ -50,16 +50,16 @@ def dissipation(
     """
 
     def measure(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        found = _dissipation(objective, pairs)
-        return found, torch.ones_like(found, dtype=torch.bool)
+        value = _dissipation(objective, pairs)
+        return value, torch.ones_like(value, dtype=torch.bool)
 
     angles = angles or Angles()
     for objective in objectives:
         if _part(objective) is None:
             check(objective)
     of_rows = [_is_of_rows(objective) for objective in objectives]
-    found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
-    return landscapes(objectives, angles, *found)
+    sums = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
+    return landscapes(objectives, angles, *sums)
 
 
 def hardest_share(
@@ -71,16 +71,16 @@ def hardest_share(
     common: bool = True,
     progress: Progress | None = None,
 ) -> list[Landscape]:
-    """Return the mean share of the hardest negative in the weights (paper 000, figure 3).
+    """Return the mean share of the hardest negative in the weights (Li et al., 2024, figure 3).
 
-    A batch that pushes none (in MET and MAT a hardest negative closer than .01) does not count;
+    A batch that pushes none (in MET and MAT a hardest negative closer than 0.01) does not count;
     where no batch pushes any the share is undefined.
 
     Args:
         objectives: all of them see the same draws.
         angles: distributions; by default mu_pos = 0.5 as in the paper's released code (its text
             says pi/6). Without the gate the positive makes no difference to a softmax.
-        gated: leave out batches in which the objective's own GD is below .01; where none is left
+        gated: leave out batches in which the objective's own GD is below 0.01; where none is left
             the value is 1 and its error 0. The shape of the printed figure comes from this gate
             of the released code, which the text does not mention.
         seed: see :func:`dissipation`.
@@ -107,8 +107,8 @@ def hardest_share(
     for objective in objectives:
         check(objective)
     of_rows = [False] * len(objectives)
-    found = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
-    return landscapes(objectives, angles, *found)
+    sums = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
+    return landscapes(objectives, angles, *sums)
 
 
 def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
@@ -116,8 +116,8 @@ def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
     part = _part(objective)
     if part is None:
         return components(objective, pairs).dissipation
-    found: Tensor = part(pairs)
-    return found
+    value: Tensor = part(pairs)
+    return value
 
 
 def _part(objective: Objective) -> Dissipation | None:

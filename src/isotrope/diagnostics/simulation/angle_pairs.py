@@ -1,5 +1,4 @@
-# ruff: noqa: D102 - the methods are those that kernels/pairs describes
-"""Similarities without vectors: what an objective sees when only the angles are given."""
+"""Lets an objective work on angles alone, without any embeddings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["AnglePairs", "RowPairs", "known", "probe"]
+__all__ = ["AnglePairs", "RowPairs", "check_computable", "probe"]
 
 
 _NO_EMBEDDINGS = (
@@ -57,8 +56,8 @@ class _Unknown(Tensor):
         if func in cls._NUMBERS:
             raise InputError(_NO_EMBEDDINGS)
         # as many rows as went in, of the same dtype: it may have to fit other views
-        given = next((x for x in args if isinstance(x, cls)), None)
-        rows, dtype = (1, None) if given is None else (len(given), given.dtype)
+        same_rows = next((x for x in args if isinstance(x, cls)), None)
+        rows, dtype = (1, None) if same_rows is None else (len(same_rows), same_rows.dtype)
         return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -113,8 +112,8 @@ class AnglePairs(Pairs):
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         if temperature not in self._logsumexp:
-            found = torch.logsumexp(self._negatives / temperature, dim=1)
-            self._logsumexp[temperature] = found
+            value = torch.logsumexp(self._negatives / temperature, dim=1)
+            self._logsumexp[temperature] = value
         return self._logsumexp[temperature]
 
     def hardest(self, against: Against = "cross") -> Tensor:
@@ -189,7 +188,7 @@ class RowPairs(Pairs):
         return self.views.anchors
 
 
-def known(*computed: Tensor) -> None:
+def check_computable(*computed: Tensor) -> None:
     """Check that none of these came from embeddings.
 
     Raises:

@@ -10,7 +10,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.core.views import unit
-from isotrope.diagnostics.convergence import (
+from isotrope.diagnostics.simulation.convergence import (
     ANGLES,
     NORMS,
     ConvergenceProtocol,

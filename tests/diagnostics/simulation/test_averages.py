@@ -9,7 +9,8 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
-from isotrope.diagnostics import Angles, dissipation, draws, hardest_share
+from isotrope.diagnostics import Angles, dissipation, hardest_share
+from isotrope.diagnostics.simulation import angle_draws
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import MAT, MET, MPT, ArcCon, BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.dissipation import Margin
@@ -116,8 +117,8 @@ def test_memory_is_bounded_and_changes_nothing_but_the_draws(
 ) -> None:
     angles = Angles([0.5], [0.9], negatives=10, batches=3000)
     whole = dissipation([INFONCE], angles, common=common)[0]
-    monkeypatch.setattr(draws, "_CHUNK", 1000)
-    seen = [others.numel() for _, others in draws._draws(angles, 0)]
+    monkeypatch.setattr(angle_draws, "_CHUNK", 1000)
+    seen = [others.numel() for _, others in angle_draws._draws(angles, 0)]
     assert max(seen) == 1000
     assert sum(seen) == 30_000
     parts = dissipation([INFONCE], angles, common=common)[0]
