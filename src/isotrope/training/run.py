@@ -37,7 +37,7 @@ from isotrope.core.errors import (
     NoTerms,
 )
 from isotrope.core.files import remove, tidy
-from isotrope.core.lock import LOCK, Role, exclusive_lock, is_effectively_empty
+from isotrope.core.lock import LOCK, Role, exclusive_lock
 from isotrope.core.result import Result
 from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
@@ -51,6 +51,7 @@ from isotrope.training.callbacks import (
     Stop,
     worker_gone,
 )
+from isotrope.training.folder import check_folder
 from isotrope.training.history import History
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import (
@@ -64,7 +65,7 @@ from isotrope.training.launch import (
 from isotrope.training.loggers import check_wandb
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress
-from isotrope.training.settings import RunSettings, read_yaml
+from isotrope.training.settings import RunSettings
 from isotrope.training.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ __all__ = [
     "check_output",
     "checkpoint",
     "empty_result",
+    "hardware",
     "make_steps",
     "read_checkpoint",
     "remove_intermediates",
@@ -310,36 +312,8 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
     Raises:
         InputError: the folder is in use, is a file, or belongs to another run.
     """
-    if output.exists() and not output.is_dir():
-        raise InputError(f"output {output} is a file; give a folder")
-    for folder in map(Path, settings.inputs):
-        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
-            raise InputError(
-                f"output {output} lies in {folder}, which is read as data: the run would train on "
-                "its own files; choose an output folder elsewhere"
-            )
-    if is_effectively_empty(output):
-        return None
-    if not resume:
-        raise InputError(
-            f"output folder {output} is not empty; choose another, or add --resume to continue "
-            "the run in it"
-        )
-    config = output / "config.yaml"
-    if not config.is_file():
-        raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
-    before = type(settings).read(read_yaml(config), source=str(config))
-    for name in type(settings).model_fields:
-        old, new = getattr(before, name), getattr(settings, name)
-        if name not in settings.free and old != new:
-            shown = name.replace("_", "-")
-            raise CannotResume(
-                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
-                "command, or choose another output folder"
-            )
-    if (output / "result.json").is_file():
-        return Outcome(Result.load(output / "result.json"), output)
-    return None
+    finished = check_folder(output, settings, resume=resume)
+    return None if finished is None else Outcome(finished, output)
 
 
 def write_config(settings: RunSettings) -> None:
@@ -375,6 +349,15 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
         objective(noise[0], noise[1], noise[2] if negatives else None)
     except (ValueError, NoTerms) as error:
         raise InputError(f"objective {objective.name}: {error}") from error
+
+
+def hardware(settings: RunSettings) -> str:
+    """Return where a run trains, in what precision, with how many threads."""
+    device = find_device(settings.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    here = f"{world_size()} processes on {name}" if world_size() > 1 else name
+    threads = torch.get_num_threads()
+    return f"on {here}, precision {settings.precision}, {threads} CPU thread{'s' * (threads > 1)}"
 
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:

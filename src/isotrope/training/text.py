@@ -55,6 +55,7 @@ from isotrope.training.run import (
     backend_of,
     checkpoint,
     empty_result,
+    hardware,
     make_steps,
     remove_intermediates,
     run,
@@ -484,6 +485,7 @@ def _introduce(
     rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
     shown = ", ".join(f"{p:g}" for p in rates) or "none"
     pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
+    say(hardware(settings))
     say(
         f"{report.kept:,} {_unit(store)} "
         f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "

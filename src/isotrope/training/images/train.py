@@ -57,6 +57,7 @@ from isotrope.training.run import (
     backend_of,
     checkpoint,
     empty_result,
+    hardware,
     make_steps,
     remove_intermediates,
     run,
@@ -436,6 +437,7 @@ def _introduce(settings: ImageSettings, prepared: Prepared, say: Callable[[str],
     images, module = prepared.images, prepared.module
     tested = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
     skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
+    say(hardware(settings))
     say(
         f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
         f"{tested}{skipped}"
