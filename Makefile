@@ -20,7 +20,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs test-triton \
-	test-lowest nightly check check-all fix docs site newcomer lock bench bench-gpu clean
+	test-lowest nightly check check-all fix docs picture site newcomer lock bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -94,12 +94,14 @@ fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(READY) ## write what is generated in docs/ and README anew: objectives, methods, commands ...
+docs: $(READY) ## write what is generated in docs/ anew: objectives, methods, commands ...
 	$(BIN)/python docs/build.py
 
-# not --quiet: it would silence the warnings that --strict counts
+picture: $(READY) ## the report at the top of the README; it needs Chromium (ten minutes)
+	$(BIN)/python docs/picture.py picture
+
 site: $(VENV)/.ready-docs ## the documentation as a site, in site/ (seconds)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/site.py
 
 bench: $(READY) ## the cost of every loss, training and STS, beside the peers (an hour)
 	$(BIN)/python benchmarks/losses.py
@@ -110,7 +112,8 @@ bench-gpu: $(VENV)/.ready-triton ## the losses on an NVIDIA GPU, beside the peer
 	$(BIN)/python benchmarks/gpu.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-lowest site demo demo-images demo-seeds zoo faults build dist
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-lowest site picture demo demo-images demo-seeds zoo faults build \
+		dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src papers examples tests benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 

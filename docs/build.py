@@ -1,4 +1,4 @@
-"""Write what is generated: docs/objectives/, methods/, commands/, diagnoses/, README's tables.
+"""Write what is generated: docs/objectives/, methods/, commands/, diagnoses/, tables of the guide.
 
 Run by `make docs`; the pages are made by docs/generate/. tests/docs/test_choose.py and those named
 test_*_pages.py there fail where what is committed is out of date.
@@ -22,7 +22,6 @@ from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.portrait import rows
 from isotrope.training.images.registry import METHODS, find_method
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, Series, charts
@@ -43,14 +42,8 @@ def ours() -> list[str]:
     return [name for name in registry.names() if known[name].__module__.startswith("isotrope.")]
 
 
-def readme(text: str) -> str:
-    """Return the README with its table of objectives as the registry has it."""
-    header = ["objective", "GD", "W", "R", "paper"]
-    lines = []
-    for name, (dissipation, weight, ratio, paper, *_) in rows(ours()).items():
-        link = f"[`{name}`](docs/objectives/{name}.md)"
-        lines.append([link, dissipation, weight, ratio, paper])
-    text = filled(text, "objectives", grid(header, lines))
+def reproduced(text: str) -> str:
+    """Return the page on reproducing papers with its table as the measurements have it."""
     return filled(text, "table 3", grid(*measured("unified-gradient/table3.csv")))
 
 
@@ -183,7 +176,7 @@ def main() -> None:
     write_command_pages(ROOT / "docs" / "commands")
     write_diagnosis_pages(ROOT / "docs", RESULTS / "zoo.csv")
     (GUIDE / "measured.svg").write_bytes(picture())
-    for file, change in ((ROOT / "README.md", readme), (GUIDE / "choose.md", choose)):
+    for file, change in ((GUIDE / "reproduce.md", reproduced), (GUIDE / "choose.md", choose)):
         file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 

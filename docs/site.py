@@ -1,91 +1,123 @@
-"""What mkdocs does not do by itself: hooks of `make site`, named in mkdocs.yml.
+"""The documentation as a site, in site/: `make site`. Nothing is fetched when it is built or read.
 
 Pages link to each other and to any file of the repository by relative paths, so that links work on
-GitHub. In the site a linked file outside docs/ lies under repository/; a notebook becomes a page;
-and a folder in the navigation stands for all of its pages.
+GitHub. Zensical wants one folder of pages, so they are laid out first, in build/site: a linked file
+outside docs/ goes to repository/, a notebook becomes a page, a formula becomes MathML, a folder in
+the navigation of mkdocs.yml stands for all of its pages. Then Zensical builds and checks links.
+
+    python docs/site.py [FOLDER]     # site/ unless another folder is named
 """
 
 import json
-import logging
 import posixpath
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+import yaml
+from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, OUTSIDE = PurePosixPath("docs"), PurePosixPath("repository")
-_LOGGER = logging.getLogger("mkdocs.plugins.site")  # whose warnings --strict counts
+PROGRAMS = ("*.py", "generate", "__pycache__")
 _LINK = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
 _ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
-_CODE = re.compile(r"(`[^`]*`|\]\([^)]*\)|<!--.*?-->|^ {4}[^\n]*)", re.DOTALL | re.MULTILINE)
+_FORMULA = re.compile(r"^\$\$\n(.*?)\n\$\$$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(
+    r"(`[^`]*`|\]\([^)]*\)|<!--.*?-->|<math.*?</math>|^:::[^\n]*|^ {4}[^\n]*)", re.DOTALL | re.M
+)
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of a folder in the place of the folder."""
-    config.nav = _expanded(config.nav or [])
-    return config
+def main(folder: Path) -> None:
+    """Lay the pages out and build the site.
+
+    Args:
+        folder: where it goes; what was there goes.
+    """
+    laid_out = ROOT / "build" / "site"
+    shutil.rmtree(laid_out, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    wrong = lay_out(laid_out / "docs")
+    if wrong:
+        sys.exit("\n".join(wrong))
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config["nav"] = _expanded(config["nav"])
+    config["site_dir"] = "site"
+    (laid_out / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    zensical = [str(Path(sys.executable).with_name("zensical")), "build", "--strict", "--clean"]
+    done = subprocess.run(zensical, cwd=laid_out, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+    shutil.copytree(laid_out / "site", folder)
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files outside docs/ that pages or navigation name, and a page for each notebook."""
-    for file in list(files):
-        if file.src_uri.endswith(".ipynb"):
-            page = str(PurePosixPath(file.src_uri).with_suffix(".md"))
-            files.append(File.generated(config, page, content=_notebook(Path(file.abs_src_path))))
-    named = [PurePosixPath(uri) for uri in _named(config.nav or [])]
-    wanted = [_place(str(uri)) for uri in named if uri.is_relative_to(OUTSIDE)]
-    for page in filter(File.is_documentation_page, list(files)):
-        wanted += _targets(page.content_string, _place(page.src_uri))
-    while wanted:
-        target = wanted.pop()
-        uri = _uri(target)
-        if not target.is_relative_to(DOCS) and files.get_file_from_path(uri) is None:
-            added = File.generated(config, uri, abs_src_path=str(ROOT / target))
-            files.append(added)
-            if added.is_documentation_page():
-                wanted += _targets(added.content_string, target)
-    return files
+def lay_out(folder: Path) -> list[str]:
+    """Copy all pages and what they link to, with links as they are there.
+
+    Args:
+        folder: for the pages; it is not there yet.
+
+    Returns:
+        A line for each link that leads nowhere.
+    """
+    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns(*PROGRAMS, "*.ipynb"))
+    for notebook in (ROOT / "docs").rglob("*.ipynb"):
+        page = folder / notebook.relative_to(ROOT / "docs").with_suffix(".md")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(_notebook(notebook), encoding="utf-8")
+    wrong: list[str] = []
+    waiting = [PurePosixPath(page.relative_to(folder).as_posix()) for page in folder.rglob("*.md")]
+    known = set(waiting)
+    while waiting:
+        uri = waiting.pop()
+        at = uri.relative_to(OUTSIDE) if uri.is_relative_to(OUTSIDE) else DOCS / uri
+        text = (folder / uri).read_text(encoding="utf-8")
+        for target in _targets(text, at):
+            linked = PurePosixPath(_uri(target))
+            if not target.is_relative_to(DOCS) and linked not in known:
+                known.add(linked)
+                (folder / linked).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / target, folder / linked)
+                waiting += [linked] if linked.suffix == ".md" else []
+        (folder / uri).write_text(_turned(text, uri, at, wrong), encoding="utf-8")
+    return wrong
 
 
-def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links into those of the site."""
-    at = _place(page.file.src_uri)
+def _turned(text: str, uri: PurePosixPath, at: PurePosixPath, wrong: list[str]) -> str:
+    """A page with the links of the site; those that lead nowhere are added to ``wrong``."""
 
     def turned(link: re.Match[str]) -> str:
         target = _target(link[1], at)
         if target is None:
-            if link[1].startswith("..") and not _joined(link[1], at).is_relative_to(DOCS):
-                _LOGGER.warning("%s links to %s, which is not there", at, link[1])
-            return link[1]  # inside docs/ mkdocs looks for itself
-        return posixpath.relpath(_uri(target), posixpath.dirname(page.file.src_uri))
+            if "://" not in link[1] and not link[1].startswith("mailto:"):
+                wrong.append(f"{at} links to {link[1]}, which is not there")
+            return link[1]
+        return posixpath.relpath(_uri(target), posixpath.dirname(str(uri)))
 
-    return _prose(markdown, lambda text: _as_on_github(_LINK.sub(turned, text)))
+    return _prose(text, lambda prose: _as_on_github(_LINK.sub(turned, prose)))
 
 
 def _as_on_github(text: str) -> str:
-    """Prose that Python-Markdown shows as GitHub does: bars in code, underscores as they are."""
+    """Prose that Python-Markdown shows as GitHub does: formulas, bars in code, underscores."""
+    text = _FORMULA.sub(lambda formula: convert(formula[1], display="block"), text)
     unescaped = _ROW.sub(
         lambda row: re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0]), text
     )
     pieces = _CODE.split(unescaped)
-    pieces[::2] = [re.sub(r"(?<!\\)_", r"\\_", piece) for piece in pieces[::2]]
+    # a bracket behind another one is no reference
+    pieces[::2] = [
+        re.sub(r"(?<!\\)_|(?<=\] )(?=\[)", lambda one: f"\\{one[0]}", piece)
+        for piece in pieces[::2]
+    ]
     return "".join(pieces)
 
 
-def _named(nav: Any) -> Iterator[str]:  # noqa: ANN401 - lists and dictionaries of strings
-    """The pages of the navigation."""
-    if isinstance(nav, str):
-        yield nav
-    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
-        yield from _named(part)
-
-
 def _expanded(nav: list[Any]) -> list[Any]:
+    """The navigation with the pages of a folder in its place."""
     found: list[Any] = []
     for item in nav:
         if not isinstance(item, dict):
@@ -102,8 +134,6 @@ def _expanded(nav: list[Any]) -> list[Any]:
 
 def _pages(folder: Path) -> list[Any]:
     """The pages of a folder, its README first, then those of its folders."""
-    if not folder.is_dir():
-        return []
     inside = sorted(folder.iterdir(), key=lambda path: (path.stem != "README", path.name))
     pages: list[Any] = [
         path.with_suffix(".md").relative_to(ROOT / DOCS).as_posix()
@@ -112,12 +142,6 @@ def _pages(folder: Path) -> list[Any]:
     ]
     below = [{path.name: _pages(path)} for path in inside if path.is_dir()]
     return pages + [section for section in below if any(section.values())]
-
-
-def _place(uri: str) -> PurePosixPath:
-    """Where in the repository a page of the site comes from."""
-    path = PurePosixPath(uri)
-    return path.relative_to(OUTSIDE) if path.is_relative_to(OUTSIDE) else DOCS / path
 
 
 def _uri(target: PurePosixPath) -> str:
@@ -130,17 +154,13 @@ def _uri(target: PurePosixPath) -> str:
 
 def _target(link: str, at: PurePosixPath) -> PurePosixPath | None:
     """The file of the repository that a link on the page ``at`` means; None if there is none."""
-    path = _joined(link, at)
+    path = PurePosixPath(posixpath.normpath(posixpath.join(at.parent, link)))
     if "://" in link or path.parts[:1] == ("..",):
         return None
     if (ROOT / path).is_dir():
         pages = sorted((ROOT / path).glob("*.md"), key=lambda page: page.stem != "README")
         path = path / pages[0].name if pages else path
     return path if (ROOT / path).is_file() else None
-
-
-def _joined(link: str, at: PurePosixPath) -> PurePosixPath:
-    return PurePosixPath(posixpath.normpath(posixpath.join(at.parent, link)))
 
 
 def _targets(markdown: str, at: PurePosixPath) -> Iterator[PurePosixPath]:
@@ -163,3 +183,7 @@ def _notebook(file: Path) -> str:
     return "\n\n".join(
         f"```python\n{text}\n```" if kind == "code" else text for kind, text in texts
     )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "site")

@@ -1,52 +1,105 @@
-"""The README's Python examples run as they stand there."""
+"""The README's examples for somebody's own trainer run as they stand there, and it stays short."""
 
-import csv
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
-from tests.training.conftest import sentences
+import isotrope
+from tests.docs.run_page import blocks
 
 README = Path(__file__).resolve().parents[1] / "README.md"
+EXAMPLES = {block.title: block.text for block in blocks(README.read_text("utf-8")) if block.title}
 
 
-FIRST, LOOP = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def softmax_loss(anchors: torch.Tensor, positives: torch.Tensor) -> torch.Tensor:
+    cosines = torch.cosine_similarity(anchors[:, None], positives[None], dim=2)
+    return torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(anchors)))
 
 
-def test_the_python_example_runs(
+def steps() -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(64, 32)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    for _ in range(60):
+        x = torch.randn(16, 64)
+        anchors, positives = encoder(x), encoder(x + 0.1 * torch.randn(16, 64))
+        yield anchors, positives, softmax_loss(anchors, positives)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def run(title: str, capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
+    """Run an example with what its reader has; return its names."""
+    names = {"__name__": "__main__", "isotrope": isotrope, **given}
+    exec(compile(EXAMPLES[title], title, "exec"), names)
+    assert re.search("^verdict: ", capsys.readouterr().out, re.MULTILINE)
+    return names
+
+
+def test_a_plain_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run("with_pytorch.py", capsys, steps=steps())
+    assert [row["step"] for row in names["anatomy"].rows] == [0, 10, 20, 30, 40, 50]
+    assert all(0 < row["dissipation"] <= 1 for row in names["anatomy"].rows)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders
+def test_lightning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(FIRST.strip().splitlines()) <= 12
-    (tmp_path / "sentences.txt").write_text("\n".join(sentences(400)) + "\n", encoding="utf-8")
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = torch.nn.Linear(64, 32)
+
+        def training_step(self, batch: torch.Tensor, index: int) -> dict[str, torch.Tensor]:
+            anchors, positives = self.encoder(batch), self.encoder(batch + 0.1)
+            loss = softmax_loss(anchors, positives)
+            return {"loss": loss, "anchors": anchors, "positives": positives}
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def trainer(**given: Any) -> Any:
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        return lightning.Trainer(accelerator="cpu", **quiet, **given)
+
     monkeypatch.chdir(tmp_path)
-    exec(compile(FIRST, "README.md", "exec"), {"__name__": "__main__"})
-    shown = capsys.readouterr().out
-    assert (tmp_path / "runs" / "short" / "model" / "modules.json").is_file()
-    assert "tensor" in shown
+    loader = torch.utils.data.DataLoader(torch.randn(1024, 64), batch_size=16)
+    given = {"lightning": SimpleNamespace(Trainer=trainer), "module": Module(), "loader": loader}
+    run("with_lightning.py", capsys, **given)
+    assert (tmp_path / "runs" / "mine" / "metrics.csv").is_file()
 
 
-def test_the_loop_of_ones_own_runs(tmp_path: Path) -> None:
-    shown = run(LOOP, tmp_path)
-    assert shown.startswith("verdict: ")
-    with (tmp_path / "runs" / "mine" / "metrics.csv").open(newline="", encoding="utf-8") as handle:
-        rows = list(csv.DictReader(handle))
-    assert [int(row["step"]) for row in rows] == [0, 10, 20, 30, 40, 50]
-    assert all(0 < float(row["dissipation"]) <= 1 for row in rows)
+def test_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its trainer takes minutes to import and build: tests/adapters/test_record.py trains in it."""
+    pytest.importorskip("sentence_transformers")
+    from isotrope.adapters import sentence_transformers
 
-
-def run(example: str, folder: Path) -> str:
-    """Run a program there; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error::FutureWarning", "-c", example],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
+    recorded: list[tuple[object, str]] = []
+    trained: list[bool] = []
+    anatomy = SimpleNamespace(diagnose=lambda: "verdict: healthy")
+    monkeypatch.setattr(
+        sentence_transformers,
+        "record",
+        lambda trainer, folder: (recorded.append((trainer, folder)), anatomy)[1],
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    trainer = SimpleNamespace(train=lambda: trained.append(True))
+    names = {"trainer": trainer}
+    exec(EXAMPLES["with_sentence_transformers.py"], names)
+    assert recorded == [(trainer, "runs/mine")]
+    assert trained
+
+
+def test_it_is_short_and_has_the_two_commands() -> None:
+    text = README.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert len(prose.split()) < 800
+    for command in ("make demo ", "make test "):
+        assert f"\n{command}" in text

@@ -1,6 +1,7 @@
 """The pages on diagnosis: the tables of all verdicts and thresholds, and one page for each verdict.
 
-Written by `make docs` from the rules, the thresholds and the zoo; nothing on them is kept by hand.
+Written by `make docs` from the rules, the thresholds and the benchmark of broken trainings; what to
+do about a verdict is in verdict_advice.
 """
 
 import csv
@@ -8,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from docs.generate.verdict_advice import ADVICE
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Finding
@@ -17,19 +19,19 @@ from isotrope.diagnostics.thresholds import THRESHOLDS
 
 __all__ = ["diagnosis_page", "verdict_page", "write_diagnosis_pages"]
 
-_PAGE = """# Diagnosis
+_PAGE = """# Is this normal?
 
-Written by `make docs` from `isotrope.diagnostics`.
-
-`isotrope diagnose RUN_OR_MODEL` says what is wrong with a run or a model, the root cause first,
-with its numbers and one change in the words of the command line; `isotrope diagnose --help` has the
-options. In a training loop of one's own `isotrope.Anatomy` measures the same numbers, and its
-`diagnose()` says the same.
+`isotrope diagnose RUN_OR_MODEL` says whether something is wrong with a training or a model. It
+names the root cause first, with the numbers behind it and one setting to change ([its
+options](commands/diagnose.md)). In a training loop of your own,
+[`isotrope.Anatomy`](guide/pytorch.md#watch-your-own-loop) measures the same numbers, and its
+`diagnose()` gives the same verdicts.
 
 ## Verdicts
 
-In the order in which they are told. What a finding explains is not told besides it: in a batch that
-has become a point no negative is harder than another.
+Each page says what a verdict means, what to do, and when to ignore it. The order is the order of
+priority. Consequences of a cause that was found are not listed: once all embeddings are one point,
+no negative is harder than another.
 
 | verdict | what it means |
 |---|---|
@@ -37,23 +39,27 @@ has become a point no negative is harder than another.
 
 ## Thresholds
 
-A run's numbers are those of its log: "the end" is the median of the last third of the logged steps.
-Of a model they are those of 256 inputs. A number that was not measured decides nothing.
+For a training, "the end" is the median of the last third of the logged steps. For a saved model,
+the numbers are measured on 256 inputs. A number that is missing decides nothing.
 
-| threshold | value | unit | sick | what it decides | source |
+| threshold | value | unit | a fault if | what it decides | source |
 |---|---|---|---|---|---|
 {thresholds}
 
-## The zoo
+## How it was tested
 
-Small real trainings, broken on purpose in twelve ways, and healthy ones (`make zoo`;
-docs/results/zoo.csv). An animal is right if the planted cause is named first, with the change that
-undoes it, or if nothing is found in a healthy one; one whose dev score fell was not healthy, and is
-not counted. Thresholds were set on the part `tuning`, then judged on `first`. Of the 14 animals of
-`first` that had been trained by then, three came out wrong: `learning-rate`, and two healthy ones
-called dissipated-early, because all-MiniLM-L6-v2 has nothing to learn from STS-B's paraphrases
-(another encoder has taken its place there). Two thresholds were changed for it, so that `first` no
-longer judges; the part `judged`, with other encoders, corpora and seeds, does.
+The benchmark is a set of small real trainings: healthy ones, and others with one of twelve faults
+planted (`make zoo`, [results](results/zoo.csv)). A faulty training counts as right if the planted
+fault is named first, with the change that undoes it; a healthy one if nothing is found. Healthy
+trainings whose held-out score fell are not counted.
+
+Thresholds were set on the part `tuning`, then judged on `first`. Of the 14 trainings of `first`
+that were there by then, three came out wrong: `learning-rate`, and two healthy ones called
+dissipated-early, because all-MiniLM-L6-v2 has nothing to learn from STS-B's paraphrases (another
+encoder has taken its place there). Two thresholds were changed because of that, so `first` judges
+no longer. The part `judged`, with other encoders, texts and seeds, does. The verdict
+`nothing-left-to-learn` is newer than these results; of the benchmark only the healthy text
+trainings of `judged` were diagnosed again with it, and none was called so.
 
 {zoo}
 """
@@ -64,7 +70,7 @@ def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
 
     Args:
         docs: folder of the documentation.
-        zoo: the table of benchmarks.zoo, as CSV.
+        zoo: the results of benchmarks.zoo, as CSV.
 
     Returns:
         What was written.
@@ -86,7 +92,7 @@ def diagnosis_page(zoo: Path) -> str:
     """Return docs/diagnosis.md.
 
     Args:
-        zoo: the table of benchmarks.zoo, as CSV.
+        zoo: the results of benchmarks.zoo, as CSV.
     """
     return _PAGE.format(
         verdicts="\n".join(
@@ -94,33 +100,36 @@ def diagnosis_page(zoo: Path) -> str:
             for word, meaning in VERDICTS.items()
         ),
         thresholds="\n".join(map(_row, THRESHOLDS)),
-        zoo="\n".join(_zoo(_animals(zoo))),
+        zoo="\n".join(_zoo(_trainings(zoo))),
     )
 
 
 def verdict_page(word: str, zoo: Path) -> str:
-    """Return the page of a verdict: what it is, what decides, what follows, what showed it.
+    """Return the page of a verdict: what it means, what to do, an example, what decides.
 
     Args:
         word: one of isotrope.diagnostics.findings.VERDICTS, not healthy.
-        zoo: the table of benchmarks.zoo, as CSV.
+        zoo: the results of benchmarks.zoo, as CSV.
     """
-    said = [" ".join((inspect.getdoc(rule) or "").split()) for rule in _rules(word)]
-    meaning = VERDICTS[word].capitalize()
+    rules = [" ".join((inspect.getdoc(rule) or "").split()) for rule in _rules(word)]
+    advice = ADVICE[word]
     named = [name for name, t in THRESHOLDS.items() if t.decides.startswith(word)]
-    head = (
-        "| threshold | value | unit | sick | what it decides | source |\n|---|---|---|---|---|---|"
-    )
+    head = "| threshold | value | unit | a fault if | what it decides | source |"
     blocks = [
         f"# {word}",
-        "Written by `make docs` from the rules of `isotrope.diagnostics`. "
-        "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
-        *([] if said[0].startswith(meaning) else [f"{meaning}."]),
-        *said,
+        "## What it means",
+        advice.means,
+        "## What to do",
+        "\n".join(f"{i}. {step}" for i, step in enumerate(advice.steps, 1)),
+        "## An example",
+        *_example(word, _trainings(zoo)),
+        "## When to ignore it",
+        advice.ignore,
         "## What decides",
-        "\n".join([head, *map(_row, named)]),
+        *rules,
+        "\n".join([head, "|---|---|---|---|---|---|", *map(_row, named)]),
         *_order(word),
-        *_seen(word, _animals(zoo)),
+        "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -133,11 +142,11 @@ def _rules(word: str) -> list[Callable[[RunEvidence], Finding | None]]:
 
 
 def _order(word: str) -> list[str]:
-    """What is not told besides a verdict, and besides what it is not told."""
+    """Which verdicts follow from this one, and from which it follows."""
     lists = (
-        ("Not told besides it, because it explains them", EXPLAINS.get(word, set()) - {word}),
+        ("When this is found, these are not listed", EXPLAINS.get(word, set()) - {word}),
         (
-            "Not told where one of these is found",
+            "This is not listed when one of these is found",
             {w for w in EXPLAINS if word in EXPLAINS[w]} - {word},
         ),
     )
@@ -149,20 +158,24 @@ def _order(word: str) -> list[str]:
     return ["## Cause and effect", *lines] if lines else []
 
 
-def _seen(word: str, animals: Sequence[Mapping[str, str]]) -> list[str]:
-    """The trainings of the zoo that were broken so, and what was proposed."""
-    of_it = [row for row in animals if row["planted"] == word]
-    if not of_it:
-        return ["## In the zoo", "No training of the zoo (`make zoo`) is broken so."]
-    lines = ["| part | training | found | proposed |", "|---|---|---|---|"]
-    for row in of_it:
+def _example(word: str, trainings: Sequence[Mapping[str, str]]) -> list[str]:
+    """The trainings of the benchmark with this fault and what was proposed, or a sentence."""
+    faulty = [row for row in trainings if row["planted"] == word]
+    if not faulty:
+        return [ADVICE[word].example, "The benchmark has no training with this fault."]
+    lines = ["| training | verdict | proposed |", "|---|---|---|"]
+    for row in {row["command"]: row for row in faulty}.values():
         change = f"`{row['change']}`" if row["change"] else "-"
         command = f"`isotrope {row['command']}`".replace("|", "\\|")
-        lines.append(f"| {row['half']} | {command} | `{row['verdict']}` | {change} |")
-    return ["## In the zoo", "Trainings broken on purpose (`make zoo`).", "\n".join(lines)]
+        lines.append(f"| {command} | `{row['verdict']}` | {change} |")
+    return [
+        "These trainings have the fault on purpose ([how it was tested]"
+        "(../diagnosis.md#how-it-was-tested)); words in braces stand for files and encoders.",
+        "\n".join(lines),
+    ]
 
 
-def _animals(zoo: Path) -> list[dict[str, str]]:
+def _trainings(zoo: Path) -> list[dict[str, str]]:
     with zoo.open(newline="", encoding="utf-8") as handle:
         return list(csv.DictReader(handle))
 
@@ -174,15 +187,15 @@ def _link(word: str, folder: str = "diagnoses/") -> str:
 def _row(name: str) -> str:
     """A threshold as a row of a table."""
     t = THRESHOLDS[name]
-    return f"| `{name}` | {t.value:g} | {t.unit} | {t.side} | {t.decides} | {t.source} |"
+    return f"| `{name}` | {t.value:g} | {t.unit} | {t.side} it | {t.decides} | {t.source} |"
 
 
-def _zoo(animals: Sequence[Mapping[str, str]]) -> list[str]:
+def _zoo(trainings: Sequence[Mapping[str, str]]) -> list[str]:
     """How many of each part are right, and which are not."""
-    lines = ["| part | broken, cause named first | healthy, nothing found | not right |"]
+    lines = ["| part | faulty, fault named first | healthy, nothing found | not right |"]
     lines += ["|---|---|---|---|"]
-    for half in dict.fromkeys(row["half"] for row in animals):
-        run = [row for row in animals if row["half"] == half and row["verdict"] != "not run"]
+    for half in dict.fromkeys(row["half"] for row in trainings):
+        run = [row for row in trainings if row["half"] == half and row["verdict"] != "not run"]
         cells = []
         for sound in (False, True):
             kind = [row["right"] for row in run if (row["planted"] == HEALTHY) == sound]

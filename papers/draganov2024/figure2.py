@@ -14,8 +14,8 @@ from isotrope.diagnostics.simulation.convergence import (
     convergence,
 )
 from isotrope.objectives.negative_cosine import NegativeCosine
-from papers.draganov2024.looks import verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.draganov2024.logged import verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def simulated(scale: Scale) -> tuple[list[Convergence], list[Convergence]]:
     return ends[: len(norms)], ends[len(norms) :]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Simulate; nothing is trained but the embeddings themselves."""
     norms, angles = simulated(scale)
     paper = {row: value for row, (value,) in printed("cosine-pitfalls", "figure2").rows.items()}
@@ -73,7 +73,7 @@ def show(scale: Scale, found: Found) -> Shown:
             None if slower is None else f"{slower:.2f} ({wide.steps} steps)",
         ],
     ]
-    return Shown(
+    return Rendered(
         tables=[
             Table(["norm", "notebook: steps", "ours: steps", "theorem 3.3, at least"], rows),
             Table(["slowdown", "paper: about", "ours"], slowdowns),
@@ -129,5 +129,5 @@ def _drawn(scale: Scale) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="figure 2: steps to convergence by norm and angle, simulated", cells=no_cells, show=show
+    title="figure 2: steps to convergence by norm and angle, simulated", jobs=no_jobs, render=render
 )

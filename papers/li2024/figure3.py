@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.simulation.figures import numbers
 from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
@@ -18,7 +18,7 @@ _DRAWN = ("mu_neg over pi", "points of each axis", "batches of each pair", "nega
 _ALL, _MOST = 0.99, 0.5  # of the weight
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Simulate with and without the gate of the released code; nothing is trained."""
     plain, gated = simulated(scale, "weight"), simulated(scale, "weight", gated=True)
     sharp = printed(PAPER, "figure3").rows["temperature where the share falls"][0]
@@ -29,7 +29,7 @@ def show(scale: Scale, found: Found) -> Shown:
     )
     alone = all(ends[t] > _ALL for t in low) and all(ends[t] < _MOST for t in high)
     plainly = all(largest[t] > _MOST for t in low)
-    return Shown(
+    return Rendered(
         tables=[set_up(scale, _DRAWN), _readings(plain, gated, float(str(sharp)))],
         verdicts=[
             Verdict(
@@ -65,8 +65,8 @@ def _readings(
             end = float(shown.value.max())
             paper = "1 at last" if _temperature(one) < sharp else "not 1"
             same = end > _ALL if paper != "not 1" else end < _MOST
-            cells = [f"{share:.3f}" for share in numbers("weight", shown).values()]
-            rows.append([title, kind, paper, *cells, "matches" if same else "differs"])
+            numbers_of = [f"{share:.3f}" for share in numbers("weight", shown).values()]
+            rows.append([title, kind, paper, *numbers_of, "matches" if same else "differs"])
     return Table(
         ["weight", "gate", "paper, read off the text", *places, "verdict"],
         rows,
@@ -90,6 +90,6 @@ def _curves(found: Mapping[str, Landscape]) -> "Picture":
 
 ARTIFACT = Artifact(
     title="figure 3: the hardest negative's share of the weight, simulated",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.simulation.angle_draws import Angles
 from isotrope.diagnostics.simulation.figures import FIGURES, Kind, figure
 from isotrope.diagnostics.simulation.landscape import Landscape
-from papers.machinery.artifact import Scale, Shown, Table
+from papers.machinery.artifact import Rendered, Scale, Table
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
@@ -68,7 +68,7 @@ def surfaces(found: Mapping[str, Landscape]) -> "list[Surface]":
     return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in found.items()]
 
 
-def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Shown:
+def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Rendered:
     """Return the mean dissipation in its two forms, as figures 2 and 10 show it.
 
     Args:
@@ -104,7 +104,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Shown:
     def named(values: Iterable[float | None]) -> str:
         return ", ".join(f"{t} {v}" for t, v in zip(found, _each(values), strict=True))
 
-    return Shown(
+    return Rendered(
         tables=[set_up(scale), readings],
         verdicts=[
             Verdict(

@@ -124,12 +124,12 @@ def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Table:
     rows = []
     for title in titles:
         panel, found = PANELS[title], surfaces(scale, part)[title]
-        cells = [title, _NUMBERS[part][panel.name]]
+        columns = [title, _NUMBERS[part][panel.name]]
         for p, n in _POINTS:
             told = equation(panel, part, np.array(p * np.pi), np.array(n * np.pi))
-            cells += [f"{float(told):.4g}", f"{_at(panel, part, p * np.pi, n * np.pi):.4g}"]
+            columns += [f"{float(told):.4g}", f"{_at(panel, part, p * np.pi, n * np.pi):.4g}"]
         low = numbers("norm", found)["under 1 %"] or 0.0
-        rows.append([*cells, f"{_difference(panel, part, found):.0e}", f"{100 * low:.1f} %"])
+        rows.append([*columns, f"{_difference(panel, part, found):.0e}", f"{100 * low:.1f} %"])
     points = [f"at pi/{1 / p:.0f}, pi/{1 / n:.0f}" for p, n in _POINTS]
     header = ["panel", "eq."]
     header += [f"{whose}, {point}" for point in points for whose in ("paper", "ours")]

@@ -5,11 +5,11 @@
 Python is executed, all of a page in one session; a block with ``title="my_loss.py"`` is written to
 that file instead. Of shell blocks ``isotrope`` and ``python`` lines are run, the first in the same
 process. Where they load plugins, Python is executed apart, block by block: a session cannot have an
-objective of one name twice. Others change the
-machine or need another one: each says so on the page by a comment with the words "not in CI", and
-is left out; without them it is an error. A block of ``text`` behind code is what it prints: the
-words are compared, numbers are those of the machine where it was written, ``...`` stands for any
-lines. ``--quick`` cuts trainings and texts short, and does not compare what is printed of them.
+objective of one name twice. Other blocks change the machine or need another one: before such a
+block stands ``<!-- not run: REASON -->``, which readers do not see, and it is left out. A block of
+``text`` behind code is what it prints: the words are compared, numbers are those of the machine
+where it was written, ``...`` stands for any lines. ``--quick`` cuts trainings and texts short, and
+does not compare what is printed of them.
 
 Needs nothing but isotrope, so that the newcomer's path (.ci/newcomer.sh) is these pages too.
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SKIPPED = "not in CI"
+SKIPPED = re.compile(r"<!-- not run: .+ -->\n\Z")
 LINES, LENGTH = 240, 80  # of texts in the folder and of each, with --quick
 # what continuous integration runs besides pages needs no comment
 SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "run"
@@ -59,6 +59,7 @@ class Block:
     title: str
     text: str
     line: int
+    skipped: bool = False
 
 
 def blocks(markdown: str) -> list[Block]:
@@ -70,17 +71,17 @@ def blocks(markdown: str) -> list[Block]:
             title[1] if (title := re.search(r'title="(.*?)"', match[2])) else "",
             match[3],
             markdown.count("\n", 0, match.start()) + 2,
+            SKIPPED.search(markdown, max(0, match.start() - 200), match.start()) is not None,
         )
         for match in found
     ]
 
 
-def commands(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the words of each command of a shell block, and the comment behind it."""
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a shell block."""
     for line in text.replace("\\\n", " ").splitlines():
-        words, comment = shlex.split(line, comments=True), re.search(r"(?<!\S)#(.*)", line)
-        if words:
-            yield words, comment[1].strip() if comment else ""
+        if words := shlex.split(line, comments=True):
+            yield words
 
 
 def quickened(words: Sequence[str]) -> list[str]:
@@ -148,7 +149,9 @@ class Page:
             print(f"[{self.file.name}:{block.line} {took:.1f} s]", file=sys.stderr)
 
     def _block(self, block: Block) -> None:
-        if block.title:
+        if block.skipped:
+            self.printed = None
+        elif block.title:
             Path(block.title).parent.mkdir(parents=True, exist_ok=True)
             Path(block.title).write_text(block.text, encoding="utf-8")
         elif block.language == "python" and self.apart:
@@ -164,8 +167,8 @@ class Page:
     def _shell(self, block: Block) -> None:
         heard: list[str] = []
         comparable = True
-        for words, comment in commands(block.text):
-            if SKIPPED in comment or " ".join(words) in CALLED:
+        for words in commands(block.text):
+            if " ".join(words) in CALLED:
                 continue
             quick = words
             if self.quick and (words[0] == "isotrope" or words[:3] == PAPERS):
@@ -177,7 +180,7 @@ class Page:
                 heard.append(_listened(lambda quick=quick: _python(quick[1:])))
             else:
                 raise AssertionError(
-                    f"{' '.join(words)!r} is neither run nor marked: say {SKIPPED!r} in a comment"
+                    f"{' '.join(words)!r} is neither run nor marked: <!-- not run: REASON -->"
                 )
         self.printed = "".join(heard) if comparable and heard else None
 

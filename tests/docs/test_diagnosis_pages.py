@@ -1,4 +1,4 @@
-"""The pages on diagnosis: what is committed is what the rules, thresholds and the zoo say."""
+"""The pages on diagnosis: what is committed is what rules and thresholds say."""
 
 from pathlib import Path
 
@@ -31,16 +31,19 @@ def test_the_tables_have_every_verdict_and_threshold() -> None:
 @pytest.mark.parametrize("word", [word for word in VERDICTS if word != HEALTHY])
 def test_every_verdict_says_what_decides(word: str) -> None:
     text = verdict_page(word, ZOO)
-    rule = text.split("## What decides")[0].split("\n\n")
-    assert len(rule) > 3, "the rule has no docstring, or bears another name"
-    decided = text.split("## What decides")[1].split("\n## ")[0]
-    assert "| `" in decided
+    heads = ("What it means", "What to do", "An example", "When to ignore it", "What decides")
+    places = [text.index(f"\n## {head}\n\n") for head in heads]
+    assert places == sorted(places)
+    blank, rule, *_ = text.split("## What decides")[1].split("\n\n")[0:3]
+    assert not blank
+    assert not rule.startswith("|"), "the rule has no docstring, or bears another name"
+    assert "| `" in text.split("## What decides")[1].split("\n## ")[0]
 
 
 def test_cause_and_effect_and_what_was_broken_on_purpose() -> None:
     text = verdict_page("collapsed", ZOO)
-    assert "where one of these is found: [`no-negatives`](no-negatives.md), [`diverging`]" in text
+    assert "when one of these is found: [`no-negatives`](no-negatives.md), [`diverging`]" in text
     assert "`--weight-decay 5e-4`" in text
     assert "(1e30" not in text
     assert "above 1e30" in verdict_page("diverging", ZOO), "two rules come to it"
-    assert "No training of the zoo" in verdict_page("overfitting", ZOO)
+    assert "no training with this fault" in verdict_page("overfitting", ZOO)

@@ -18,7 +18,11 @@ from tests.docs.run_page import CALLED, SHELL, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide"
-PAGES = [*sorted(GUIDE.glob("*.md")), ROOT / "docs" / "index.md", ROOT / "README.md"]
+PAGES = [
+    *sorted(GUIDE.glob("*.md")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("index", "install", "faq", "benchmarks")),
+    ROOT / "README.md",
+]
 RUNNER = Path(__file__).with_name("run_page.py")
 
 # they run in a clean environment instead: .ci/newcomer.sh

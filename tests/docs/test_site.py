@@ -1,5 +1,6 @@
 """The site: it builds strictly, its links lead somewhere, and nothing is fetched from elsewhere."""
 
+import inspect
 import re
 import shutil
 import subprocess
@@ -11,8 +12,9 @@ from urllib.parse import unquote
 
 import pytest
 
-pytest.importorskip("material", reason="of the extra docs: make test-docs")
+pytest.importorskip("zensical", reason="of the extra docs: make test-docs")
 
+import isotrope
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,9 +49,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(root: Path, folder: Path) -> Path:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    command = [sys.executable, "docs/site.py", str(folder)]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
@@ -58,9 +60,9 @@ def test_every_page_is_there(site: Path) -> None:
     guide = {f"guide/{page.stem}" for page in (ROOT / "docs" / "guide").glob("*.md")}
     assert len(guide) >= 13
     assert guide | {"notebooks/adapt", "commands/train", "objectives/met"} <= pages
-    assert {"index", "diagnosis", "repository/index", "repository/CONTRIBUTING"} <= pages
-    assert "build" not in pages
-    assert not list(site.rglob("site.py"))
+    assert {"index", "install", "faq", "api", "diagnosis", "repository/CONTRIBUTING"} <= pages
+    assert not list(site.rglob("*.py.html"))
+    assert not {"build", "generate"} & {path.name for path in site.iterdir()}
     notebook = (site / "notebooks" / "components.html").read_text(encoding="utf-8")
     assert "The three components of an objective, edited" in notebook
 
@@ -73,6 +75,16 @@ def test_a_page_reads_as_on_github(site: Path) -> None:
     assert "<strong>weight</strong> (W_ij), <strong>pull</strong> (Σ_j W_ij R_ij)" in notation
     assert "(Σ_j W_ij R_ij) h'_i )" in notation, "an indented block is as it is"
     assert "theta' &lt;- m theta'" in (site / "methods" / "byol.html").read_text(encoding="utf-8")
+
+
+def test_the_api_has_every_name_with_its_docstring(site: Path) -> None:
+    page = (site / "api.html").read_text(encoding="utf-8")
+    for name in isotrope.__all__:
+        thing = getattr(isotrope, name)
+        if inspect.ismodule(thing) or isinstance(thing, str):
+            continue
+        assert f"::: isotrope.{name}\n" in (ROOT / "docs" / "api.md").read_text("utf-8")
+        assert f'id="isotrope.{name}"' in page
 
 
 def test_links_lead_to_files_and_anchors_of_the_site(site: Path) -> None:
@@ -102,13 +114,11 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
 
 
 def test_a_dead_link_stops_it(tmp_path: Path) -> None:
-    for name in ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks", "tests"):
-        path = ROOT / name
-        if path.is_file():
-            shutil.copy(path, tmp_path)
-        else:
-            shutil.copytree(path, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for name in ("docs", "benchmarks", "papers", "src", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ROOT.iterdir():
+        if file.suffix in (".md", ".yml", ".cff") or file.name in ("LICENSE", "Makefile"):
+            shutil.copy(file, tmp_path)
     page = tmp_path / "docs" / "guide" / "start.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](../../benchmarks/gone.csv)\n")
     with pytest.raises(AssertionError, match=r"benchmarks/gone\.csv"):

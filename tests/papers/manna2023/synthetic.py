@@ -1,10 +1,10 @@
-"""Results as a spectrum cell keeps them, with numbers of our choice."""
+"""Results as a spectrum job keeps them, with numbers of our choice."""
 
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Found, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Rendered, Results
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Verdict
 
 SIZE = 1000
@@ -18,7 +18,7 @@ def spectrum(
     weights: list[float] | None = None,
     **variant: Any,
 ) -> dict[str, Any]:
-    """One spectrum of a cell; of several seeds all have the same values."""
+    """One spectrum of a job; of several seeds all have the same values."""
     ordered = sorted(values)
     probe = {
         "values": ordered,
@@ -55,11 +55,11 @@ def accuracy(knn: float) -> Result:
     return Result(kind="images", name="x", metrics={"knn": knn})
 
 
-def found(some: dict[Cell, Result]) -> Found:
-    return Found(some)
+def found(some: dict[Job, Result]) -> Results:
+    return Results(some)
 
 
-def verdict(shown: Shown, words: str) -> Verdict:
+def verdict(shown: Rendered, words: str) -> Verdict:
     """The only verdict with these words."""
     (one,) = [v for v in shown.verdicts if words in v.claim]
     return one

@@ -1,12 +1,12 @@
 """Papers 003 and 004 at the scale of a CPU: which method learns, what cuts and decay do to norms.
 
 Every training of `papers.machinery.small_images`, which says how they are set, with
-three seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are cells of `python -m
+three seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are jobs of `python -m
 papers`, which shares most of them: what one of the two has run, the other does not run again.
 The first seed of every training comes before the second; LATER come after all others. Nearest
 neighbours (k = 200, t = 0.1) are looked up among the 5,000 for the 10,000 test images.
 
-    python -m papers.image_cells DATA [--minutes M] [--jobs N] [--only WORD] [--report]
+    python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD] [--report]
 
 DATA is the folder that holds cifar10/. Written: docs/results/image-cells.csv, of all cells there
 are. The report has mean and standard deviation over the seeds there are.
@@ -21,12 +21,12 @@ from pathlib import Path
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
 from papers.machinery.recipes import SEEDS
 from papers.machinery.runner import run
 from papers.machinery.small_images import NAMES, small_images
-from papers.machinery.store import Store
+from papers.machinery.store import JobStore
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OUTPUT = RESULTS / "reproduce"
@@ -40,7 +40,7 @@ COLUMNS = ("cell", "seed", "epoch", "knn", "linear", *MEANS, "cpu_seconds", "ver
 Row = dict[str, str]
 
 
-def cells(only: str = "") -> Iterator[tuple[str, Cell]]:
+def jobs(only: str = "") -> Iterator[tuple[str, Job]]:
     """Yield the trainings with a word in their name, in the order in which they are run."""
     for later in (False, True):
         for seed in SEEDS[SCALE]:
@@ -49,7 +49,7 @@ def cells(only: str = "") -> Iterator[tuple[str, Cell]]:
                     yield name, small_images(SCALE, name, (seed,))[0]
 
 
-def rows(store: Store) -> list[Row]:
+def rows(store: JobStore) -> list[Row]:
     """Return a row for each accuracy of what was trained, in the order of the names."""
     found = []
     for name in NAMES:
@@ -82,7 +82,7 @@ def _rows(name: str, seed: int, result: Result) -> Iterator[Row]:
 
 
 def report(found: list[Row]) -> str:
-    """Return the tables, one of each length: mean and standard deviation over seeds, by cell."""
+    """Return the tables, one of each length: mean and standard deviation over seeds, by job."""
     lengths: dict[str, int] = {}
     for row in found:
         lengths[row["cell"]] = max(lengths.get(row["cell"], 0), int(row["epoch"]))
@@ -126,21 +126,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", nargs="?", type=Path, help="folder that holds cifar10/")
-    parser.add_argument("--minutes", type=float, help="start no cell after so many")
-    parser.add_argument("--jobs", type=int, default=2, help="cells at a time, one thread each [2]")
-    parser.add_argument("--only", default="", metavar="WORD", help="cells with WORD in their name")
+    parser.add_argument("--minutes", type=float, help="start no job after so many")
+    parser.add_argument("--jobs", type=int, default=2, help="jobs at a time, one thread each [2]")
+    parser.add_argument("--only", default="", metavar="WORD", help="jobs with WORD in their name")
     parser.add_argument("--report", action="store_true", help="run nothing")
     given = parser.parse_args()
-    store = Store(OUTPUT / "cells")
+    store = JobStore(OUTPUT / "cells")
     if given.data and not given.report:
-        wanted = [cell for _, cell in cells(given.only)]
-        places = Places(given.data, OUTPUT / "data")
+        wanted = [job for _, job in jobs(given.only)]
+        sources = DataRegistry(given.data, OUTPUT / "data")
         run(
             wanted,
             store,
-            places,
+            sources,
             OUTPUT / "runs",
-            jobs=given.jobs,
+            processes=given.jobs,
             minutes=given.minutes,
             tell=lambda line: print(line, flush=True),
         )

@@ -1,4 +1,4 @@
-"""Spectra of a training and sizes of image sets, as cells."""
+"""Spectra of a training and sizes of image sets, as jobs."""
 
 from pathlib import Path
 from typing import Any
@@ -7,16 +7,16 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian
-from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.store import Store
+from papers.machinery.artifact import Results
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.store import JobStore
 from papers.manna2023.frameworks import at_end
 from papers.manna2023.spectra import looks, said, variants
 from papers.measurements import image_set, spectrum
 
 
-def tiny(**changes: Any) -> Cell:
+def tiny(**changes: Any) -> Job:
     own = {
         "limit": 64,
         "width": 2,
@@ -27,11 +27,11 @@ def tiny(**changes: Any) -> Cell:
         "spectrum.variants": [{"batch_norm": "running", "seeds": [1]}],
     }
     settings = {**at_end("smoke", "MIOv1")[0].settings, **own, **changes}
-    return Cell("spectrum", {k: v for k, v in settings.items() if v is not None})
+    return Job("spectrum", {k: v for k, v in settings.items() if v is not None})
 
 
 def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
-    places, cell, product = Places(None, tmp_path), tiny(), Hessian.__matmul__
+    places, job, product = DataRegistry(None, tmp_path), tiny(), Hessian.__matmul__
     count, stop_at = 0, 6
 
     def counted(self: Hessian, vector: Any) -> Any:
@@ -42,11 +42,11 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
         return product(self, vector)
 
     monkeypatch.setattr(Hessian, "__matmul__", counted)
-    assert spectrum.check(cell, places) == []
+    assert spectrum.check(job, places) == []
     with pytest.raises(KeyboardInterrupt):
-        spectrum.run(cell, places, tmp_path / "run")
+        spectrum.run(job, places, tmp_path / "run")
     stop_at = 10**6
-    result = spectrum.run(cell, places, tmp_path / "run")
+    result = spectrum.run(job, places, tmp_path / "run")
     assert count == 3 * 4, "what was done before the stop is not done again"
 
     kept = result.details["spectra"]
@@ -60,21 +60,21 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
     assert isinstance(result.metrics["knn"], float)
     assert str(tmp_path) not in result.to_json()
 
-    Store(tmp_path / "cells").keep(cell, result)
-    again = Store(tmp_path / "cells").find(cell)
-    found = Found({cell: again} if again else {})
-    first, last = looks(found, "MIOv1", [cell])
+    JobStore(tmp_path / "cells").keep(job, result)
+    again = JobStore(tmp_path / "cells").find(job)
+    found = Results({job: again} if again else {})
+    first, last = looks(found, "MIOv1", [job])
     assert (first.epoch, last.epoch) == (1, 2)
     assert last.spectrum.largest[0] == pytest.approx(result.metrics["lambda_max"], rel=1e-5)
     assert last.spectrum.negative() == result.metrics["negative"]
     assert last.spectrum.size == result.metrics["parameters"]
-    assert [one.variant for one in variants(found, "MIOv1", cell)] == [
+    assert [one.variant for one in variants(found, "MIOv1", job)] == [
         {},
         {"batch_norm": "running", "seeds": [1]},
     ]
 
     # all of it once more: read, not computed
-    spectrum.run(cell, places, tmp_path / "run")
+    spectrum.run(job, places, tmp_path / "run")
     assert count == 3 * 4
     longer = tiny(**{"spectrum.epochs": [1, 3]})
     with pytest.raises(InputError, match="has 4 steps; found 6"):
@@ -96,17 +96,17 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
 )
 def test_settings_that_do_not_exist(changes, message, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        spectrum.check(tiny(**changes), Places(None, tmp_path))
+        spectrum.check(tiny(**changes), DataRegistry(None, tmp_path))
 
 
 def test_the_sizes_of_digits(tmp_path: Path) -> None:
-    places, cell = Places(None, tmp_path), Cell("image_set", {"data": "digits"})
-    assert image_set.check(cell, places) == []
-    found = image_set.run(cell, places, tmp_path).metrics
+    places, job = DataRegistry(None, tmp_path), Job("image_set", {"data": "digits"})
+    assert image_set.check(job, places) == []
+    found = image_set.run(job, places, tmp_path).metrics
     assert found == {"classes": 10, "training": 1438, "test": 359, "side": 8}
-    assert "no folder of data" in image_set.check(Cell("image_set", {"data": "x"}), places)[0]
+    assert "no folder of data" in image_set.check(Job("image_set", {"data": "x"}), places)[0]
     with pytest.raises(InputError, match="has data and nothing else"):
-        image_set.check(Cell("image_set", {"data": "digits", "side": 8}), places)
+        image_set.check(Job("image_set", {"data": "digits", "side": 8}), places)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Results as a cell of images keeps them, with numbers of our choice."""
+"""Results as a job of images keeps them, with numbers of our choice."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Rendered
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Verdict
 
 NAMES = ("knn", "norm", "opposite_halves", "far_opposite", "clusters")
@@ -26,17 +26,17 @@ def made(epochs: Sequence[int], **numbers: Sequence[float | None]) -> Result:
     return Result("images", "x", {}, {"looks": looks(epochs, **numbers)})
 
 
-def over(cells: Sequence[Cell], epochs: Sequence[int], **numbers: Sequence[float]) -> dict:
+def over(jobs: Sequence[Job], epochs: Sequence[int], **numbers: Sequence[float]) -> dict:
     """A result for each seed, a little apart from each other."""
     return {
-        cell: made(
-            epochs, **{k: [v * (1 + JITTER[cell.seed]) for v in row] for k, row in numbers.items()}
+        job: made(
+            epochs, **{k: [v * (1 + JITTER[job.seed]) for v in row] for k, row in numbers.items()}
         )
-        for cell in cells
+        for job in jobs
     }
 
 
-def said(shown: Shown, words: str) -> Verdict:
+def said(shown: Rendered, words: str) -> Verdict:
     """The only verdict with these words."""
     (one,) = [v for v in shown.verdicts if words in v.claim]
     return one

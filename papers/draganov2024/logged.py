@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Results
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
 
 __all__ = [
@@ -23,60 +23,60 @@ __all__ = [
 Look = dict[str, Any]
 
 
-def _looks(found: Found, cell: Cell) -> list[Look]:
-    """None of a cell that was not run, or that diverged."""
-    result = found.get(cell)
+def _looks(results: Results, job: Job) -> list[Look]:
+    """None of a job that was not run, or that diverged."""
+    result = results.get(job)
     return [] if result is None else list(result.details.get("looks", []))
 
 
 def _each(
-    found: Found, cells: Sequence[Cell], number: Callable[[list[Look]], float | None]
+    results: Results, jobs: Sequence[Job], number: Callable[[list[Look]], float | None]
 ) -> Spread | None:
-    every = {cell.seed: _looks(found, cell) for cell in cells}
+    every = {job.seed: _looks(results, job) for job in jobs}
     numbers = {seed: number(looks) for seed, looks in every.items() if looks}
     return spread({seed: value for seed, value in numbers.items() if value is not None})
 
 
-def at(found: Found, cells: Sequence[Cell], name: str, epoch: float) -> Spread | None:
+def at(results: Results, jobs: Sequence[Job], name: str, epoch: float) -> Spread | None:
     """Return a number after an epoch; norms and angles are means over that epoch."""
     return _each(
-        found,
-        cells,
+        results,
+        jobs,
         lambda looks: next((one.get(name) for one in looks if one["epoch"] == epoch), None),
     )
 
 
-def first(found: Found, cells: Sequence[Cell], name: str) -> Spread | None:
+def first(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
     """Return a mean over the first epoch; of kNN accuracies that before training."""
-    return _each(found, cells, lambda looks: looks[0].get(name))
+    return _each(results, jobs, lambda looks: looks[0].get(name))
 
 
-def last(found: Found, cells: Sequence[Cell], name: str) -> Spread | None:
+def last(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
     """Return what there is at the end."""
-    return _each(found, cells, lambda looks: looks[-1].get(name))
+    return _each(results, jobs, lambda looks: looks[-1].get(name))
 
 
-def peak(found: Found, cells: Sequence[Cell], name: str) -> Spread | None:
+def peak(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
     """Return the largest of all looks."""
 
     def largest(looks: list[Look]) -> float | None:
         return max((v for one in looks if (v := one.get(name)) is not None), default=None)
 
-    return _each(found, cells, largest)
+    return _each(results, jobs, largest)
 
 
-def growth(found: Found, cells: Sequence[Cell], name: str) -> Spread | None:
+def growth(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
     """Return the mean over the last epoch over that of the first."""
 
     def quotient(looks: list[Look]) -> float | None:
         ends = [looks[0].get(name), looks[-1].get(name)]
         return ends[1] / ends[0] if None not in ends and ends[0] else None
 
-    return _each(found, cells, quotient)
+    return _each(results, jobs, quotient)
 
 
 def course(
-    found: Found, cells: Sequence[Cell], name: str
+    results: Results, jobs: Sequence[Job], name: str
 ) -> tuple[list[float], list[float | None], list[float | None]]:
     """Return epochs, means and deviations for a line; what is of the first epoch stands at 1.
 
@@ -84,11 +84,11 @@ def course(
     """
     drop = 0.0 if name == "knn" else -1.0
     epochs = sorted(
-        {float(o["epoch"]) for cell in cells for o in _looks(found, cell) if o["epoch"] > drop}
+        {float(o["epoch"]) for job in jobs for o in _looks(results, job) if o["epoch"] > drop}
     )
     if len(epochs) > 1 and epochs[:2] == [0.0, 1.0]:
         del epochs[0]  # both are means over the first epoch
-    spreads = [at(found, cells, name, epoch) for epoch in epochs]
+    spreads = [at(results, jobs, name, epoch) for epoch in epochs]
     return (
         [max(1.0, epoch) for epoch in epochs],
         [None if one is None else one.mean for one in spreads],
@@ -106,12 +106,12 @@ def percent(spread: Spread | None, digits: int = 1) -> str | None:
     if spread is None:
         return None
     deviation = None if spread.deviation is None else 100 * spread.deviation
-    return Spread(100 * spread.mean, deviation, spread.count).shown(digits)
+    return Spread(100 * spread.mean, deviation, spread.count).text(digits)
 
 
 def told(spread: Spread | None, digits: int = 1) -> str | None:
     """Return mean and deviation, or None."""
-    return None if spread is None else spread.shown(digits)
+    return None if spread is None else spread.text(digits)
 
 
 def listed(numbers: Mapping[str, str | None]) -> str:

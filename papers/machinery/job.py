@@ -1,4 +1,4 @@
-"""Cell: one measurement that takes time, known by everything that was asked."""
+"""Job: one measurement that takes time, known by everything that was asked."""
 
 import functools
 import json
@@ -8,25 +8,25 @@ from typing import Any
 
 from isotrope.core.fingerprint import fingerprint
 
-__all__ = ["Cell", "brief"]
+__all__ = ["Job", "brief"]
 
 _WIDTH = 100  # characters of a title, where nobody gave one
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Job:
     """One measurement.
 
-    Two cells are equal if they ask for the same; tables that ask for the same share its result.
+    Two jobs are equal if they ask for the same; tables that ask for the same share its result.
 
     Attributes:
-        work: what is done: the name of a module in ``papers.measurements``.
+        measurement: what is done: the name of a module in ``papers.measurements``.
         settings: plain values by name; what the work does not know, its ``check`` refuses.
         seed: of everything random.
         title: what tells it from others of its kind, for people; it does not count.
     """
 
-    work: str
+    measurement: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     title: str = ""
@@ -37,19 +37,19 @@ class Cell:
         told = json.dumps(
             _plain(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False
         )
-        return fingerprint(self.work, told, self.seed)
+        return fingerprint(self.measurement, told, self.seed)
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """One line for people."""
-        return f"{self.work} {_cut(self.title or brief(self.settings))}, seed {self.seed}"
+        return f"{self.measurement} {_cut(self.title or brief(self.settings))}, seed {self.seed}"
 
-    def seeded(self, seed: int) -> "Cell":
+    def seeded(self, seed: int) -> "Job":
         """Return the same with another seed."""
         return replace(self, seed=seed)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cell) and self.key == other.key
+        return isinstance(other, Job) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -1,4 +1,4 @@
-"""Places: what names in cells mean here, and what is missing for them."""
+"""Places: what names in jobs mean here, and what is missing for them."""
 
 import gzip
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text.sts_sets import TASKS
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from papers.machinery import places as module
-from papers.machinery.places import Places
+from papers.machinery import data_registry as module
+from papers.machinery.data_registry import DataRegistry
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_corpora_are_the_first_sentences(data: Path, tmp_path: Path) -> None:
-    places = Places(data, tmp_path / "made")
+    places = DataRegistry(data, tmp_path / "made")
     assert places.texts("wiki:3").read_text().splitlines() == [
         "0",
         "1" + " word" * 5,
@@ -45,7 +45,7 @@ def test_corpora_are_the_first_sentences(data: Path, tmp_path: Path) -> None:
 def test_fewer_sentences_than_were_asked_for_are_no_corpus(
     data: Path, tmp_path: Path, name: str
 ) -> None:
-    places = Places(data, tmp_path / "made")
+    places = DataRegistry(data, tmp_path / "made")
     with pytest.raises(InputError, match=f"{name}: there are only [0-9,]+ such sentences here"):
         places.texts(name)
     assert not list((tmp_path / "made").glob("*"))
@@ -54,11 +54,11 @@ def test_fewer_sentences_than_were_asked_for_are_no_corpus(
 @pytest.mark.parametrize("name", ["wiki", "wiki:", "wiki:many", "docs:0", "wiki-short:-1"])
 def test_a_corpus_has_a_number_of_sentences(data: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="with a number of sentences"):
-        Places(data, tmp_path).texts(name)
+        DataRegistry(data, tmp_path).texts(name)
 
 
 def test_what_is_missing_says_what_it_is(data: Path, tmp_path: Path) -> None:
-    without, here = Places(None, tmp_path), Places(data, tmp_path)
+    without, here = DataRegistry(None, tmp_path), DataRegistry(data, tmp_path)
     assert without.missing("wiki:3") == "wiki:3: no folder of data was given (--data DIR)"
     assert here.missing("wiki:3") is None
     assert here.missing("sts") == f"sts: there is no {data / 'sts'}"
@@ -72,7 +72,7 @@ def test_what_is_missing_says_what_it_is(data: Path, tmp_path: Path) -> None:
 def test_encoders_are_folders_installed_or_of_the_hub(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = Places(data, tmp_path)
+    places = DataRegistry(data, tmp_path)
     assert places.missing_encoder("scratch") == []
     assert places.missing_encoder("bert") == []
     assert places.encoder("bert") == str(data / "bert")
@@ -91,7 +91,7 @@ def test_encoders_are_folders_installed_or_of_the_hub(
 
     monkeypatch.setattr(module, "resolve", resolve)
     module._fetched.cache_clear()
-    fetching = Places(data, tmp_path, hub=True)
+    fetching = DataRegistry(data, tmp_path, hub=True)
     assert fetching.missing_encoder("bert-base-uncased") == []
     assert fetching.missing_encoder("bert-large") == ["the hub cannot be reached"]
     assert fetching.missing_encoder("bert") == []
@@ -101,7 +101,7 @@ def test_encoders_are_folders_installed_or_of_the_hub(
 
 
 def test_scored_pairs_can_be_made_of_documentation(tmp_path: Path) -> None:
-    places = Places(None, tmp_path)
+    places = DataRegistry(None, tmp_path)
     tasks = places.sts("docs")
     assert list(tasks) == list(TASKS)
     for (subset,) in tasks.values():

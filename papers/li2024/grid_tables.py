@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from papers.li2024.grid import SHORT, TRAINING, Point, Stage, named, stages
 from papers.li2024.losses import MODIFIED, TITLES
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Found, Scale, Shown, Table
+from papers.machinery.artifact import Rendered, Results, Scale, Table
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["shown_of"]
 
 
-def shown_of(scale: Scale, found: Found, base: str, table: str) -> Shown:
+def shown_of(scale: Scale, results: Results, base: str, table: str) -> Rendered:
     """Return the tuned values, printed beside ours, and what the grid says of them.
 
     Args:
         scale: of the grid.
-        found: what there is of it.
+        results: what there is of it.
         base: backbone.
         table: of the printed numbers.
     """
@@ -34,13 +34,13 @@ def shown_of(scale: Scale, found: Found, base: str, table: str) -> Shown:
         "cpu": "a part of the grid, of mMHE alone",
         "paper": "the whole grid",
     }[scale]
-    lengths = {cell.settings.get("max_steps") for stage in every for cell in stage.cells.values()}
+    lengths = {job.settings.get("max_steps") for stage in every for job in stage.jobs.values()}
     told += "".join(f", {steps} steps of each" for steps in lengths - {None})
-    points = _points(every, found)
-    return Shown(
+    points = _points(every, results)
+    return Rendered(
         tables=[tuned, *([points] if points.rows else [])],
-        verdicts=[same, *(_verdict(stage, found) for stage in every)],
-        pictures={table: functools.partial(_draw, every, found)} if every else {},
+        verdicts=[same, *(_verdict(stage, results) for stage in every)],
+        pictures={table: functools.partial(_draw, every, results)} if every else {},
         notes=[
             f"grid: {told}; one seed, best STS-B dev after step 0"
             if every
@@ -77,21 +77,21 @@ def _numbers(values: Iterable[object]) -> list[str]:
     return [f"{value:g}" if isinstance(value, int | float) else "-" for value in values]
 
 
-def _points(every: Iterable[Stage], found: Found) -> Table:
+def _points(every: Iterable[Stage], results: Results) -> Table:
     rows = [
         [stage.title, stage.told(point), f"{score:.2f}"]
         for stage in every
-        for point, score in sorted(stage.scores(found).items(), key=lambda one: -one[1])
+        for point, score in sorted(stage.scores(results).items(), key=lambda one: -one[1])
     ]
     return Table(["stage", "values", "STS-B dev"], rows, title="the grid, best first")
 
 
-def _verdict(stage: Stage, found: Found) -> Verdict:
-    scores = stage.scores(found)
+def _verdict(stage: Stage, results: Results) -> Verdict:
+    scores = stage.scores(results)
     what = "the second goes on with" if stage.names == TRAINING else "the paper prints as best"
     claim = f"{stage.title}: best is what {what} ({stage.told(stage.chosen)})"
-    if len(scores) < len(stage.cells):
-        return Verdict(claim, None, f"{len(scores)} of {len(stage.cells)} run")
+    if len(scores) < len(stage.jobs):
+        return Verdict(claim, None, f"{len(scores)} of {len(stage.jobs)} run")
     best = max(scores, key=lambda point: scores[point])
     there = scores.get(stage.chosen)
     evidence = f"best at {stage.told(best)}: {scores[best]:.2f}"
@@ -102,13 +102,13 @@ def _verdict(stage: Stage, found: Found) -> Verdict:
     )
 
 
-def _draw(every: Iterable[Stage], found: Found) -> "Picture":
+def _draw(every: Iterable[Stage], results: Results) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     panels = [
         Chart(
             stage.title,
-            list(_lines(stage, found)),
+            list(_lines(stage, results)),
             x=SHORT[stage.names[-1]],
             y="STS-B dev",
             log_x=stage.names == TRAINING,
@@ -118,12 +118,12 @@ def _draw(every: Iterable[Stage], found: Found) -> "Picture":
     return charts(panels, columns=2)
 
 
-def _lines(stage: Stage, found: Found) -> Iterator["Series"]:
+def _lines(stage: Stage, results: Results) -> Iterator["Series"]:
     """The last value varies along a line."""
     from papers.plots.charts import Series
 
     lines: dict[Point, list[tuple[float, float]]] = {}
-    for point, score in sorted(stage.scores(found).items()):
+    for point, score in sorted(stage.scores(results).items()):
         lines.setdefault(point[:-1], []).append((point[-1], score))
     for point, line in lines.items():
         x, y = zip(*line, strict=True)

@@ -1,6 +1,6 @@
-"""Places: what the names in cells mean on this machine.
+"""Places: what the names in jobs mean on this machine.
 
-Cells never hold paths, or nobody else could go on with them. A corpus is ``wiki:N`` (the first N
+Jobs never hold paths, or nobody else could go on with them. A corpus is ``wiki:N`` (the first N
 sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of which a
 training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
 library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
@@ -27,7 +27,7 @@ from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
 
-__all__ = ["Places", "kept"]
+__all__ = ["DataRegistry", "cache_folder"]
 
 _SHORT = 14  # words
 _WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"
@@ -35,24 +35,24 @@ _PAIRS = 24  # of documentation, for each of the seven names
 _LABELLED = 240
 
 
-def kept() -> Path:
+def cache_folder() -> Path:
     """Return the folder of what is made and too large for the repository."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "isotrope" / "papers"
 
 
 @dataclass(frozen=True)
-class Places:
+class DataRegistry:
     """Where data are and where those that are made go.
 
     Attributes:
         data: folder with sts/, transfer/, corpus/, cifar10/ and standin-mlm/, or None.
-        made: folder for corpora that are made.
+        generated: folder for corpora that are made.
         hub: whether an encoder that is not in ``data`` may be fetched from the Hugging Face hub.
     """
 
     data: Path | None
-    made: Path
+    generated: Path
     hub: bool = False
 
     def missing(self, name: str) -> str | None:
@@ -68,7 +68,7 @@ class Places:
         """The file or folder of a name that needs one."""
         data = self.data or Path("DATA")
         if name.startswith("raw-"):
-            return kept() / "encoders" / name
+            return cache_folder() / "encoders" / name
         kind = name.partition(":")[0]
         if kind in ("docs", "scratch", *INSTALLED, "digits"):
             return None
@@ -94,7 +94,7 @@ class Places:
             return self._here(name)
         if not count.isdecimal() or int(count) < 1:
             raise InputError(f"a corpus is {kind}:N with a number of sentences; found {name!r}")
-        file = self.made / f"{kind}-{count}.txt"
+        file = self.generated / f"{kind}-{count}.txt"
         if not file.is_file():
             found: Iterable[str]
             if named:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from papers.li2024.backbone_results import Measured
 from papers.li2024.losses import EVERY, Loss
-from papers.li2024.measured import Measured
-from papers.machinery.over_seeds import course
+from papers.machinery.over_seeds import metric_by_step
 from papers.machinery.verdicts import Spread
 from papers.plots.charts import Chart, Series
 
@@ -24,7 +24,8 @@ def series(title: str, of: Mapping[str, Spread | None] | Mapping[int, Spread]) -
 def courses(of: Measured, title: str, losses: Sequence[Loss]) -> Chart:
     """Return the dev score over the steps of training."""
     lines = [
-        series(loss.name, course(of.found, loss.cells(of.scale, of.base), "dev")) for loss in losses
+        series(loss.name, metric_by_step(of.results, loss.jobs(of.scale, of.base), "dev"))
+        for loss in losses
     ]
     return Chart(title, lines, x="step", y="STS-B dev")
 

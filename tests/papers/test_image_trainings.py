@@ -1,4 +1,4 @@
-"""`python -m papers.image_cells` runs cells, goes on where it stopped, reports what there is."""
+"""`python -m papers.image_trainings` runs jobs, goes on where it stopped and reports results."""
 
 import csv
 import sys
@@ -7,20 +7,20 @@ from types import ModuleType
 
 import pytest
 
-from papers import image_cells
+from papers import image_trainings
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def script() -> ModuleType:
-    return image_cells
+    return image_trainings
 
 
 def test_the_file_is_what_the_cells_have(script: ModuleType) -> None:
     with (ROOT / "docs" / "results" / "image-cells.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert rows == script.rows(script.Store(script.OUTPUT / "cells"))
+    assert rows == script.rows(script.JobStore(script.OUTPUT / "cells"))
     methods = {row["cell"] for row in rows if row["epoch"] == "8"}
     assert f"| {sorted(methods)[0]} | 3 | " in script.report(rows)
 

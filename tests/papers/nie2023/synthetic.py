@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Artifact, Found, Scale, find
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Results, Scale, find_artifacts
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Verdict
 
 Made = Callable[[int], Mapping[str, Any]]
 
 
 def artifact(name: str) -> Artifact:
-    (found,) = find("align-uniform", [name])
+    (found,) = find_artifacts("align-uniform", [name])
     return found
 
 
@@ -21,8 +21,8 @@ def result(metrics: Mapping[str, float | None], looks: Sequence[Mapping[str, Any
     return Result(kind="text", name="made", metrics=dict(metrics), details={"looks": rows})
 
 
-def every(cells: Iterable[Cell], made: Callable[[Cell], Result]) -> dict[Cell, Result]:
-    return {cell: made(cell) for cell in cells}
+def every(jobs: Iterable[Job], made: Callable[[Job], Result]) -> dict[Job, Result]:
+    return {job: made(job) for job in jobs}
 
 
 def curves(**by_look: Sequence[float]) -> list[dict[str, float]]:
@@ -31,9 +31,9 @@ def curves(**by_look: Sequence[float]) -> list[dict[str, float]]:
     return [{k.replace("_", " "): v[i] for k, v in by_look.items()} for i in range(length)]
 
 
-def verdicts(name: str, results: Mapping[Cell, Result], scale: Scale = "cpu") -> list[Verdict]:
-    return list(artifact(name).show(scale, Found(results)).verdicts)
+def verdicts(name: str, results: Mapping[Job, Result], scale: Scale = "cpu") -> list[Verdict]:
+    return list(artifact(name).render(scale, Results(results)).verdicts)
 
 
-def words(name: str, results: Mapping[Cell, Result], scale: Scale = "cpu") -> list[str]:
+def words(name: str, results: Mapping[Job, Result], scale: Scale = "cpu") -> list[str]:
     return [verdict.word for verdict in verdicts(name, results, scale)]

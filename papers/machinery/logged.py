@@ -4,58 +4,58 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Results
+from papers.machinery.job import Job
 from papers.machinery.verdicts import BySeed, Spread, spread
 from papers.plots.charts import Series
 
 __all__ = [
-    "Read",
+    "ReadNumber",
     "Row",
-    "after",
-    "before",
+    "at_all_steps",
+    "at_end",
+    "at_start",
+    "by_step",
     "curve",
-    "diverged",
-    "ends",
-    "everywhere",
-    "shown",
-    "steps",
+    "divergence_notes",
+    "format_by_seed",
+    "last_rows",
 ]
 
 Row = Mapping[str, Any]
-Read = Callable[[Row], float | None]
+ReadNumber = Callable[[Row], float | None]
 """Finds a number in a look; None where it was not measured or does not exist."""
 
 
-def before(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
+def at_start(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, float]:
     """Return a number of the encoder that was not trained yet, by seed."""
-    return _at(0, found, cells, read)
+    return _at_index(0, results, jobs, read)
 
 
-def after(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
+def at_end(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, float]:
     """Return a number of the trained encoder, by seed."""
-    return _at(-1, found, cells, read)
+    return _at_index(-1, results, jobs, read)
 
 
-def ends(found: Found, cells: Iterable[Cell]) -> list[Row]:
+def last_rows(results: Results, jobs: Iterable[Job]) -> list[Row]:
     """Return the last look of every training that was run."""
-    return [rows[-1] for rows in _looks(found, cells).values()]
+    return [rows[-1] for rows in _logged_rows(results, jobs).values()]
 
 
-def steps(found: Found, cells: Iterable[Cell], read: Read) -> dict[int, Spread]:
+def by_step(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, Spread]:
     """Return a number at every step at which some seed has it."""
     values: dict[int, list[float]] = {}
-    for rows in _looks(found, cells).values():
+    for rows in _logged_rows(results, jobs).values():
         for row in rows:
-            value = _known(read(row))
+            value = _finite(read(row))
             if value is not None:
                 values.setdefault(int(row["step"]), []).append(value)
     return {step: own for step in sorted(values) if (own := spread(values[step]))}
 
 
-def everywhere(found: Found, cells: Iterable[Cell], read: Read) -> list[float]:
+def at_all_steps(results: Results, jobs: Iterable[Job], read: ReadNumber) -> list[float]:
     """Return a number at all steps of all seeds."""
-    numbers = [_known(read(row)) for rows in _looks(found, cells).values() for row in rows]
+    numbers = [_finite(read(row)) for rows in _logged_rows(results, jobs).values() for row in rows]
     return [number for number in numbers if number is not None]
 
 
@@ -65,29 +65,31 @@ def curve(title: str, values: Mapping[Any, Spread]) -> Series:
     return Series(title, list(values), [one.mean for one in own], [one.deviation for one in own])
 
 
-def shown(values: BySeed, digits: int = 2) -> str | None:
+def format_by_seed(values: BySeed, digits: int = 2) -> str | None:
     """Return mean and deviation over seeds; None where nothing was run."""
     own = spread(values.values())
-    return None if own is None else own.shown(digits)
+    return None if own is None else own.text(digits)
 
 
-def diverged(found: Found, cells: Iterable[Cell]) -> list[str]:
+def divergence_notes(found: Results, jobs: Iterable[Job]) -> list[str]:
     """Return a note on the trainings that diverged, which have no numbers; none if none did."""
-    results = {cell: found.get(cell) for cell in dict.fromkeys(cells)}
-    names = [cell.shown for cell, r in results.items() if r and "diverged" in r.details]
+    results = {job: found.get(job) for job in dict.fromkeys(jobs)}
+    names = [job.label for job, r in results.items() if r and "divergence_notes" in r.details]
     return [f"diverged, and without numbers: {'; '.join(names)}"] if names else []
 
 
-def _looks(found: Found, cells: Iterable[Cell]) -> dict[int, Sequence[Row]]:
-    results = {cell.seed: found.get(cell) for cell in cells}
+def _logged_rows(found: Results, jobs: Iterable[Job]) -> dict[int, Sequence[Row]]:
+    results = {job.seed: found.get(job) for job in jobs}
     every = {seed: r.details.get("looks") for seed, r in results.items() if r is not None}
     return {seed: rows for seed, rows in every.items() if rows}
 
 
-def _at(place: int, found: Found, cells: Iterable[Cell], read: Read) -> dict[int, float]:
-    every = {seed: _known(read(rows[place])) for seed, rows in _looks(found, cells).items()}
+def _at_index(
+    place: int, results: Results, jobs: Iterable[Job], read: ReadNumber
+) -> dict[int, float]:
+    every = {seed: _finite(read(rows[place])) for seed, rows in _logged_rows(results, jobs).items()}
     return {seed: value for seed, value in every.items() if value is not None}
 
 
-def _known(value: float | None) -> float | None:
+def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)

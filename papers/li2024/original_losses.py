@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isotrope.paradigm.registry import build
-from papers.li2024.written import (
+from papers.li2024.printed_formulas import (
     Parts,
     Written,
     nearest,

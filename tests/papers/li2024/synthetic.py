@@ -9,8 +9,8 @@ from isotrope.core.result import Result
 from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
 from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.paradigm import registry
-from papers.machinery.artifact import Artifact, Found, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results
+from papers.machinery.job import Job
 
 Look = dict[str, Any]
 
@@ -64,14 +64,14 @@ def trained(*looks: Look) -> Result:
     return Result("text", "paradigm", metrics, {"looks": list(looks)})
 
 
-def each(cells: Iterable[Cell], make: Callable[[Cell], Result]) -> Found:
-    """Results of all cells."""
-    return Found({cell: make(cell) for cell in cells})
+def each(jobs: Iterable[Job], make: Callable[[Job], Result]) -> Results:
+    """Results of all jobs."""
+    return Results({job: make(job) for job in jobs})
 
 
-def holds(artifact: Artifact, found: Found, scale: str = "cpu") -> list[bool | None]:
-    return [v.holds for v in shown(artifact, found, scale).verdicts]
+def holds(artifact: Artifact, results: Results, scale: str = "cpu") -> list[bool | None]:
+    return [v.holds for v in shown(artifact, results, scale).verdicts]
 
 
-def shown(artifact: Artifact, found: Found, scale: str = "cpu") -> Shown:
-    return artifact.show(scale, found)  # type: ignore[arg-type]
+def shown(artifact: Artifact, results: Results, scale: str = "cpu") -> Rendered:
+    return artifact.render(scale, results)  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ from papers.li2024.losses import (
     untrained,
 )
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Found, Scale, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import by_seed, extreme, shown, signed
+from papers.machinery.artifact import Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import by_seed, combine_by_seed, format_change, format_spread
 from papers.machinery.verdicts import (
     RULE,
     UNDECIDED,
@@ -52,7 +52,7 @@ class Measured:
     """
 
     scale: Scale
-    found: Found
+    results: Results
     base: str = BERT
 
     @property
@@ -82,15 +82,15 @@ class Measured:
 
     def of(self, loss: Loss, metric: str = AVERAGE, *, step: str | None = None) -> BySeed:
         """Return what training with a loss ends with."""
-        return self.end_of(loss.cells(self.scale, self.base, step=step), metric)
+        return self.end_of(loss.jobs(self.scale, self.base, step=step), metric)
 
-    def end_of(self, cells: Sequence[Cell], metric: str = AVERAGE) -> BySeed:
+    def end_of(self, jobs: Sequence[Job], metric: str = AVERAGE) -> BySeed:
         """Return what trainings end with."""
-        return by_seed(self.found, cells, f"{metric} {self.end}")
+        return by_seed(self.results, jobs, f"{metric} {self.end}")
 
     def start(self, metric: str = AVERAGE) -> float | None:
         """Return what the encoder has before training."""
-        own = by_seed(self.found, untrained(self.scale, self.base), f"{metric} first")
+        own = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
         return next(iter(own.values()), None)
 
     def gain(self, loss: Loss, metric: str = AVERAGE) -> Spread | None:
@@ -104,27 +104,29 @@ class Measured:
     def ahead(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
         """Return the lowest of some losses minus the highest of others."""
         low, high = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
-        return minus(extreme(min, low), extreme(max, high))
+        return minus(combine_by_seed(min, low), combine_by_seed(max, high))
 
     def level(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
         """Return the mean of some losses minus the mean of others."""
         own, other = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
-        return minus(extreme(statistics.fmean, own), extreme(statistics.fmean, other))
+        return minus(
+            combine_by_seed(statistics.fmean, own), combine_by_seed(statistics.fmean, other)
+        )
 
     def reach(self, metric: str = AVERAGE) -> Spread | None:
         """Return the highest of all losses minus the lowest."""
         every = [self.of(loss, metric) for loss in EVERY]
-        return minus(extreme(max, every), extreme(min, every))
+        return minus(combine_by_seed(max, every), combine_by_seed(min, every))
 
     def evidence(self, losses: Sequence[Loss], metric: str = AVERAGE) -> str:
         """Return what training with each has changed, as text."""
-        told = [(loss.name, signed(self.gain(loss, metric))) for loss in losses]
+        told = [(loss.name, format_change(self.gain(loss, metric))) for loss in losses]
         return ", ".join(f"{name} {change}" for name, change in told if change)
 
 
-def measured(scale: Scale, found: Found) -> list[Measured]:
+def measured(scale: Scale, results: Results) -> list[Measured]:
     """Return both backbones."""
-    return [Measured(scale, found, base) for base in BACKBONES]
+    return [Measured(scale, results, base) for base in BACKBONES]
 
 
 def averages(of: Measured, metric: str, table: str, column: str) -> Table:
@@ -145,7 +147,9 @@ def averages(of: Measured, metric: str, table: str, column: str) -> Table:
     for loss in EVERY:
         paper = _printed_average(theirs, gains, f"{of.base}/", loss.row)
         ours, gain = spread(of.of(loss, metric).values()), of.gain(loss, metric)
-        rows.append([loss.name, paper, shown(ours), signed(gain), of.change(loss, metric)])
+        rows.append(
+            [loss.name, paper, format_spread(ours), format_change(gain), of.change(loss, metric)]
+        )
     header = ["loss", "paper (gain by modification)", "ours", "against untrained", "verdict"]
     return Table(header, rows, title=f"{of.title}: average")
 
@@ -169,7 +173,7 @@ def tasks(of: Measured, names: Sequence[str], table: str) -> Table:
         if row in theirs and theirs[row][0] is not None:
             rows.append([loss.name, "paper", *_text(theirs[row])[:-1]])
         own = [spread(of.of(loss, name).values()) for name in names]
-        rows.append([loss.name, "ours", *map(shown, own)])
+        rows.append([loss.name, "ours", *map(format_spread, own)])
     return Table(["loss", "whose", *names], rows, title=f"{of.title}: each task")
 
 
@@ -179,7 +183,7 @@ def _text(row: Sequence[float | str | None], form: str = ".2f") -> list[str]:
 
 def notes(scale: Scale) -> list[str]:
     """Return what is not the paper's in these trainings, and how verdicts were decided."""
-    asked = EFFECTIVE[0].cells(scale)[0].settings
+    asked = EFFECTIVE[0].jobs(scale)[0].settings
     ours = (
         f"ours: {asked['encoder']}, {asked.get('max_steps')} steps of {asked['batch_size']} at "
         f"{asked['learning_rate']:g} for every loss, scored after the last; paper: BERT-base and "

@@ -7,12 +7,12 @@ none comes twice, as the paper trains a single pass. One seed: it is the trend t
 
 from typing import Any
 
+from papers.li2024.backbone_results import Measured
 from papers.li2024.losses import BERT, EFFECTIVE, MODIFIED, ORIGINAL, Loss
-from papers.li2024.measured import Measured
 from papers.machinery.artifact import Scale, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import course, shown, signed
-from papers.machinery.recipes import text_cells
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import format_change, format_spread, metric_by_step
+from papers.machinery.recipes import text_jobs
 from papers.machinery.verdicts import minus, spread
 
 __all__ = ["TRIED", "longer", "tried"]
@@ -21,8 +21,8 @@ STEPS, EVERY, SIZE = 400, 100, 32
 TRIED = (*ORIGINAL, *MODIFIED, EFFECTIVE[0])
 
 
-def longer(scale: Scale, loss: Loss) -> list[Cell]:
-    """Return the longer training with a loss: a cell at cpu scale, none at others.
+def longer(scale: Scale, loss: Loss) -> list[Job]:
+    """Return the longer training with a loss: a job at cpu scale, none at others.
 
     The paper's own scale has no shorter one; a smoke run needs no second.
     """
@@ -31,7 +31,7 @@ def longer(scale: Scale, loss: Loss) -> list[Cell]:
     settings = {**loss.tuned[BERT].values, **loss.more}
     own: dict[str, Any] = {"texts": f"wiki-short:{STEPS * SIZE}", "batch_size": SIZE}
     own |= {"max_steps": STEPS, "keep_every": EVERY, "looks": ["dev"]}
-    return text_cells(scale, loss.objective, settings, seeds=[0], **own)
+    return text_jobs(scale, loss.objective, settings, seeds=[0], **own)
 
 
 def tried(of: Measured) -> Table:
@@ -44,15 +44,15 @@ def tried(of: Measured) -> Table:
     first = of.end_of(longer(of.scale, EFFECTIVE[0]))
     rows: list[list[str | None]] = []
     for loss in TRIED:
-        cells = longer(of.scale, loss)
-        over, last = course(of.found, cells, "dev"), of.end_of(cells)
+        jobs = longer(of.scale, loss)
+        over, last = metric_by_step(of.results, jobs, "dev"), of.end_of(jobs)
         rows.append(
             [
                 loss.name,
-                *(shown(over.get(step)) for step in steps),
-                shown(spread(last.values())),
-                signed(minus(last, of.start())),
-                signed(minus(last, first)),
+                *(format_spread(over.get(step)) for step in steps),
+                format_spread(spread(last.values())),
+                format_change(minus(last, of.start())),
+                format_change(minus(last, first)),
             ]
         )
     header = [

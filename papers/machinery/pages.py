@@ -11,7 +11,7 @@ from typing import Any
 from isotrope.core.durations import format_duration
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 
 __all__ = [
     "MEANINGLESS",
@@ -22,7 +22,7 @@ __all__ = [
     "provenance_of",
     "reason",
     "summary",
-    "told",
+    "with_notes",
     "write",
 ]
 
@@ -33,7 +33,7 @@ MEANINGLESS = (
 )
 
 
-def as_text(artifact: Artifact, shown: Shown) -> str:
+def as_text(artifact: Artifact, shown: Rendered) -> str:
     """Return tables, verdicts and notes for a terminal."""
     parts = [f"{artifact.paper}, {artifact.title}"]
     if MEANINGLESS in shown.notes:
@@ -51,26 +51,26 @@ def as_text(artifact: Artifact, shown: Shown) -> str:
 
 
 def _aligned(table: Table) -> str:
-    cells = [list(table.header), *_cells(table)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(table.header))]
+    lines_of_cells = [list(table.header), *_rows(table)]
+    widths = [max(len(row[i]) for row in lines_of_cells) for i in range(len(table.header))]
     lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [cells[0], ["-" * width for width in widths], *cells[1:]]
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in [lines_of_cells[0], ["-" * width for width in widths], *lines_of_cells[1:]]
     ]
     return "\n".join([*([table.title] if table.title else []), *lines])
 
 
-def _cells(table: Table) -> list[list[str]]:
-    return [[NOT_RUN if cell is None else str(cell) for cell in row] for row in table.rows]
+def _rows(table: Table) -> list[list[str]]:
+    return [[NOT_RUN if value is None else str(value) for value in row] for row in table.rows]
 
 
-def as_csv(shown: Shown) -> str:
+def as_csv(shown: Rendered) -> str:
     """Return all tables, each with its title in the first column, the verdicts and the notes."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     for table in shown.tables:
         lines.writerow(["table", *table.header])
-        lines.writerows([table.title, *row] for row in _cells(table))
+        lines.writerows([table.title, *row] for row in _rows(table))
     if shown.verdicts:
         lines.writerow(["verdict", "claim", "evidence"])
         lines.writerows([v.word, v.claim, v.evidence] for v in shown.verdicts)
@@ -79,7 +79,7 @@ def as_csv(shown: Shown) -> str:
 
 
 def as_markdown(
-    artifact: Artifact, shown: Shown, about: Mapping[str, str], pictures: Sequence[str]
+    artifact: Artifact, shown: Rendered, about: Mapping[str, str], pictures: Sequence[str]
 ) -> str:
     """Return a page: tables, verdicts, pictures, notes, where the numbers come from."""
     parts = [f"# {artifact.paper}, {artifact.title}"]
@@ -93,7 +93,7 @@ def as_markdown(
                     *head,
                     _row(table.header),
                     _row(["---"] * len(table.header)),
-                    *map(_row, _cells(table)),
+                    *map(_row, _rows(table)),
                 ]
             )
         )
@@ -113,15 +113,15 @@ def as_markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+def _row(values: Iterable[str]) -> str:
+    return "| " + " | ".join(_plain(value) for value in values) + " |"
 
 
 def _plain(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def as_json(artifact: Artifact, shown: Shown, about: Mapping[str, str]) -> dict[str, Any]:
+def as_json(artifact: Artifact, shown: Rendered, about: Mapping[str, str]) -> dict[str, Any]:
     """Return everything but the pictures as plain values."""
     return {
         "paper": artifact.paper,
@@ -139,7 +139,7 @@ def as_json(artifact: Artifact, shown: Shown, about: Mapping[str, str]) -> dict[
     }
 
 
-def provenance_of(artifact: Artifact, scale: Scale, found: Found, total: int) -> dict[str, str]:
+def provenance_of(artifact: Artifact, scale: Scale, found: Results, total: int) -> dict[str, str]:
     """Say how the numbers were measured: command, scale, seeds, versions, machine, duration."""
     results = list(found.results.items())
     about = {
@@ -148,7 +148,7 @@ def provenance_of(artifact: Artifact, scale: Scale, found: Found, total: int) ->
         "cells": f"{len(results)} of {total} run" if total else _without(artifact),
     }
     if results:
-        about["seeds"] = ", ".join(str(s) for s in sorted({cell.seed for cell, _ in results}))
+        about["seeds"] = ", ".join(str(s) for s in sorted({job.seed for job, _ in results}))
         about["versions"] = _different(_versions(result) for _, result in results)
         about["machine"] = _different(_machine(result) for _, result in results)
         seconds = [r.provenance.get("seconds") for _, r in results]
@@ -158,7 +158,7 @@ def provenance_of(artifact: Artifact, scale: Scale, found: Found, total: int) ->
 
 
 def _without(artifact: Artifact) -> str:
-    return "none at this scale" if artifact.cells("paper") else "none: computed from formulas"
+    return "none at this scale" if artifact.jobs("paper") else "none: computed from formulas"
 
 
 def _different(lines: Iterable[str]) -> str:
@@ -180,24 +180,26 @@ def _machine(result: Result) -> str:
     return f"{kind}, {threads} thread{'s' * (threads != 1)} a cell" if threads else str(kind)
 
 
-def told(shown: Shown, scale: Scale, everything: Found) -> Shown:
+def with_notes(shown: Rendered, scale: Scale, everything: Results) -> Rendered:
     """Return the same with notes on what a reader must know whatever it is a table of.
 
     Args:
         shown: a table or figure.
         scale: of it.
-        everything: its cells, those that diverged included.
+        everything: its jobs, those that diverged included.
     """
     notes = [MEANINGLESS] if scale == "smoke" else []
     notes += [
-        f"{cell.shown} has no numbers: {result.details['diverged']}"
-        for cell, result in everything.results.items()
+        f"{job.label} has no numbers: {result.details['diverged']}"
+        for job, result in everything.results.items()
         if "diverged" in result.details
     ]
     return replace(shown, notes=[*notes, *shown.notes])
 
 
-def write(artifact: Artifact, shown: Shown, about: Mapping[str, str], output: Path) -> list[Path]:
+def write(
+    artifact: Artifact, shown: Rendered, about: Mapping[str, str], output: Path
+) -> list[Path]:
     """Write NAME.md, NAME.csv and the pictures as SVG; return the paths."""
     folder = output / artifact.paper
     pictures = {name: draw() for name, draw in shown.pictures.items()}
@@ -211,7 +213,7 @@ def write(artifact: Artifact, shown: Shown, about: Mapping[str, str], output: Pa
     return [folder / name for name in contents]
 
 
-def summary(shown: Sequence[tuple[Artifact, Shown]], scale: Scale) -> str:
+def summary(shown: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
     """Return what became of every claim, as a page in Markdown; what has none says why."""
     words = Counter(verdict.word for _, one in shown for verdict in one.verdicts)
     counted = ", ".join(
@@ -229,6 +231,6 @@ def summary(shown: Sequence[tuple[Artifact, Shown]], scale: Scale) -> str:
     return "\n".join(lines) + "\n"
 
 
-def reason(shown: Shown) -> str:
+def reason(shown: Rendered) -> str:
     """Return why a table or figure has no verdict: its first note of its own."""
     return next((note for note in shown.notes if note != MEANINGLESS), "")
