@@ -381,7 +381,8 @@ class TrainSettings(RunSettings):
         None,
         ge=1,
         description="train matrices of this rank beside the encoder's own weights, which stay as "
-        "they are (pip install 'isotrope[lora]'); the saved model has them merged",
+        "they are (pip install '.[lora]' in a checkout of isotrope); the saved model has them "
+        "merged",
     )
     lora_alpha: int | None = Field(
         None, ge=1, description="the matrices count alpha / rank times; default: twice the rank"
