@@ -7,7 +7,6 @@ registry has the last word; a test holds the two against each other.
 import ast
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
@@ -24,8 +23,8 @@ FORM_NAMES = ("preset", "symmetric", "part")
 @cache
 def declared() -> Mapping[str, tuple[str, ...]]:
     """Return the settings of every objective of the package, by its registered name."""
-    (package,) = find_spec("isotrope").submodule_search_locations or ()  # type: ignore[union-attr]
-    files = [*Path(package, "objectives").glob("*.py"), Path(package, "paradigm", "compose.py")]
+    package = Path(__file__).resolve().parents[1]
+    files = [*(package / "objectives").glob("*.py"), package / "paradigm" / "compose.py"]
     classes: dict[str, ast.ClassDef] = {}
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))
