@@ -43,8 +43,8 @@ def run(title: str, capsys: pytest.CaptureFixture[str], **given: Any) -> dict[st
 
 def test_a_plain_loop(capsys: pytest.CaptureFixture[str]) -> None:
     names = run("with_pytorch.py", capsys, steps=steps())
-    assert [row["step"] for row in names["anatomy"].rows] == [0, 10, 20, 30, 40, 50]
-    assert all(0 < row["dissipation"] <= 1 for row in names["anatomy"].rows)
+    assert [row["step"] for row in names["doctor"].rows] == [0, 10, 20, 30, 40, 50]
+    assert all(0 < row["dissipation"] <= 1 for row in names["doctor"].rows)
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders
@@ -77,23 +77,14 @@ def test_lightning(
     assert (tmp_path / "runs" / "mine" / "metrics.csv").is_file()
 
 
-def test_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its trainer takes minutes to import and build: tests/adapters/test_record.py trains in it."""
-    pytest.importorskip("sentence_transformers")
-    from isotrope.adapters import sentence_transformers
-
-    recorded: list[tuple[object, str]] = []
+def test_sentence_transformers() -> None:
+    """Its trainer takes minutes to import and build: tests/adapters/doctor trains in it."""
+    given: list[object] = []
     trained: list[bool] = []
-    anatomy = SimpleNamespace(diagnose=lambda: "verdict: healthy")
-    monkeypatch.setattr(
-        sentence_transformers,
-        "record",
-        lambda trainer, folder: (recorded.append((trainer, folder)), anatomy)[1],
-    )
-    trainer = SimpleNamespace(train=lambda: trained.append(True))
-    names = {"trainer": trainer}
-    exec(EXAMPLES["with_sentence_transformers.py"], names)
-    assert recorded == [(trainer, "runs/mine")]
+    trainer = SimpleNamespace(add_callback=given.append, train=lambda: trained.append(True))
+    exec(EXAMPLES["with_sentence_transformers.py"], {"trainer": trainer})
+    (doctor,) = given
+    assert isinstance(doctor, isotrope.Doctor)
     assert trained
 
 

@@ -10,6 +10,7 @@ EPILOG = """\
 examples:
   isotrope diagnose runs/first
   isotrope diagnose runs/first --json
+  isotrope diagnose OUTPUT_DIR
   isotrope diagnose all-MiniLM-L6-v2
   isotrope diagnose path/to/model --data my-texts.txt
   isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
@@ -17,7 +18,8 @@ examples:
 
 Of a run its log, its dev scores, its settings and its saved model are looked at; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
-embeddings of some data show: --data, or pairs of docstrings of Python's own library.
+embeddings of some data show: --data, or pairs of docstrings of Python's own library. Of the
+OUTPUT_DIR of another trainer there is what isotrope.Doctor() has seen of the training.
 
 The first finding is the likely root cause; what it explains is not told again. Each one has its
 numbers with their thresholds, where these come from, and one change in the words of
@@ -55,7 +57,11 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("target", metavar="RUN_OR_MODEL", help="run folder, model folder, or name of a model")
+    add(
+        "target",
+        metavar="RUN_OR_MODEL",
+        help="folder of a run, of a training that isotrope.Doctor watched, of a model; or its name",
+    )
     add("--data", metavar="FILE", help="text, pairs or images to embed [the run's own]")
     add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
     add(
