@@ -14,8 +14,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NAMES = [
     *("Doctor", "Hyper", "Objective", "Pairs", "Paper", "Paradigm", "Preset", "Temperature"),
-    *("Terms", "Views", "__version__", "decompose", "evaluate", "fit", "fit_images", "load"),
-    *("objectives", "parts", "softplus"),
+    *("Terms", "Views", "__version__", "compare", "decompose", "diagnose", "evaluate", "fit"),
+    *("fit_images", "load", "objectives", "parts", "report", "search", "softplus", "sweep"),
 ]
 
 
@@ -32,6 +32,13 @@ def test_each_is_documented(name: str) -> None:
     assert inspect.getdoc(getattr(isotrope, name)), "no docstring"
     used = re.compile(rf"isotrope\.{name}\b|from isotrope import .*\b{name}\b")
     assert any(used.search(page.read_text(encoding="utf-8")) for page in PAGES), "on no page"
+
+
+def test_no_room_takes_the_name_of_a_function() -> None:
+    """A package of that name would replace the function as soon as anything imports it."""
+    rooms = {path.stem for path in (ROOT / "src" / "isotrope").iterdir()}
+    functions = [name for name in NAMES if inspect.isfunction(getattr(isotrope, name))]
+    assert not rooms & set(functions)
 
 
 # pairs of private or nested classes that are still to be told apart

@@ -11,11 +11,16 @@ __version__ = "0.1.0"
 _HOME = {
     # what a user calls
     "Doctor": "isotrope.adapters.doctor",
+    "compare": "isotrope.verbs",
     "decompose": "isotrope.paradigm.decompose",
+    "diagnose": "isotrope.diagnostics.target",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.training",
     "fit_images": "isotrope.training",
     "load": "isotrope.encoders",
+    "report": "isotrope.verbs",
+    "search": "isotrope.evaluation",
+    "sweep": "isotrope.verbs",
     # what the author of an objective needs
     "Hyper": "isotrope.core.hyper",
     "Objective": "isotrope.paradigm.objective",
@@ -43,14 +48,19 @@ __all__ = [
     "Terms",
     "Views",
     "__version__",
+    "compare",
     "decompose",
+    "diagnose",
     "evaluate",
     "fit",
     "fit_images",
     "load",
     "objectives",
     "parts",
+    "report",
+    "search",
     "softplus",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
@@ -61,8 +71,10 @@ if TYPE_CHECKING:
     from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
     from isotrope.core.views import Views as Views
+    from isotrope.diagnostics.target import diagnose as diagnose
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
+    from isotrope.evaluation import search as search
     from isotrope.kernels.pairs import Pairs as Pairs
     from isotrope.paradigm import parts as parts
     from isotrope.paradigm.compose import Paradigm as Paradigm
@@ -72,6 +84,9 @@ if TYPE_CHECKING:
     from isotrope.paradigm.objective import Preset as Preset
     from isotrope.training import fit as fit
     from isotrope.training import fit_images as fit_images
+    from isotrope.verbs import compare as compare
+    from isotrope.verbs import report as report
+    from isotrope.verbs import sweep as sweep
 
 
 def __getattr__(name: str) -> object:

@@ -21,14 +21,14 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ("--lr", "--learning-rate"),
-        ("--lr=1e-5", "--learning-rate"),
+        ("--max-lr", "--learning-rate"),
+        ("--base_lr=1e-5", "--learning-rate"),
         ("--learningrate", "--learning-rate"),
         ("--batchsize", "--batch-size"),
         ("--batch_size", "--batch-size"),
-        ("--output-dir", "--output"),
-        ("--model", "--encoder"),
-        ("--max-grad-norm", "--clip"),
+        ("--out-dir", "--output"),
+        ("--backbone", "--encoder"),
+        ("--grad-clip", "--clip"),
         ("--temperature", "--objective.temperature"),
         ("--resume-from-checkpoint", "--resume"),
     ],
@@ -37,6 +37,40 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 def test_flags(given: str, meant: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, verb, "text.txt", "--seed", 1, given)
     assert f"unrecognized arguments: {given} (did you mean {meant}?) (see `isotrope " in said
+
+
+def test_names_that_most_people_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.yaml").write_text("files: [a.txt]\nlr: 2e-5\nmax_grad_norm: 2\n")
+    flags = ("--model", "m", "--output-dir", "o", "--precision", "bf16-mixed")
+    assert guarded(["train", "--config", str(tmp_path / "c.yaml"), *flags, "--print-config"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    for line in (
+        "encoder: m",
+        "output: o",
+        "precision: bf16",
+        "learning-rate: 2.0e-05",
+        "clip: 2.0",
+    ):
+        assert line in shown
+    assert guarded(["train", "a.txt", "--lr", "1e-4", "--output", "o", "--print-config"]) == 0
+    assert "learning-rate: 0.0001" in capsys.readouterr().out
+
+
+def test_the_help_lists_the_settings_of_the_objective_that_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for named in (["--objective", "met"], ["--objective=met"]):
+        with suppress(SystemExit):
+            guarded(["train", *named, "--help"])
+        shown = capsys.readouterr().out
+        assert "settings of met:" in shown
+        assert "--objective.margin X" in shown
+    with suppress(SystemExit):
+        guarded(["train", "--help"])
+    shown = capsys.readouterr().out
+    assert "--objective.margin" not in shown
+    for group in ("data:", "model:", "optimisation:", "hardware:"):
+        assert f"\n{group}\n" in shown
 
 
 def test_flags_of_other_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +83,7 @@ def test_flags_of_other_verbs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for key, meant in (("lr", "learning-rate"), ("tau", "objective.temperature")):
+    for key, meant in (("max-lr", "learning-rate"), ("tau", "objective.temperature")):
         (tmp_path / "c.yaml").write_text(f"files: [a.txt]\noutput: o\n{key}: 1\n")
         said = refused(capsys, "train", "--config", tmp_path / "c.yaml")
         assert f"c.yaml: unknown setting {key!r} (did you mean {meant!r}?)" in said

@@ -157,7 +157,7 @@ def test_a_missing_extra_names_itself(
     monkeypatch.delitem(sys.modules, "isotrope.reports.surfaces", raising=False)
     found = run("simulate", "ratio", *QUICK, "--output", tmp_path)
     assert found.code == 2
-    assert f"pip install 'isotrope[{extra}]'" in found.err
+    assert f"pip install '.[{extra}]'" in found.err
 
 
 def test_without_tqdm_there_is_no_bar_and_no_error(

@@ -149,7 +149,7 @@ def test_a_missing_extra_names_itself(
     monkeypatch.delitem(sys.modules, "isotrope.reports.convergence", raising=False)
     found = run("simulate", *kind, "--output", tmp_path)
     assert found.code == 2
-    assert "pip install 'isotrope[report]'" in found.err
+    assert "pip install '.[report]'" in found.err
 
 
 def test_all_files_are_written_or_none(run, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_missing_extra_names_itself(run, images: Path, monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, "isotrope.reports.spectra", raising=False)
     found = run("spectrum", images, *QUICK)
     assert found.code == 2
-    assert "pip install 'isotrope[report]'" in found.err
+    assert "pip install '.[report]'" in found.err
 
 
 def test_by_embeddings_it_is_the_objectives_own_curvature(run, images: Path) -> None:

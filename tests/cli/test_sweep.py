@@ -161,7 +161,7 @@ def test_without_a_package_nothing_is_written(
     found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
     assert found.code == 2
     assert f"needs the package {package!r}" in found.err
-    assert "pip install 'isotrope[sweep]'" in found.err
+    assert "pip install '.[sweep]'" in found.err
     assert found.err.count("\n") == 1
     assert not Path("out").exists()
 

@@ -90,6 +90,23 @@ def test_encode_and_search(run, trained: Path, tmp_path: Path) -> None:
     assert lines[0] == f"1.0000  18: {texts[17]}"
 
 
+def test_search_with_several_queries_and_stored_embeddings(
+    run, trained: Path, tmp_path: Path
+) -> None:
+    corpus = trained / "corpus.txt"
+    texts = corpus.read_text().splitlines()
+    (tmp_path / "queries.txt").write_text(f"{texts[3]}\n\n{texts[9]}\n")
+    assert run("encode", trained / "run", corpus, "-o", tmp_path / "x.npy").code == 0
+    flags = ("--queries", tmp_path / "queries.txt", "--top", "1", "--json")
+    found = run("search", trained / "run", corpus, *flags, "--embeddings", tmp_path / "x.npy")
+    answers = [json.loads(line) for line in found.out.splitlines()]
+    assert [answer["query"] for answer in answers] == [texts[3], texts[9]]
+    assert [answer["hits"][0]["place"] for answer in answers] == [4, 10]
+    plain = run("search", trained / "run", corpus, texts[3], texts[9], "--top", "1").out
+    assert plain.splitlines()[0] == texts[3]
+    assert plain.splitlines()[1].endswith(f"4: {texts[3]}")
+
+
 def test_search_refuses_an_empty_query_and_pairs(run, trained: Path, tmp_path: Path) -> None:
     found = run("search", trained / "run", trained / "corpus.txt", " ")
     assert found.code == 2
@@ -117,18 +134,20 @@ def test_objectives_lists_and_explains(run) -> None:
     from isotrope.paradigm import registry
 
     found = run("objectives")
+    assert max(map(len, found.out.splitlines())) <= 100
     lines = {line.split()[0]: line for line in found.out.splitlines() if line}
     assert set(registry.names()) <= set(lines)
-    for name in registry.names():  # paper, equation, defaults and components
-        paper = registry.find(name).paper
-        assert paper.reference in lines[name]
-        assert paper.equation in lines[name]
-    assert re.match(r"infonce +1 to 0 +all +1 .*temperature=0.05", lines["infonce"])
-    assert re.match(r"barlowtwins +1 +signed +matrix .*weight=30", lines["barlowtwins"])
-    assert re.match(r"dino +- +- +- ", lines["dino"])
+    assert re.match(r"  met +Minimum Euclidean distance Triplet loss", lines["met"])
+    seen = {line.split()[0]: line for line in run("objectives", "--components").out.splitlines()}
+    assert set(registry.names()) <= set(seen)
+    assert re.match(r"infonce +1 to 0 +all +1$", seen["infonce"])
+    assert re.match(r"barlowtwins +1 +signed +matrix$", seen["barlowtwins"])
+    assert re.match(r"dino +- +- +-$", seen["dino"])
+    for name in registry.names():  # the source stands on the card
+        assert registry.find(name).paper.equation in run("objectives", name).out
     for part in ("dissipation margin:0.3:dot", "weight softmax:0.05", "ratio static:1"):
         assert f"--objective.{part}" in found.out
-    assert re.search(r"margin:0.3:dot +margin:metric +GD = 1 until", found.out)
+    assert re.search(r"margin:0.3:dot +\(margin:metric\)\n +GD = 1 until", found.out)
     card = run("objectives", "ModifiedBarlowTwins").out
     assert "are yours to give: --learning-rate, --batch-size." in card
     assert "--objective.margin" in card

@@ -9,7 +9,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
     error = MissingExtra("pyarrow", extra="parquet")
     assert isinstance(error, InputError)
     assert isinstance(error, ValueError)
-    assert "'pyarrow', which is not installed: pip install 'isotrope[parquet]'" in str(error)
+    assert "'pyarrow', which is not installed: pip install '.[parquet]'" in str(error)
     assert "\n" not in str(error)
 
 

@@ -30,7 +30,8 @@ def test_the_committed_index_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_page_has_what_the_help_has() -> None:
     train = command_page("train")
-    assert train.startswith("# isotrope train\n\nFine-tune a sentence encoder")
+    assert train.startswith("# isotrope train\n\n```text\nisotrope train FILE ... --output DIR")
+    assert "\n\nFine-tune a sentence encoder" in train
     assert "| `--batch-size N` | sentences (or pairs) a step, of all devices [64] |" in train
     assert "```console\nisotrope train wiki.txt.gz --dev" in train
     assert r"positive[\<TAB>hard negative]" in train, "no HTML"

@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom, and are committed without what they print."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ def test_no_output_is_committed(file: Path) -> None:
     for cell in book.cells:
         if cell.cell_type == "code":
             assert (cell.outputs, cell.execution_count) == ([], None)
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_nothing_below_the_root_is_imported(file: Path) -> None:
+    code = [c.source for c in nbformat.read(file, as_version=4).cells if c.cell_type == "code"]
+    assert not re.search(r"(from|import) isotrope\.", "\n".join(code))
 
 
 @pytest.mark.slow

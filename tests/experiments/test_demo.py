@@ -4,12 +4,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from isotrope.cli.demo import _closing
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.experiments.demo import OBJECTIVES, RECIPE, Row, demo, line
+from isotrope.data.text.docstrings import Documented
+from isotrope.experiments.demo import OBJECTIVES, RECIPE, Row, _examples, demo, line
 
 SMALL = replace(RECIPE, heldout=100, trained=600, steps=3, batch_size=16, probe=16)
 
@@ -33,7 +36,12 @@ def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
         assert told[at].startswith(f"{row.model}: MRR@10 {saved:.4f} on the held-out functions")
         assert told[at + 1].endswith(result.details["verdict"])
         assert ("the saved model is the one before training" in told[at + 1]) == (not row.saved)
+    assert set(first.diagnoses) == set(OBJECTIVES)
+    closing = "\n".join(_closing(first, tmp_path / "demo"))
+    assert "infonce: " in closing
+    assert f"isotrope diagnose {tmp_path / 'demo'}" in closing
     page = first.report.read_text()
+    assert "Not diagnosed yet" not in page
     assert "Held-out functions" in page
     for name in OBJECTIVES:
         assert (tmp_path / "demo" / name / "model" / "modules.json").is_file()
@@ -85,3 +93,22 @@ def test_the_whole_demo_beats_the_untrained_model(tmp_path: Path) -> None:
     gain = best.judgement.numbers["last"]["difference"] / 100
     assert gain == pytest.approx(best.mrr - scores["untrained"])
     assert len(outcome.examples) == 3
+
+
+def test_the_first_example_got_better() -> None:
+    """Of three that changed: the first got worse, the second better."""
+    heldout = [Documented(name, name, f"{name} target") for name in "abc"]
+    rows = {"a": 0, "b": 1, "c": 2}
+
+    class Fixed:
+        def __init__(self, wrong: dict[str, int]) -> None:
+            self.wrong = wrong
+
+        def encode(self, texts: list[str]) -> np.ndarray:
+            places = [rows[t[0]] if "target" in t else self.wrong[t] for t in texts]
+            return np.eye(3)[places]
+
+    before, after = Fixed({"a": 0, "b": 0, "c": 0}), Fixed({"a": 1, "b": 1, "c": 1})
+    examples = _examples(heldout, before, after)
+    assert [one.query for one in examples] == ["b", "a", "c"]
+    assert examples[0].after[0] == examples[0].answer

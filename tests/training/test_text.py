@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -417,6 +418,7 @@ def test_the_backend_is_told_recorded_and_used(quick: dict, capsys, cached: bool
         settings = {**quick, "output": output, "backend": backend, "max_steps": 1, "progress": True}
         result = fit(**settings, micro_batch=4 if cached else None).result
         told = capsys.readouterr().err
+        assert re.search(r"^on (cpu|.*), precision 32, 1 CPU thread$", told, re.MULTILINE)
         assert f"loss by the {result.details['backend']['name']} backend: " in told
         assert result.details["backend"]["reason"] in told
         losses[backend] = result.metrics["loss"]

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
-from isotrope.core.setting_aliases import intended_name
+from isotrope.core.setting_aliases import ACCEPTED, intended_name
 
 __all__ = ["Parser", "add_fields", "check_readable", "dotted"]
 
@@ -61,19 +61,37 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
 
+_GROUPS = {
+    "data": "files columns views query_prompt passage_prompt max_length holdout data classes limit "
+    "image_size augment pixels workers",
+    "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
+    "stem cut cut_what",
+    "objective and method": "objective method plugin backend",
+    "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
+    "optimizer warmup_epochs warmup scheduler early_stopping gradient_checkpointing",
+    "evaluation and logging": "dev eval_every knn_every linear log_every wandb logger progress",
+    "hardware": "precision device devices",
+}
+"""What the flags of a training are shown under; the run's own are the rest."""
+
+
 def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip: set[str]) -> None:
     """Add a flag for every pydantic field, absent when not given; values stay strings."""
+    home = {name: title for title, names in _GROUPS.items() for name in names.split()}
+    groups = {title: parser.add_argument_group(title) for title in (*_GROUPS, "run")}
     for name, field in fields.items():
         if name in skip:
             continue
+        add = groups[home.get(name, "run")].add_argument
         option = "--" + name.replace("_", "-")
+        aliases = [f"--{ACCEPTED[option[2:]]}"] if option[2:] in ACCEPTED else []
         default = field.get_default(call_default_factory=True)
         listed = " ".join(default) if isinstance(default, list) else default
         shown = "" if field.is_required() or default in (None, "", []) else f" [{listed}]"
         help_text = f"{field.description}{shown}".replace("%", "%%")
         kind = field.annotation
         if kind is bool:
-            parser.add_argument(
+            add(
                 option,
                 action=argparse.BooleanOptionalAction,
                 default=argparse.SUPPRESS,
@@ -83,7 +101,7 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
         many = typing.get_origin(kind) is list
         (item,) = typing.get_args(kind) if many else (None,)
         if item is int or typing.get_origin(item) is typing.Literal:
-            parser.add_argument(
+            add(
                 option,
                 default=argparse.SUPPRESS,
                 metavar="N" if item is int else "|".join(typing.get_args(item)),
@@ -92,8 +110,10 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
                 help=help_text,
             )
             continue
-        parser.add_argument(
+        add(
             option,
+            *aliases,
+            dest=name,
             default=argparse.SUPPRESS,
             metavar=_metavar(kind),
             action="append" if many else "store",

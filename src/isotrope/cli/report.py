@@ -57,6 +57,9 @@ def run(arguments: Sequence[str]) -> int:
         help="with the objective of a run to diagnose: code that only a run names is not run",
     )
     given = parser.parse_args(list(arguments))
+    for run in given.runs:
+        if not run.is_dir():
+            parser.error(f"{run} is not a folder; give the --output folder of `isotrope train`")
     if given.diagnose:
         _diagnose(given.runs, given.plugin)
     from isotrope.reports.html import write_report

@@ -56,7 +56,7 @@ Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUT
 same command goes on where it was stopped, and trains nothing twice; values, seeds and trials can be
 added later. Written: OUTPUT/sweep.csv, .md, .svg, .json; printed: the best, as a command line.
 OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard OUTPUT/optuna.log` opens it. A sweep needs
-Optuna: pip install 'isotrope[sweep]'.
+Optuna: pip install '.[sweep]' in a checkout of isotrope.
 
 With --jobs N, N runs at a time; on a machine with GPUs each has one of them, and the default is as
 many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command goes on).
@@ -87,13 +87,27 @@ def run(arguments: Sequence[str]) -> int:
         _parser("").parse_args(["--help"])
     given, base = _parsed(verb, arguments[1:])
     try:
+        from isotrope.sweeps.plan import plan
         from isotrope.sweeps.sweep import sweep
         from isotrope.sweeps.tables import as_result, best_command, write
     except ModuleNotFoundError as error:
         if error.name not in ("optuna", "matplotlib"):
             raise
         raise MissingExtra(error.name, extra="sweep") from error
-    spec = _spec(verb, given, base)
+    spec = plan(
+        _settings(verb),
+        base,
+        stages=given.stages,
+        output=given.output,
+        sampler=given.sampler,
+        trials=given.trials,
+        seeds=given.seeds or (0, 1, 2),
+        metric=given.metric,
+        highest=None if given.goal is None else given.goal == "max",
+        jobs=given.jobs,
+        draws=given.draws,
+        keep=given.keep,
+    )
     if given.dry_run:
         return _dry(spec)
     stages = sweep(
@@ -189,77 +203,6 @@ def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, di
     for name in ("output", "seed", "progress"):
         shared.pop(name, None)
     return given, shared | base | chosen
-
-
-def _spec(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep":
-    """Return what the sweep is to do.
-
-    Raises:
-        InputError: what contradicts itself, and names that do not exist.
-    """
-    from isotrope.sweeps.checks import METRICS
-    from isotrope.sweeps.search_space import read_varied
-    from isotrope.sweeps.spec import SAMPLERS, Sweep
-
-    cls = _settings(verb)
-    stages = [[read_varied(text, cls) for text in texts] for texts in given.stages]
-    if not all(stages):
-        raise InputError("nothing to vary: give --vary NAME=VALUES, after every --then too")
-    for stage in stages:
-        names = [one.name for one in stage]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"--vary {twice} stands there twice")
-    ranges = any(one.span is not None for stage in stages for one in stage)
-    sampler = given.sampler or ("random" if ranges else "grid")
-    if sampler not in SAMPLERS:
-        raise InputError(
-            f"--sampler {sampler!r}{nearest(sampler, SAMPLERS)}: choose {', '.join(SAMPLERS)}"
-        )
-    if sampler == "grid" and given.trials is not None:
-        raise InputError("--trials: a grid has as many as it has; choose --sampler random")
-    seeds = given.seeds or [0, 1, 2]
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"--seeds: one stands there twice; found {' '.join(map(str, seeds))}")
-    trials = 20 if given.trials is None else given.trials
-    if trials < 1:
-        raise InputError(f"--trials must be 1 or more; found {trials}")
-    if given.draws < 0:
-        raise InputError(f"--draws must be 0 or more; found {given.draws}")
-    metric = given.metric or METRICS[cls.kind][0]
-    lowest = metric == "loss" or metric.endswith("seconds")
-    return Sweep(
-        settings=cls,
-        base=base,
-        stages=stages,
-        output=given.output,
-        seeds=tuple(seeds),
-        sampler=sampler,
-        trials=trials,
-        draws=given.draws,
-        metric=metric,
-        highest=not lowest if given.goal is None else given.goal == "max",
-        jobs=_jobs(given.jobs, base),
-        keep=given.keep,
-    )
-
-
-def _jobs(jobs: int | None, base: dict[str, Any]) -> int:
-    """Return how many runs go side by side.
-
-    Raises:
-        InputError: fewer than one, or runs that already share the devices.
-    """
-    if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs must be 1 or more; found {jobs}")
-    if str(base.get("devices", 1)) != "1":
-        if jobs is not None and jobs > 1:
-            raise InputError("--devices shares one run between devices: leave --jobs out")
-        return 1
-    if jobs is not None:
-        return jobs
-    from isotrope.training.launch import gpus
-
-    return 1 if base.get("device") in ("cpu", "mps") else max(1, len(gpus()))
 
 
 def _dry(spec: "Sweep") -> int:

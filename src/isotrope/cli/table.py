@@ -1,12 +1,24 @@
 """Plain text tables for the terminal."""
 
+import textwrap
 from collections.abc import Sequence
 
 __all__ = ["table"]
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return aligned columns: numbers to the right, text to the left; a heading may have lines."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
+    """Return aligned columns: numbers to the right, text to the left; a heading may have lines.
+
+    Args:
+        header: of the columns.
+        rows: of texts, as many as the header has.
+        width: characters of a line; the last column is then broken into lines.
+    """
+    if width is not None:
+        before = sum(
+            max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header) - 1)
+        )
+        rows = [line for row in rows for line in _broken(row, max(20, width - before))]
     headings = [heading.split("\n") for heading in header]
     lines = max(map(len, headings))
     top = [[heading[i] if i < len(heading) else "" for heading in headings] for i in range(lines)]
@@ -23,3 +35,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = "  ".join("-" * w for w in widths)
     return "\n".join([*map(line, top), rule, *map(line, cells[lines:])])
+
+
+def _broken(row: Sequence[str], width: int) -> list[Sequence[str]]:
+    """Return a row as lines: its last cell is broken, the others stand on the first."""
+    *others, last = row
+    first, *more = textwrap.wrap(last, width) or [""]
+    return [[*others, first], *([*("" for _ in others), line] for line in more)]

@@ -35,6 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, train, print where the model is."""
     parser = Parser(
         prog="isotrope train",
+        usage="isotrope train FILE ... --output DIR [settings]",
         description="Fine-tune a sentence encoder on unlabelled text or pairs.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -44,6 +45,9 @@ def run(arguments: Sequence[str]) -> int:
     if asked is None:
         return 0
     settings, resume = asked
+    from isotrope.training.folder import check_early
+
+    check_early(settings, resume=resume)
     from isotrope.training.text import summary, train
 
     outcome = train(settings, resume=resume, lines=True)

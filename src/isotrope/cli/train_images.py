@@ -32,6 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, train, print where the model is."""
     parser = Parser(
         prog="isotrope train-images",
+        usage="isotrope train-images DATA --output DIR [settings]",
         description="Train an image encoder on unlabelled images.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -42,6 +43,9 @@ def run(arguments: Sequence[str]) -> int:
     if asked is None:
         return 0
     settings, resume = asked
+    from isotrope.training.folder import check_early
+
+    check_early(settings, resume=resume)
     from isotrope.training.images.train import summary, train
 
     outcome = train(settings, resume=resume, lines=True)

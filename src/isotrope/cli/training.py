@@ -1,10 +1,12 @@
 """What ``train`` and ``train-images`` read alike: flags, a YAML file, --resume."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 from isotrope.cli.arguments import Parser, add_fields, dotted
+from isotrope.core.setting_aliases import ACCEPTED
 from isotrope.training.settings import RunSettings, read_yaml
 
 __all__ = ["asked_for"]
@@ -27,15 +29,16 @@ def asked_for(
         InputError: anything wrong with them.
     """
     add_fields(parser, cls.ordered(), skip={positional, *cls.collected()})
-    parser.add_argument(
+    if {"-h", "--help"} & set(arguments):
+        _add_settings(parser, arguments)
+    add = parser.add_argument_group("settings from a file, and a run that goes on").add_argument
+    add(
         "--resume",
         action="store_true",
         help="continue if the folder has a checkpoint, start if it has none, do nothing if done",
     )
-    parser.add_argument("--config", metavar="FILE", help="YAML with any of these settings")
-    parser.add_argument(
-        "--print-config", action="store_true", help="print the resulting YAML and stop"
-    )
+    add("--config", metavar="FILE", help="YAML with any of these settings")
+    add("--print-config", action="store_true", help="print the resulting YAML and stop")
     others = list(arguments)
     chosen: dict[str, str] = {}
     for prefix in cls.dotted:
@@ -46,10 +49,29 @@ def asked_for(
     resume, config, show = (given.pop(k) for k in ("resume", "config", "print_config"))
     if not given[positional]:
         del given[positional]
+    names = {alias: name for name, alias in ACCEPTED.items()}
     from_file = read_yaml(Path(config)) if config else {}
+    from_file = {names.get(str(key).replace("_", "-"), key): v for key, v in from_file.items()}
     values = cls.by_field(from_file, source=config or "") | given | chosen
     settings = cls.read(values, source=config or "")
     if show:
         print(settings.to_yaml(), end="")
         return None
     return settings, resume
+
+
+def _add_settings(parser: Parser, arguments: Sequence[str]) -> None:
+    """Let the help list the settings of the objective that is named beside ``--help``."""
+    named = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
+    named += [after for word, after in pairwise(arguments) if word == "--objective"]
+    if not named:
+        return
+    from isotrope.core.hyper import hypers
+    from isotrope.paradigm import registry
+    from isotrope.paradigm.portrait import shown
+
+    cls = registry.find(named[-1])
+    group = parser.add_argument_group(f"settings of {cls.name}")
+    for field, hyper in hypers(cls).items():
+        text = f"{hyper.help or hyper.symbol}; {hyper.bounds} [{shown(getattr(cls, field))}]"
+        group.add_argument(f"--objective.{field}", metavar="X", help=text.replace("%", "%%"))

@@ -48,7 +48,7 @@ class MissingExtra(InputError):
     def __init__(self, package: str, *, extra: str) -> None:
         super().__init__(
             f"this needs the package {package!r}, which is not installed: "
-            f"pip install 'isotrope[{extra}]'"
+            f"pip install '.[{extra}]' in a checkout of isotrope"
         )
 
 

@@ -1,6 +1,7 @@
 """The Result: measured numbers with their provenance, which is all that reports read."""
 
 import functools
+import html
 import json
 import math
 import os
@@ -33,7 +34,10 @@ _PACKAGES = (
 )
 
 
-@dataclass(frozen=True)
+_SHOWN = 6  # metrics in a repr
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """Measured numbers and where they come from.
 
@@ -53,6 +57,20 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     items: dict[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        some = [f"{k}={_brief(v)}" for k, v in self.metrics.items() if v is not None]
+        more = [f"and {len(some) - _SHOWN} more"] if len(some) > _SHOWN else []
+        return f"Result({self.kind} of {self.name}: {', '.join(some[:_SHOWN] + more)})"
+
+    def _repr_html_(self) -> str:
+        """Return all metrics as a table, for a notebook."""
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(_brief(value))}</td></tr>"
+            for name, value in self.metrics.items()
+            if value is not None
+        )
+        return f"<p>{html.escape(f'{self.kind} of {self.name}')}</p><table>{rows}</table>"
 
     def to_json(self) -> str:
         """Return the record as JSON; NaN and infinities become null, which every reader takes."""
@@ -85,6 +103,10 @@ class Result:
                 f"{path} is not a result of isotrope ({error}); was it cut short or edited?"
             ) from error
         return result
+
+
+def _brief(value: float | str | None) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: object) -> object:

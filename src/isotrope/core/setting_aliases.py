@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["ALIASES", "intended_name"]
+__all__ = ["ACCEPTED", "ALIASES", "intended_name"]
 
 _ALIKE = 0.7  # difflib's ratio below which two names have nothing to do with each other
 
@@ -44,6 +44,15 @@ ALIASES = {
     "progress": ("tqdm", "show_progress_bar", "disable_tqdm"),
 }
 """Names of ours, and what sentence-transformers, Hugging Face, Lightning and timm call the same."""
+
+
+ACCEPTED = {
+    "learning-rate": "lr",
+    "encoder": "model",
+    "output": "output-dir",
+    "clip": "max-grad-norm",
+}
+"""Names that the command line and its files take as well, because most people type them."""
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:

@@ -80,6 +80,9 @@ class Anatomy:
         ValueError: an ``every`` or a temperature that is not positive.
     """
 
+    def __repr__(self) -> str:
+        return f"Anatomy({self.calls} calls, {len(self.rows)} rows)"
+
     def __init__(
         self,
         objective: Objective | None = None,

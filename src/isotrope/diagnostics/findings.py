@@ -1,5 +1,6 @@
 """Findings: what the doctor says, with the numbers it says it by and what to change."""
 
+import html
 import json
 import math
 import textwrap
@@ -78,7 +79,7 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """What the doctor found.
 
@@ -117,6 +118,13 @@ class Diagnosis:
             told = [_plain(dict(loss)) for loss in self.losses]
             record["loss"] = told[0] if len(told) == 1 else told
         return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+    def __repr__(self) -> str:
+        return f"Diagnosis({', '.join(self.verdict)})"
+
+    def _repr_html_(self) -> str:
+        """Return what is printed, for a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         """Verdict, outcome, finding by finding, what was looked at, in lines of 96 characters."""

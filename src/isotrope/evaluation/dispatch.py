@@ -1,5 +1,6 @@
 """``isotrope.evaluate``: chooses the tasks, scores an encoder on them, joins their Results."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    model: str | Path | Encoder,
+    model: str | os.PathLike[str] | Encoder,
     *,
     sts: str | Path | None = None,
     transfer: str | Path | None = None,
@@ -56,7 +57,8 @@ def evaluate(
     cannot be recognised, and nothing is kept of it.
 
     Args:
-        model: a name or folder for ``isotrope.load``, or anything with ``encode``.
+        model: a name or folder for ``isotrope.load``, an outcome of ``isotrope.fit``, or anything
+            with ``encode``.
         sts: folder of the seven STS tasks, or one file of scored pairs.
         transfer: folder of the seven transfer tasks.
         retrieval: folder of a retrieval set, or file of pairs.
@@ -85,6 +87,7 @@ def evaluate(
     Raises:
         InputError: nothing to evaluate on, or something wrong with the model or the data.
     """
+    model = Path(model) if isinstance(model, os.PathLike) else model
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
     settings: dict[str, Any] = {"knn": knn, "linear": linear, **options}
     texts = {"sts": sts, "transfer": transfer, "retrieval": retrieval, "corpus": corpus}

@@ -27,6 +27,8 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.views import Views
 from isotrope.data.text.docstrings import Documented, collect, split
 from isotrope.data.text.retrieval_sets import RetrievalSet
+from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.target import diagnose
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_evaluation
 from isotrope.measures.alignment import alignment
@@ -136,6 +138,7 @@ class Demo:
         model: folder of the best model.
         report: the HTML file.
         examples: three searches before and after.
+        diagnoses: what the doctor says of each run, by objective.
         functions: how many were found in all.
     """
 
@@ -144,6 +147,7 @@ class Demo:
     model: Path | None
     report: Path
     examples: list[Example]
+    diagnoses: dict[str, Diagnosis]
     functions: int
 
 
@@ -240,6 +244,8 @@ def demo(
         "Barlow Twins' ratio is matrix-valued. Seed "
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )
+    tell("looking at the three runs for what went wrong ...")
+    diagnoses = {name: diagnose(output / name) for name in OBJECTIVES}
     report = write_report(
         [output / name for name in OBJECTIVES],
         output / "report.html",
@@ -262,7 +268,7 @@ def demo(
         provenance=provenance(seed=seed),
     ).save(output / "demo.json")
     model = None if best == "untrained" else output / best / "model"
-    return Demo(rows, best, model, report, examples, len(items))
+    return Demo(rows, best, model, report, examples, diagnoses, len(items))
 
 
 def _make_room(output: Path) -> None:
@@ -347,14 +353,19 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _examples(
     heldout: Sequence[Documented], before: _StaticVectors, after: _StaticVectors
 ) -> list[Example]:
-    """The first three held-out functions, in order of name, whose first find has changed."""
+    """Three held-out functions whose first find has changed, the first one for the better.
+
+    The others, and the first among those that got better, are in order of name.
+    """
     targets = [item.target for item in heldout]
     queries = [item.query for item in heldout]
     rankings = [
         nearest_rows(vectors.encode(queries), vectors.encode(targets), 3)[0]
         for vectors in (before, after)
     ]
-    changed = [i for i in range(len(heldout)) if rankings[0][i, 0] != rankings[1][i, 0]][:3]
+    changed = [i for i in range(len(heldout)) if rankings[0][i, 0] != rankings[1][i, 0]]
+    better = [i for i in changed if rankings[1][i, 0] == i][:1]
+    chosen = [*better, *(i for i in changed if i not in better)][:3]
     return [
         Example(
             query=heldout[i].query,
@@ -362,7 +373,7 @@ def _examples(
             after=[heldout[j].name for j in rankings[1][i]],
             answer=heldout[i].name,
         )
-        for i in changed
+        for i in chosen
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from isotrope.core.documents import brief
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
+from isotrope.paradigm.declared import PARTS
 from isotrope.paradigm.objective import Objective
 
 __all__ = [
@@ -22,11 +23,7 @@ __all__ = [
     "find",
     "load_plugin",
     "names",
-    "settings",
 ]
-
-# each with a value that it takes
-_PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
 _asked: set[Path] = set()  # files that were named to load_plugin
 
@@ -60,12 +57,6 @@ def find(name: str) -> type[Objective]:
     return Objective.registered[name.lower()]
 
 
-def settings() -> list[str]:
-    """Return the names of the settings that any objective has, sorted."""
-    own = (field for name in names() for field in hypers(find(name)))
-    return sorted({*own, *_PARTS, *FORMS})
-
-
 def example(key: str, name: str = "") -> str:
     """Return a value that a setting takes, as a flag says it; ``""`` where there is none.
 
@@ -73,8 +64,8 @@ def example(key: str, name: str = "") -> str:
         key: the setting.
         name: of the objective; a hyperparameter that it lacks is another's.
     """
-    if key in _PARTS:
-        return _PARTS[key]
+    if key in PARTS:
+        return PARTS[key]
     if key in FORMS and key != "preset":
         return str(FORMS[key].choices[-1]).lower()
     for other in [name.lower(), *names()]:
@@ -109,7 +100,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     parts: dict[str, Any] = {}
     forms: dict[str, Any] = {}
     for key, value in (settings or {}).items():
-        if key in _PARTS and (key not in fields or not is_number(value)):
+        if key in PARTS and (key not in fields or not is_number(value)):
             parts[key] = value
         elif key in fields:
             own[key] = _setting(name, key, fields[key], value)
@@ -118,7 +109,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         elif key in FORMS:
             forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
         else:
-            allowed = sorted({*fields, *_PARTS, *FORMS})
+            allowed = sorted({*fields, *PARTS, *FORMS})
             raise InputError(
                 f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
                 f"it has: {', '.join(allowed)}"
@@ -157,7 +148,7 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     if isinstance(base, Symmetric):
         settings["symmetric"], base = "true", base.objective
     if isinstance(base, Paradigm):
-        parts = {name: getattr(base, name) for name in _PARTS}
+        parts = {name: getattr(base, name) for name in PARTS}
         settings |= {name: _written(part) for name, part in parts.items() if part is not None}
         base = base if base.parent is None else base.parent
     for field in hypers(type(base)):

@@ -4,12 +4,13 @@ What is trained comes as a function (``Work``) that checks, prepares and trains;
 a folder that is its own and the processes that its settings ask for. ``loop`` makes the steps.
 """
 
+import html
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -20,16 +21,25 @@ from isotrope.core.distributed import (
     launched_processes,
     process_group,
     rank,
+    world_size,
 )
-from isotrope.core.errors import CannotResume, InputError, LostProcess, NoTerms
+from isotrope.core.errors import (
+    CannotResume,
+    InputError,
+    LostProcess,
+    MissingExtra,
+    NoTerms,
+)
 from isotrope.core.files import remove, tidy
-from isotrope.core.lock import LOCK, Role, exclusive_lock, is_effectively_empty
+from isotrope.core.lock import LOCK, Role, exclusive_lock
 from isotrope.core.result import Result
 from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import SPARE
+from isotrope.training.folder import check_folder
+from isotrope.training.history import History
 from isotrope.training.launch import (
     REQUEUE,
     Terminated,
@@ -39,7 +49,11 @@ from isotrope.training.launch import (
     launched,
 )
 from isotrope.training.loggers import check_loggers
-from isotrope.training.settings import RunSettings, read_yaml
+from isotrope.training.settings import RunSettings
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics.findings import Diagnosis
+    from isotrope.reports.figure import Drawing
 
 __all__ = [
     "Outcome",
@@ -48,6 +62,7 @@ __all__ = [
     "checkpoint",
     "closing",
     "empty_result",
+    "hardware",
     "read_checkpoint",
     "remove_intermediates",
     "run",
@@ -60,9 +75,9 @@ Settings = TypeVar("Settings", bound=RunSettings)
 Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
-    """What a training came to.
+    """What a training came to; it is also the path of the run folder, where one is asked for.
 
     Attributes:
         result: numbers and provenance; of an interrupted run, the state so far.
@@ -79,6 +94,66 @@ class Outcome:
     exit_code: int = 0
     encoder: Any = None
     first: bool = True
+
+    def __fspath__(self) -> str:
+        return str(self.output)
+
+    @property
+    def history(self) -> History:
+        """What was logged, step by step.
+
+        Raises:
+            InputError: nothing was logged, or the log is damaged.
+        """
+        return History.read(self.output / "metrics.csv")
+
+    def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
+        """Return what is wrong with the run, and what to change; see ``isotrope.diagnose``.
+
+        Raises:
+            InputError: the run folder is damaged.
+        """
+        from isotrope.diagnostics.target import diagnose
+
+        return diagnose(self, plugins=plugins)
+
+    def plot(self, *quantities: str) -> "Drawing":
+        """Draw quantities over the steps: columns of ``history``, or the usual ones.
+
+        Raises:
+            InputError: a quantity without a picture, or a damaged run.
+            MissingExtra: matplotlib is not installed.
+        """
+        try:
+            from isotrope.reports.figure import figure_of
+        except ModuleNotFoundError as error:
+            if error.name not in ("matplotlib", "jinja2"):
+                raise
+            raise MissingExtra(error.name, extra="report") from error
+        return figure_of(self.output, quantities)
+
+    def __repr__(self) -> str:
+        return f"Outcome({str(self.output)!r}: {self._sentence()})"
+
+    def _repr_html_(self) -> str:
+        """Return the sentence and the numbers that count, for a notebook."""
+        rows = "".join(
+            f"<tr><td>{name.replace('_', ' ')}</td><td>{value:.4g}</td></tr>"
+            for name, value in self.result.metrics.items()
+            if name in _COUNT and isinstance(value, (int, float))
+        )
+        said = html.escape(f"{self.output}: {self._sentence()}")
+        return f"<p>{said}</p><table>{rows}</table>"
+
+    def _sentence(self) -> str:
+        steps = self.result.metrics.get("steps")
+        if self.exit_code:
+            return f"stopped at step {steps}"
+        return f"{steps} steps; {self.result.details.get('verdict', 'nothing is known of it')}"
+
+
+_COUNT = ("dev_start", "dev_best", "dev_final", "knn_final", "loss", "dissipation", "seconds")
+"""The numbers of a training that a notebook shows."""
 
 
 def empty_result(output: Path) -> Result:
@@ -237,36 +312,8 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
     Raises:
         InputError: the folder is in use, is a file, or belongs to another run.
     """
-    if output.exists() and not output.is_dir():
-        raise InputError(f"output {output} is a file; give a folder")
-    for folder in map(Path, settings.inputs):
-        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
-            raise InputError(
-                f"output {output} lies in {folder}, which is read as data: the run would train on "
-                "its own files; choose an output folder elsewhere"
-            )
-    if is_effectively_empty(output):
-        return None
-    if not resume:
-        raise InputError(
-            f"output folder {output} is not empty; choose another, or add --resume to continue "
-            "the run in it"
-        )
-    config = output / "config.yaml"
-    if not config.is_file():
-        raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
-    before = type(settings).read(read_yaml(config), source=str(config))
-    for name in type(settings).model_fields:
-        old, new = getattr(before, name), getattr(settings, name)
-        if name not in settings.free and old != new:
-            option = name.replace("_", "-")
-            raise CannotResume(
-                f"cannot resume {output}: its --{option} was {old!r}, now {new!r}; repeat the "
-                "first command, or choose another output folder"
-            )
-    if (output / "result.json").is_file():
-        return Outcome(Result.load(output / "result.json"), output)
-    return None
+    finished = check_folder(output, settings, resume=resume)
+    return None if finished is None else Outcome(finished, output)
 
 
 def write_config(settings: RunSettings) -> None:
@@ -302,6 +349,15 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
         objective(noise[0], noise[1], noise[2] if negatives else None)
     except (ValueError, NoTerms) as error:
         raise InputError(f"objective {objective.name}: {error}") from error
+
+
+def hardware(settings: RunSettings) -> str:
+    """Return where a run trains, in what precision, with how many threads."""
+    device = find_device(settings.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    here = f"{world_size()} processes on {name}" if world_size() > 1 else name
+    threads = torch.get_num_threads()
+    return f"on {here}, precision {settings.precision}, {threads} CPU thread{'s' * (threads > 1)}"
 
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:

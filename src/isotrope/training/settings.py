@@ -175,7 +175,7 @@ class RunSettings(BaseModel):
     @classmethod
     def _bits(cls, value: object) -> object:
         """Take a number for its digits: YAML reads 32 as a number."""
-        return str(value) if isinstance(value, int) else value
+        return str(value) if isinstance(value, int) else _PRECISIONS.get(str(value), value)
 
     @model_validator(mode="before")
     @classmethod
@@ -223,9 +223,10 @@ class RunSettings(BaseModel):
     @classmethod
     def dotted_names(cls) -> list[str]:
         """Return the settings with a dot that there are, of all objectives."""
-        from isotrope.paradigm import registry
+        from isotrope.paradigm.declared import FORM_NAMES, PARTS, declared
 
-        return [f"objective.{name}" for name in registry.settings()]
+        own = (name for settings in declared().values() for name in settings)
+        return [f"objective.{name}" for name in sorted({*own, *PARTS, *FORM_NAMES})]
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
@@ -383,7 +384,8 @@ class TrainSettings(RunSettings):
         None,
         ge=1,
         description="train matrices of this rank beside the encoder's own weights, which stay as "
-        "they are (pip install 'isotrope[lora]'); the saved model has them merged",
+        "they are (pip install '.[lora]' in a checkout of isotrope); the saved model has them "
+        "merged",
     )
     lora_alpha: int | None = Field(
         None, ge=1, description="the matrices count alpha / rank times; default: twice the rank"
@@ -424,6 +426,14 @@ class TrainSettings(RunSettings):
     def rows(self) -> int:
         """How many examples make a batch, of all devices."""
         return self.batch_size
+
+
+_PRECISIONS = {
+    **dict.fromkeys(("fp32", "float32", "32-true"), "32"),
+    **dict.fromkeys(("fp16", "float16", "16-mixed"), "16"),
+    **dict.fromkeys(("bfloat16", "bf16-mixed"), "bf16"),
+}
+"""As other libraries write them."""
 
 
 def dotted_key(cls: type[RunSettings], key: str) -> bool:

@@ -46,6 +46,7 @@ from isotrope.training.run import (
     Outcome,
     backend_of,
     closing,
+    hardware,
     run,
     stopped,
     try_objective,
@@ -405,6 +406,7 @@ class TextTask(Task):
         rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
         pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
+        say(hardware(self.settings))
         say(
             f"{report.kept:,} {_unit(self.store)} "
             f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "

@@ -46,6 +46,7 @@ from isotrope.training.run import (
     Outcome,
     backend_of,
     closing,
+    hardware,
     run,
     stopped,
     try_objective,
@@ -364,6 +365,7 @@ class ImageTask(Task):
             "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
         )
         skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
+        say(hardware(self.settings))
         say(
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
             f"{tested}{skipped}"

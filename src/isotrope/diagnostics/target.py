@@ -1,0 +1,68 @@
+"""``isotrope.diagnose``: from what a user names to a diagnosis, which a run keeps."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
+from isotrope.diagnostics import doctor
+from isotrope.diagnostics.examine import examine
+from isotrope.diagnostics.findings import Diagnosis
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["diagnose"]
+
+
+def diagnose(
+    target: str | os.PathLike[str],
+    *,
+    data: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    objective: str | Objective | None = None,
+    objective_settings: Mapping[str, float | str] | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> Diagnosis:
+    """Return what is wrong with a run or a model, the root cause first, and what to change.
+
+    Of a run its log, dev scores, settings and saved model are looked at, and the diagnosis is also
+    written to ``diagnosis.json`` in its folder, where ``isotrope.report`` finds it. Of a model
+    there is what its embeddings of some data show.
+
+    Args:
+        target: run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
+        data: text, pairs or images to embed, instead of a run's own; of a model without data, pairs
+            of docstrings of Python's own library.
+        columns: of tables of text.
+        objective: whose components are looked at, of a model; a run has its own.
+        objective_settings: of an objective that is given by its name.
+        plugins: Python files with objectives of your own. Code that only a run names is not run.
+
+    Raises:
+        InputError: no run and no model there, or data that cannot be read.
+    """
+    for plugin in plugins:
+        registry.load_plugin(Path(plugin))
+    if isinstance(objective, str):
+        objective = registry.build(objective, objective_settings)
+    elif objective_settings:
+        raise InputError("objective_settings are those of an objective that is given by its name")
+    name = os.fspath(target)
+    case = examine(
+        name, data=None if data is None else str(data), columns=columns, objective=objective
+    )
+    diagnosis = doctor.diagnose(case)
+    if case.settings:
+        _keep(diagnosis, Path(name) / "diagnosis.json")
+    return diagnosis
+
+
+def _keep(diagnosis: Diagnosis, path: Path) -> None:
+    """Write the diagnosis beside the run; a folder that cannot be written is no obstacle."""
+    try:
+        with atomic_replace(path) as temporary:
+            temporary.write_text(diagnosis.to_json(), encoding="utf-8")
+    except (InputError, OSError) as error:
+        print(f"isotrope: warning: the diagnosis is not kept: {error}", file=sys.stderr)

@@ -1,0 +1,77 @@
+"""The names and settings of the objectives, read from their source: what is known without torch.
+
+Importing the objectives takes seconds, which who has mistyped a name should not wait for. The
+registry has the last word; a test holds the two against each other.
+"""
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from isotrope.core.errors import InputError, nearest
+
+__all__ = ["FORM_NAMES", "PARTS", "check_declared", "declared"]
+
+# each with a value that it takes
+PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
+
+FORM_NAMES = ("preset", "symmetric", "part")
+"""Settings that every objective has besides its own hyperparameters and the parts."""
+
+
+@cache
+def declared() -> Mapping[str, tuple[str, ...]]:
+    """Return the settings of every objective of the package, by its registered name."""
+    package = Path(__file__).resolve().parents[1]
+    files = [*(package / "objectives").glob("*.py"), package / "paradigm" / "compose.py"]
+    classes: dict[str, ast.ClassDef] = {}
+    for file in files:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        classes |= {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    return {
+        _name(node): tuple(sorted(_fields(node, classes)))
+        for node in classes.values()
+        if any(keyword.arg == "paper" for keyword in node.keywords)
+    }
+
+
+def _name(node: ast.ClassDef) -> str:
+    given = next((word.value for word in node.keywords if word.arg == "name"), None)
+    return str(given.value if isinstance(given, ast.Constant) else node.name).lower()
+
+
+def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]:
+    """Return the hyperparameters of a class and of those it is made from."""
+    found: set[str] = set()
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            found |= _fields(classes[base.id], classes)
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            kind = ast.unparse(line.annotation)
+            # an objective or a part inside another is no hyperparameter
+            if not kind.startswith("ClassVar") and kind != "Any" and "|" not in kind:
+                found.add(line.target.id)
+    return found
+
+
+def check_declared(name: str, settings: Mapping[str, object]) -> None:
+    """Refuse an objective that there is not, or a setting that it does not have.
+
+    Raises:
+        InputError: as the registry would say it.
+    """
+    known = declared()
+    if name.lower() not in known:
+        names = sorted(known)
+        raise InputError(
+            f"unknown objective {name!r}{nearest(name.lower(), names)}; known: {', '.join(names)}"
+        )
+    allowed = sorted({*known[name.lower()], *PARTS, *FORM_NAMES})
+    for key in settings:
+        if key not in allowed:
+            raise InputError(
+                f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
+                f"it has: {', '.join(allowed)}"
+            )

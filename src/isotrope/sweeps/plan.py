@@ -1,0 +1,105 @@
+"""From what somebody asks of a sweep to what it is to do: defaults, and what contradicts itself."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.sweeps.checks import METRICS
+from isotrope.sweeps.search_space import read_varied
+from isotrope.sweeps.spec import SAMPLERS, Sweep
+from isotrope.training import launch
+from isotrope.training.settings import RunSettings
+
+__all__ = ["plan"]
+
+
+def plan(
+    settings: type[RunSettings],
+    base: Mapping[str, Any],
+    *,
+    stages: Sequence[Sequence[str]],
+    output: Path,
+    sampler: str | None = None,
+    trials: int | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    metric: str | None = None,
+    highest: bool | None = None,
+    jobs: int | None = None,
+    draws: int = 0,
+    keep: Literal["all", "best"] = "all",
+) -> Sweep:
+    """Return what the sweep is to do.
+
+    Args:
+        settings: text or images.
+        base: settings of every run, as flags or a file give them.
+        stages: what each varies, as ``--vary`` takes it.
+        output: folder.
+        sampler: None is a grid, or random where there is a range.
+        trials: of random and tpe [20].
+        seeds: of every setting.
+        metric: None is the dev score, of images the kNN accuracy.
+        highest: whether higher is better; None: but for losses and seconds.
+        jobs: runs at a time; None: one for each GPU, or 1.
+        draws: seed of the sampler.
+        keep: whose models and checkpoints stay.
+
+    Raises:
+        InputError: what contradicts itself, and names that do not exist.
+    """
+    varied = [[read_varied(text, settings) for text in texts] for texts in stages]
+    if not varied or not all(varied):
+        raise InputError("nothing to vary: give --vary NAME=VALUES, after every --then too")
+    for stage in varied:
+        names = [one.name for one in stage]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InputError(f"--vary {twice} stands there twice")
+    ranges = any(one.span is not None for stage in varied for one in stage)
+    chosen = sampler or ("random" if ranges else "grid")
+    known = next((name for name in SAMPLERS if name == chosen), None)
+    if known is None:
+        raise InputError(
+            f"--sampler {chosen!r}{nearest(chosen, SAMPLERS)}: choose {', '.join(SAMPLERS)}"
+        )
+    if known == "grid" and trials is not None:
+        raise InputError("--trials: a grid has as many as it has; choose --sampler random")
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds: one stands there twice; found {' '.join(map(str, seeds))}")
+    if trials is not None and trials < 1:
+        raise InputError(f"--trials must be 1 or more; found {trials}")
+    if draws < 0:
+        raise InputError(f"--draws must be 0 or more; found {draws}")
+    score = metric or METRICS[settings.kind][0]
+    lowest = score == "loss" or score.endswith("seconds")
+    return Sweep(
+        settings=settings,
+        base=base,
+        stages=varied,
+        output=output,
+        seeds=tuple(seeds),
+        sampler=known,
+        trials=20 if trials is None else trials,
+        draws=draws,
+        metric=score,
+        highest=not lowest if highest is None else highest,
+        jobs=_jobs(jobs, base),
+        keep=keep,
+    )
+
+
+def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
+    """Return how many runs go side by side.
+
+    Raises:
+        InputError: fewer than one, or runs that already share the devices.
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs must be 1 or more; found {jobs}")
+    if str(base.get("devices", 1)) != "1":
+        if jobs is not None and jobs > 1:
+            raise InputError("--devices shares one run between devices: leave --jobs out")
+        return 1
+    if jobs is not None:
+        return jobs
+    return 1 if base.get("device") in ("cpu", "mps") else max(1, len(launch.gpus()))

@@ -1,0 +1,82 @@
+"""What is wrong with a run before anything heavy is imported: its folder, files and names."""
+
+import os
+from pathlib import Path
+
+from isotrope.core.documents import check_file
+from isotrope.core.errors import CannotResume, InputError
+from isotrope.core.lock import LOCK, is_effectively_empty
+from isotrope.core.result import Result
+from isotrope.data.text.corpora import read
+from isotrope.paradigm.declared import check_declared
+from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
+
+__all__ = ["check_early", "check_folder"]
+
+
+def check_early(settings: RunSettings, *, resume: bool) -> None:
+    """Find what is wrong with folder, files and names of a run, in a fraction of a second.
+
+    Everything is checked again, in full, when the run begins.
+
+    Raises:
+        InputError: whatever it is.
+    """
+    output = Path(settings.output)
+    # another process of this run may have begun in it
+    if "RANK" not in os.environ and not (output / LOCK).exists():
+        finished = check_folder(output, settings, resume=resume)
+        if finished is not None:
+            return
+    for plugin in settings.plugin:
+        check_file(Path(plugin))
+    objective = getattr(settings, "objective", None)
+    if objective is not None and not settings.plugin:
+        check_declared(objective, settings.objective_settings)
+    if isinstance(settings, TrainSettings):
+        next(read([Path(file) for file in settings.files], columns=settings.columns or None))
+        if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
+            check_file(Path(str(settings.dev)))
+
+
+def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:
+    """Return the result of a run that is already finished, or None to go on.
+
+    Args:
+        output: run folder.
+        settings: asked for now; what a run in the folder began with must be the same.
+        resume: whether there may be a run.
+
+    Raises:
+        InputError: the folder is in use, is a file, or belongs to another run.
+    """
+    if output.exists() and not output.is_dir():
+        raise InputError(f"output {output} is a file; give a folder")
+    for folder in map(Path, settings.inputs):
+        if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"output {output} lies in {folder}, which is read as data: the run would train on "
+                "its own files; choose an output folder elsewhere"
+            )
+    if is_effectively_empty(output):
+        return None
+    if not resume:
+        raise InputError(
+            f"output folder {output} is not empty; choose another, or add --resume to continue "
+            "the run in it"
+        )
+    config = output / "config.yaml"
+    if not config.is_file():
+        raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
+    before = type(settings).read(read_yaml(config), source=str(config))
+    for name in type(settings).model_fields:
+        old, new = getattr(before, name), getattr(settings, name)
+        if name not in settings.free and old != new:
+            shown = name.replace("_", "-")
+            raise CannotResume(
+                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
+                "command, or choose another output folder"
+            )
+    if (output / "result.json").is_file():
+        return Result.load(output / "result.json")
+    return None

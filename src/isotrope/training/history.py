@@ -1,0 +1,106 @@
+"""The course of a run as a table: the rows of metrics.csv."""
+
+import csv
+import html
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from isotrope.core.errors import InputError
+
+__all__ = ["History"]
+
+Row = dict[str, float | None]
+
+_SHOWN = 10  # rows that are printed, from the last
+
+
+class History(Sequence[Row]):
+    """What a run logged: a sequence of rows, and columns by their names.
+
+    ``history["loss"]`` is a column, ``history[-1]`` a row, and ``history.columns`` are the names of
+    what was measured; what was not measured at a step is None. ``pandas.DataFrame(list(history))``
+    makes a DataFrame of it.
+
+    Args:
+        rows: all with the same keys.
+    """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        names = list(rows[0]) if rows else []
+        self.columns = [n for n in names if any(row[n] is not None for row in rows)]
+        self._rows = [{name: row[name] for name in self.columns} for row in rows]
+
+    @classmethod
+    def read(cls, file: Path) -> "History":
+        """Read a metrics.csv; a last line that is being written is left out.
+
+        Raises:
+            InputError: no such file, or one that is no table of numbers.
+        """
+        try:
+            with file.open(newline="", encoding="utf-8") as handle:
+                records = list(csv.DictReader(handle))
+            return cls([_numbers(record) for record in records if None not in record.values()])
+        except FileNotFoundError:
+            raise InputError(f"{file}: no such file: nothing was logged") from None
+        except (OSError, ValueError, TypeError, csv.Error) as error:
+            raise InputError(f"{file} is no log of a run ({error}); was it edited?") from error
+
+    @overload
+    def __getitem__(self, which: int) -> Row: ...
+    @overload
+    def __getitem__(self, which: slice) -> "History": ...
+    @overload
+    def __getitem__(self, which: str) -> list[float | None]: ...
+
+    def __getitem__(self, which: int | slice | str) -> "Row | History | list[float | None]":
+        """Return a row, some rows, or a column."""
+        if isinstance(which, int):
+            return self._rows[which]
+        if isinstance(which, slice):
+            return History(self._rows[which])
+        if which not in self.columns:
+            raise KeyError(f"{which!r} was not measured; there are {', '.join(self.columns)}")
+        return [row[which] for row in self._rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        first = f"of {len(self)} rows the last {_SHOWN}; " if len(self) > _SHOWN else ""
+        shown = [name for name in _FIRST if name in self.columns]
+        rows = [shown, *([_cell(row[n]) for n in shown] for row in self._rows[-_SHOWN:])]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([*lines, f"({first}{len(self.columns)} columns)"])
+
+    def _repr_html_(self) -> str:
+        """Return all columns of the last rows, for a notebook."""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_cell(row[name])}</td>" for name in self.columns) + "</tr>"
+            for row in self._rows[-_SHOWN:]
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+_FIRST = (
+    *("step", "epoch", "loss", "dev", "dissipation", "dead", "hardest_share", "ratio"),
+    *("alignment", "uniformity"),
+)
+"""What is printed, as far as it was measured."""
+
+
+def _numbers(record: dict[str, str]) -> Row:
+    return {name: float(cell) if cell else None for name, cell in record.items()}
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

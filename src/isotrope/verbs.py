@@ -1,0 +1,254 @@
+"""What the root offers besides training and loading: the verbs of the command line, as functions.
+
+They are thin: what they do lives in the rooms below, which are imported when a verb is called.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.result import Result
+
+if TYPE_CHECKING:
+    from isotrope.evaluation.embed import Encoder
+    from isotrope.training.settings import RunSettings
+
+__all__ = ["EvaluationOptions", "compare", "report", "sweep"]
+
+Folder = str | os.PathLike[str]
+"""A run or model folder; an outcome of ``isotrope.fit`` is one."""
+
+
+class EvaluationOptions(TypedDict, total=False):
+    """The keywords of ``isotrope.evaluate``, where each is described."""
+
+    sts: str | Path | None
+    transfer: str | Path | None
+    retrieval: str | Path | None
+    labels: str | Path | None
+    labels_test: str | Path | None
+    knn: bool
+    linear: bool
+    corpus: str | Path | None
+    mode: Literal["full", "prototyping"]
+    pooling: str | None
+    truncate_dim: int | None
+    device: str
+    batch_size: int
+    results: str | Path | None
+    again: bool
+    progress: bool
+
+
+def report(
+    runs: Folder | Sequence[Folder],
+    output: str | Path = "report.html",
+    *,
+    title: str = "Training report",
+    pictures: str | Path | None = None,
+) -> Path:
+    """Compare runs in one self-contained HTML file, with what ``isotrope.diagnose`` said of them.
+
+    Args:
+        runs: run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
+        output: the file to write; replaced as a whole.
+        title: of the page.
+        pictures: a folder; every picture is also written there, as SVG and as PNG.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        InputError: no run, a damaged one, or a file that cannot be written.
+        MissingExtra: matplotlib or jinja2 is not installed.
+    """
+    try:
+        from isotrope.reports.html import write_report
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "jinja2"):
+            raise
+        raise MissingExtra(error.name, extra="report") from error
+    folders = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
+    return write_report(
+        [Path(folder) for folder in folders],
+        Path(output),
+        title=title,
+        pictures=None if pictures is None else Path(pictures),
+    )
+
+
+def compare(
+    models: "Sequence[Folder | Encoder | Result]", **options: Unpack[EvaluationOptions]
+) -> Result:
+    """Score models on the same data, and say which differ from the first by more than noise.
+
+    Every number is compared by a paired bootstrap over what was scored; the p-values are corrected
+    for the number of comparisons. What another training seed would change they do not say.
+
+    Args:
+        models: two or more names, folders, outcomes or encoders; or what ``isotrope.evaluate``
+            returned for each, without options.
+        options: what to score on, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
+
+    Returns:
+        A Result of kind ``comparison``; its ``details["columns"]`` hold, for each task, the models'
+        scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
+
+    Raises:
+        InputError: fewer than two models, nothing to score on, or whatever evaluation refuses.
+    """
+    from isotrope.evaluation.compare import compare as compared
+    from isotrope.evaluation.dispatch import evaluate
+
+    results = [model for model in models if isinstance(model, Result)]
+    if results and (options or len(results) < len(models)):
+        raise InputError("give models with what to score them on, or results without anything else")
+    if not results:
+        if len(models) < 2:
+            raise InputError(f"a comparison needs two models or more; found {len(models)}")
+        results = [evaluate(m, **options) for m in models if not isinstance(m, Result)]
+    return compared(results)
+
+
+def sweep(
+    data: str | Path | Sequence[str | Path],
+    *,
+    vary: Mapping[str, Sequence[Any] | str] | Sequence[Mapping[str, Sequence[Any] | str]],
+    output: str | Path,
+    images: bool = False,
+    sampler: Literal["grid", "random", "tpe"] | None = None,
+    trials: int | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    metric: str | None = None,
+    highest: bool | None = None,
+    jobs: int | None = None,
+    draws: int = 0,
+    keep: Literal["all", "best"] = "all",
+    report: Callable[[str], None] = lambda line: None,
+    **settings: Any,  # noqa: ANN401 - checked by the settings of the training
+) -> Result:
+    """Train with many settings, each with several seeds, and find the best.
+
+    The same call goes on where it was stopped, and trains nothing twice. Table, picture and result
+    are written to ``output``, each run to a folder in ``output/runs``.
+
+    Args:
+        data: as for ``isotrope.fit``, or ``isotrope.fit_images``.
+        vary: by setting the values to try, ``{"learning_rate": [1e-5, 3e-5],
+            "objective.temperature": "0.03..0.1"}``, where a text is a range, as ``isotrope sweep``
+            takes it; several of these are stages, each with the best of the one before.
+        output: folder of the sweep.
+        images: train on images.
+        sampler: of values: ``grid``, ``random`` or ``tpe`` (Optuna's); None is a grid for listed
+            values, ``random`` where there is a range.
+        trials: settings that random and tpe try [20].
+        seeds: every setting is trained with each.
+        metric: of a run's result to compare by [``dev_best``; of images ``knn_final``].
+        highest: whether higher is better; None: but for losses and seconds.
+        jobs: runs at a time [one for each GPU, or 1].
+        draws: seed of what is drawn.
+        keep: models that stay on disk.
+        report: takes a line when a stage begins, and for each run that ends.
+        settings: of every run, as for ``isotrope.fit``.
+
+    Returns:
+        A Result of kind ``sweep``: ``details["best"]`` are the best values,
+        ``details["best_command"]`` is the command that trains with them.
+
+    Raises:
+        InputError: whatever is wrong, before anything is trained; or no trial has a score.
+        MissingExtra: optuna or matplotlib is not installed.
+    """
+    try:
+        from isotrope.sweeps.plan import plan
+        from isotrope.sweeps.sweep import sweep as run
+        from isotrope.sweeps.tables import as_result, best_command, write
+    except ModuleNotFoundError as error:
+        if error.name not in ("optuna", "matplotlib"):
+            raise
+        raise MissingExtra(error.name, extra="sweep") from error
+    from isotrope.training.fit_text import by_name, speaking_python
+
+    positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
+    varied = [_stage(one) for one in ([vary] if isinstance(vary, Mapping) else vary)]
+    base = by_name({positional: _paths(data), **settings})
+    with speaking_python(cls):
+        spec = plan(
+            cls,
+            base,
+            stages=varied,
+            output=Path(output),
+            sampler=sampler,
+            trials=trials,
+            seeds=seeds,
+            metric=metric,
+            highest=highest,
+            jobs=jobs,
+            draws=draws,
+            keep=keep,
+        )
+        stages = run(spec, report)
+        best = best_command(spec, stages, positional)
+        failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
+        if best is None:
+            raise InputError(
+                f"no trial of stage {len(stages)} has a score{'; ' * bool(failures)}"
+                f"{''.join(failures[:1])}"
+            )
+    again = _command(images, base, positional, varied, spec.output)
+    write(spec, stages, again, best)
+    return as_result(spec, stages, again, best)
+
+
+def _settings(*, images: bool = False) -> "type[RunSettings]":
+    if images:
+        from isotrope.training.images.settings import ImageSettings
+
+        return ImageSettings
+    from isotrope.training.settings import TrainSettings
+
+    return TrainSettings
+
+
+def _paths(data: str | Path | Sequence[str | Path]) -> str | list[str]:
+    return str(data) if isinstance(data, (str, Path)) else [str(one) for one in data]
+
+
+def _stage(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
+    """Return what a stage varies, as ``--vary`` takes it."""
+    words = []
+    for name, values in vary.items():
+        spelled = name if "." in name else name.replace("_", "-")
+        listed = values if isinstance(values, str) else ",".join(map(_word, values))
+        words.append(f"{spelled}={listed}")
+    return words
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _command(
+    images: bool, base: Mapping[str, Any], positional: str, stages: list[list[str]], output: Path
+) -> str:
+    """Return the command line that does the same, but for what a sweep has by default."""
+    given = base[positional]
+    words = ["isotrope", "sweep", "train-images" if images else "train"]
+    words += given if isinstance(given, list) else [given]
+    for name, value in base.items():
+        if name == positional:
+            continue
+        if isinstance(value, Mapping):
+            prefix = name.removesuffix("_settings")
+            words += [w for k, v in value.items() for w in (f"--{prefix}.{k}", _word(v))]
+        else:
+            flag = f"--{name.replace('_', '-')}"
+            many = value if isinstance(value, (list, tuple)) else [value]
+            words += [word for one in many for word in (flag, _word(one))]
+    for place, stage in enumerate(stages):
+        words += ["--then"] * (place > 0)
+        words += [word for one in stage for word in ("--vary", one)]
+    return shlex.join([*words, "--output", str(output)])

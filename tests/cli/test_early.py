@@ -1,0 +1,85 @@
+"""What can be known without torch is said without importing it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.hyper import hypers
+from isotrope.paradigm import registry
+from isotrope.paradigm.declared import FORM_NAMES, check_declared, declared
+
+CASES = {
+    "train nowhere.txt --output new": "nowhere.txt: no such file",
+    "train texts.txt --output used": "output folder used is not empty",
+    "train texts.txt --output texts.txt": "output texts.txt is a file",
+    "train texts.txt --output new --objective infonec": "did you mean 'infonce'?",
+    "train texts.txt --output new --objective.temprature 1": "did you mean 'temperature'?",
+    "train texts.txt --output new --learningrate 1": "did you mean --learning-rate?",
+    "train texts.txt --output new --batch-size 0": "--batch-size: input should be greater",
+    "train texts.txt --output new --dev nowhere.tsv": "nowhere.tsv: no such file",
+    "train texts.txt --output new --plugin nowhere.py": "nowhere.py: no such file",
+    "train pairs.csv --output new --columns question": "no column 'question'; found 'anchor', 'pos",
+    "train-images digits --output used": "output folder used is not empty",
+    "train-images digits --output new --objective met --objective.margn 1": "mean 'margin'?",
+    "encode model nowhere.txt -o out.npy": "nowhere.txt: no such file",
+    "encode model texts.txt -o out.csv": "output out.csv must end in .npy",
+    "search model nowhere.txt query": "nowhere.txt: no such file",
+    "search model texts.txt query --embeddings nowhere.npy": "nowhere.npy: no such file",
+    "search model texts.txt": "no query: give some words",
+    "report nowhere": "nowhere is not a folder",
+}
+
+PROGRAM = """
+import contextlib, io, json, sys
+from isotrope.cli.main import guarded
+for words in json.load(sys.stdin):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = guarded(words)
+    print(json.dumps([code, said.getvalue(), "torch" in sys.modules]))
+"""
+
+
+def test_mistakes_are_told_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("one\ntwo\n")
+    (tmp_path / "pairs.csv").write_text("anchor,positive\na,b\n")
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps([case.split() for case in CASES]),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for (case, message), (code, said, torch) in zip(CASES.items(), answers, strict=True):
+        assert code == 2, case
+        assert message in said, case
+        assert not torch, case
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.csv", "texts.txt", "used"]
+
+
+def test_what_the_source_declares_is_what_is_registered() -> None:
+    known = declared()
+    assert sorted(known) == registry.names()
+    for name, settings in known.items():
+        assert set(settings) == set(hypers(registry.find(name))), name
+    assert tuple(registry.FORMS) == FORM_NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("infonec", {}), ("infonce", {"temprature": 1}), ("met", {"tau": 1})]
+)
+def test_the_message_is_the_registry_s(name: str, settings: dict[str, float]) -> None:
+    messages = []
+    for check in (check_declared, registry.build):
+        with pytest.raises(InputError) as caught:
+            check(name, settings)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]

@@ -1,0 +1,156 @@
+"""The verbs of the command line from Python: a run is fitted, looked at, compared and swept."""
+
+import inspect
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import isotrope
+from isotrope.core.errors import InputError
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.history import History
+from isotrope.verbs import EvaluationOptions
+from tests.training.conftest import sentences
+
+TEXTS = sentences(120)
+QUICK: dict[str, Any] = {
+    "batch_size": 16,
+    "max_steps": 4,
+    "log_every": 1,
+    "eval_every": 2,
+    "progress": False,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A small run."""
+    folder = tmp_path_factory.mktemp("verbs")
+    SentenceEncoder.scratch(TEXTS, seed=7, width=32).save(folder / "small")
+    own = {**QUICK, "encoder": folder / "small", "dev": "auto", "holdout": 0.3}
+    return isotrope.fit(TEXTS, output=folder / "run", **own)
+
+
+def test_the_history_is_a_table(outcome: Any) -> None:
+    history = outcome.history
+    assert history["step"] == [0, 1, 2, 3, 4]
+    assert history[0]["loss"] == history["loss"][0]
+    assert len(history[1:3]) == 2
+    assert "knn" not in history.columns, "nothing of it was measured"
+    assert str(history).splitlines()[0].split()[:3] == ["step", "epoch", "loss"]
+    assert "<th>dissipation</th>" in history._repr_html_()
+    with pytest.raises(KeyError, match="'nothing' was not measured; there are step"):
+        history["nothing"]
+    pandas = pytest.importorskip("pandas")
+    assert list(pandas.DataFrame(list(history))["step"]) == [0, 1, 2, 3, 4]
+
+
+def test_a_history_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file: nothing was logged"):
+        History.read(tmp_path / "metrics.csv")
+    (tmp_path / "metrics.csv").write_text("step,loss\n0,high\n")
+    with pytest.raises(InputError, match=r"is no log of a run .*was it edited"):
+        History.read(tmp_path / "metrics.csv")
+
+
+def test_reprs_are_short(outcome: Any) -> None:
+    assert repr(outcome).startswith(f"Outcome('{outcome.output}': 4 steps; ")
+    assert len(repr(outcome.result)) < 200
+    assert "and " in repr(outcome.result)
+    assert "<td>loss</td>" in outcome._repr_html_()
+    assert "<td>loss</td>" in outcome.result._repr_html_()
+    assert "verdict" in outcome.result.details
+
+
+def test_an_outcome_is_its_folder(outcome: Any) -> None:
+    assert Path(outcome) == outcome.output
+    assert isotrope.load(outcome, device="cpu").dimension == 32
+
+
+def test_diagnose(outcome: Any) -> None:
+    diagnosis = outcome.diagnose()
+    assert (outcome.output / "diagnosis.json").is_file()
+    assert repr(diagnosis) == f"Diagnosis({', '.join(diagnosis.verdict)})"
+    assert diagnosis._repr_html_().startswith("<pre>verdict: ")
+    model = isotrope.diagnose(
+        outcome.output / "model",
+        data=outcome.output / "data-from-python.jsonl",
+        objective="infonce",
+        objective_settings={"temperature": 0.1},
+    )
+    assert "texts" in str(model)
+    with pytest.raises(InputError, match="objective_settings are those of an objective that is"):
+        isotrope.diagnose(outcome, objective_settings={"temperature": 0.1})
+
+
+def test_plot(outcome: Any) -> None:
+    figure = outcome.plot("loss", "dissipation")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "Loss",
+        "Gradient dissipation, GD",
+    ]
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert len(outcome.plot().axes) == 4
+    with pytest.raises(InputError, match=r"no picture of 'los' \(did you mean 'loss'\?\)"):
+        outcome.plot("los")
+
+
+def test_report(outcome: Any, tmp_path: Path) -> None:
+    page = isotrope.report(outcome, tmp_path / "one.html")
+    assert page == tmp_path / "one.html"
+    assert "Training report" in page.read_text(encoding="utf-8")
+    isotrope.report([outcome.output, outcome], tmp_path / "two.html", title="Twice")
+    assert "<title>Twice" in (tmp_path / "two.html").read_text(encoding="utf-8")
+
+
+def test_compare(outcome: Any, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in zip(TEXTS[:9], TEXTS[9:18], strict=True)))
+    found = isotrope.compare([outcome, outcome.output], retrieval=pairs, results=None)
+    column = next(iter(found.details["columns"].values()))
+    assert column["differences"][0]["verdict"] == "noise"
+    one = isotrope.evaluate(outcome, retrieval=pairs, results=None)
+    assert isotrope.compare([one, one]).kind == "comparison"
+    with pytest.raises(InputError, match="a comparison needs two models or more; found 1"):
+        isotrope.compare([outcome], retrieval=pairs)
+    with pytest.raises(InputError, match="give models with what to score them on, or results"):
+        isotrope.compare([one, outcome], retrieval=pairs)
+
+
+def test_search(outcome: Any) -> None:
+    hits = isotrope.search(outcome, TEXTS, [TEXTS[4], TEXTS[7]], top=1, device="cpu")
+    assert [[hit.place for hit in one] for one in hits] == [[4], [7]]
+
+
+def test_the_keywords_of_compare_are_those_of_evaluate() -> None:
+    of_evaluate = inspect.signature(isotrope.evaluate).parameters
+    assert set(typing.get_type_hints(EvaluationOptions)) == set(of_evaluate) - {"model"}
+
+
+def test_sweep(outcome: Any, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(TEXTS))
+    options: dict[str, Any] = {
+        **QUICK,
+        "encoder": str(outcome.output),
+        "dev": "auto",
+        "holdout": 0.3,
+        "output": tmp_path / "sweep",
+        "seeds": [0],
+    }
+    del options["progress"]
+    found = isotrope.sweep(texts, vary={"learning_rate": [1e-5, 1e-4], "head": ["none"]}, **options)
+    assert found.kind == "sweep"
+    assert set(found.details["best"]) == {"learning-rate", "head"}
+    assert (tmp_path / "sweep" / "sweep.svg").is_file()
+    command = found.details["command"]
+    assert command.startswith(f"isotrope sweep train {texts} --")
+    assert "--vary learning-rate=1e-05,0.0001 --vary head=none" in command
+    with pytest.raises(InputError, match="unknown setting 'temprature'"):
+        isotrope.sweep(texts, vary={"temprature": [1]}, **options)
+    with pytest.raises(InputError, match="nothing to vary"):
+        isotrope.sweep(texts, vary=[], **options)
