@@ -8,6 +8,7 @@ from pathlib import Path
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics import doctor
+from isotrope.diagnostics.evidence import is_run
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.paradigm import registry
@@ -54,7 +55,7 @@ def diagnose(
         name, data=None if data is None else str(data), columns=columns, objective=objective
     )
     diagnosis = doctor.diagnose(case)
-    if case.settings:
+    if is_run(Path(name)):
         _keep(diagnosis, Path(name) / "diagnosis.json")
     return diagnosis
 

@@ -63,7 +63,7 @@ class Scores:
     def _keep(self, parts: list[_Part], scores: Tensor) -> None:
         if scores.requires_grad:
             part = _Part(scores.detach().clone())
-            scores.register_hook(part.receive)  # type: ignore[no-untyped-call]
+            scores.register_hook(part.receive)
             parts.append(part)
 
     def add(self, scores: object) -> None:

@@ -78,7 +78,7 @@ class Watch:
         self._scores = Scores(quietly)
         embedded = quietly(self._embedded)
         if compiled:
-            embedded = torch.compiler.disable(embedded)  # type: ignore[no-untyped-call]
+            embedded = torch.compiler.disable(embedded)
         self._hooks: list[RemovableHandle] = [embedder.register_forward_hook(embedded)]
         for loss in losses:
             self._hooks.append(loss.register_forward_pre_hook(quietly(self._begins)))
@@ -166,7 +166,7 @@ class _Batch:
         self.value = sum(float(part.detach()) for part in tensors)
         followed = [part for part in tensors if part.requires_grad]
         if followed:
-            followed[0].register_hook(self._scaled)  # type: ignore[no-untyped-call]
+            followed[0].register_hook(self._scaled)
 
     def _scaled(self, gradient: Tensor) -> None:
         self.factor = float(gradient)
