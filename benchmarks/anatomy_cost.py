@@ -54,7 +54,7 @@ class Stopwatch(L.Callback):
 
 def text(folder: Path, steps: int, *, batch: int = 64, **settings: object) -> None:
     """Train on text."""
-    from isotrope.training.text import fit
+    from isotrope.training.fit_text import fit
 
     rng, file = random.Random(0), folder / "noise.txt"
     lines = [" ".join(rng.choices(WORDS.split(), k=40)) for _ in range(batch * min(steps, 8))]

@@ -259,7 +259,7 @@ def draw(rows: Rows, path: Path, d: int = 768) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from isotrope.report.plots import INK
+    from isotrope.reports.plots import INK
 
     settings = {
         "svg.fonttype": "none",

@@ -19,8 +19,8 @@ from typing import Any
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
-from isotrope.report.epochs import Course, courses
-from isotrope.report.html import write_report
+from isotrope.reports.epochs import Course, courses
+from isotrope.reports.html import write_report
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import fit_images
 from isotrope.training.settings import read_yaml

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from isotrope.core.views import Views
 from isotrope.data.text.corpora import read
-from isotrope.diagnostics.angle_statistics import angle_statistics
-from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.hardest_negative import hardest_share
-from isotrope.diagnostics.held_out import held_out
+from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics
+from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
+from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
+from isotrope.diagnostics.model_statistics.held_out import held_out
 from isotrope.encoders.sentence import SentenceEncoder
 
 BATCH, BATCHES, TOKENS = 128, 8, 32

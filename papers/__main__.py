@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NoReturn
 from isotrope.core.errors import InputError, LostProcess
 
 if TYPE_CHECKING:
-    from papers.machinery.artifact import Artifact, Scale, Shown
-    from papers.machinery.cell import Cell
-    from papers.machinery.places import Places
-    from papers.machinery.store import Store
+    from papers.machinery.artifact import Artifact, Rendered, Scale
+    from papers.machinery.data_registry import DataRegistry
+    from papers.machinery.job import Job
+    from papers.machinery.store import JobStore
 
-    Cells = dict[tuple[str, str], list[Cell]]
+    JobsByArtifact = dict[tuple[str, str], list[Job]]
 
 SCALES = ("smoke", "cpu", "paper")
 
@@ -46,7 +46,7 @@ and real data (--data: a folder with sts/, transfer/, corpus/, cifar10/, standin
 papers' own configuration, for whoever has the models, the data and a GPU; --dry-run resolves every
 name in it and says what is missing here, without running anything.
 
-What takes time is a cell: one training, or one measurement, with one seed. Cells that several
+What takes time is a job: one training, or one measurement, with one seed. Jobs that several
 tables ask for are run once; each is kept as it finishes (OUTPUT/cells), so that the same command
 goes on where it was stopped. A training that was cut off is started again from its last checkpoint.
 
@@ -55,7 +55,7 @@ claim. A claim that fails is a result, and no error: the exit code is 0.
 """
 
 
-class Parser(argparse.ArgumentParser):
+class PapersParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -92,22 +92,22 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, run what is missing, print tables and verdicts."""
     if arguments and arguments[0] in _COMMANDS:
         return int(importlib.import_module(_COMMANDS[arguments[0]]).run(arguments[1:]))
-    given = _parsed(arguments)
-    from papers.machinery.artifact import artifacts, find
+    given = _parse(arguments)
+    from papers.machinery.artifact import artifacts, find_artifacts
 
     if not given.paper and not given.all:
         return _list(artifacts(), as_json=given.json)
-    chosen = artifacts() if given.all else find(given.paper, given.names)
-    from papers.machinery.places import Places
+    chosen = artifacts() if given.all else find_artifacts(given.paper, given.names)
+    from papers.machinery.data_registry import DataRegistry
 
-    data = given.data or _beside()
+    data = given.data or _shared_data()
     if data is not None and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}")
-    places = Places(data, given.output / "data", hub=not given.dry_run)
-    cells = {(a.paper, a.name): list(dict.fromkeys(a.cells(given.scale))) for a in chosen}
+    sources = DataRegistry(data, given.output / "data", hub=not given.dry_run)
+    jobs = {(a.paper, a.name): list(dict.fromkeys(a.jobs(given.scale))) for a in chosen}
     if given.dry_run:
-        return _dry(given, chosen, cells, places)
-    return _measure(given, chosen, cells, places)
+        return _dry_run(given, chosen, jobs, sources)
+    return _measure(given, chosen, jobs, sources)
 
 
 def _list(every: "Sequence[Artifact]", *, as_json: bool) -> int:
@@ -121,8 +121,8 @@ def _list(every: "Sequence[Artifact]", *, as_json: bool) -> int:
     return 0
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = PapersParser(
         prog="python -m papers",
         description="Measure the tables and figures of the papers anew, beside what was printed.",
         epilog=EPILOG,
@@ -136,9 +136,9 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--smoke", action="store_true", help="the same as --scale smoke")
     add("--data", type=Path, metavar="DIR", help="[../shared/data beside a checkout, if it is]")
     add("--output", type=Path, metavar="DIR", help="[reproduced/SCALE]")
-    add("--jobs", type=int, default=1, metavar="N", help="cells at a time [1]")
-    add("--minutes", type=float, metavar="M", help="start no cell after so many")
-    add("--skip-missing", action="store_true", help="leave out cells whose data are not here")
+    add("--jobs", type=int, default=1, metavar="N", help="jobs at a time [1]")
+    add("--minutes", type=float, metavar="M", help="start no job after so many")
+    add("--skip-missing", action="store_true", help="leave out jobs whose data are not here")
     add("--dry-run", action="store_true", help="resolve every name, run nothing")
     add("--show", action="store_true", help="run nothing: tables of what there is")
     add("--json", action="store_true", help="print JSON and nothing else")
@@ -158,25 +158,25 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return given
 
 
-def _beside() -> Path | None:
+def _shared_data() -> Path | None:
     """The shared data beside this checkout."""
     found = Path(__file__).resolve().parents[2] / "shared" / "data"
     return found if found.is_dir() else None
 
 
-def _dry(
+def _dry_run(
     given: argparse.Namespace,
     chosen: "Sequence[Artifact]",
-    cells: "Cells",
-    places: "Places",
+    jobs: "JobsByArtifact",
+    sources: "DataRegistry",
 ) -> int:
     rows, needed = [], dict[str, None]()
     for artifact in chosen:
-        own = cells[artifact.paper, artifact.name]
-        missing = _missing(artifact, own, places)
+        own = jobs[artifact.paper, artifact.name]
+        missing = _missing(artifact, own, sources)
         rows.append((artifact, len(own), missing))
         needed |= dict.fromkeys(missing)
-    every = len({cell for own in cells.values() for cell in own})
+    every = len({job for own in jobs.values() for job in own})
     if given.json:
         told = [
             {"paper": one.paper, "name": one.name, "cells": count, "not here": missing}
@@ -187,18 +187,18 @@ def _dry(
     width = max(len(one.name) for one in chosen)
     for one, count, missing in rows:
         word = "ready" if not missing else f"needs what is not here: {len(missing)}"
-        print(f"{one.paper:<17} {one.name:<{width}} {count:>4} cells, {word}")
-    print(f"{every} different cells; every name in them resolves")
+        print(f"{one.paper:<17} {one.name:<{width}} {count:>4} jobs, {word}")
+    print(f"{every} different jobs; every name in them resolves")
     for line in needed:
         print(f"not here: {line}")
     return 0
 
 
-def _missing(artifact: "Artifact", cells: "Sequence[Cell]", places: "Places") -> list[str]:
-    from papers.machinery.runner import lacking
+def _missing(artifact: "Artifact", jobs: "Sequence[Job]", sources: "DataRegistry") -> list[str]:
+    from papers.machinery.runner import missing_data
 
     try:
-        found = lacking(cells, places)
+        found = missing_data(jobs, sources)
     except InputError as error:
         raise InputError(f"{artifact.paper} {artifact.name}: {error}") from error
     return list(dict.fromkeys(line for lines in found.values() for line in lines))
@@ -207,78 +207,83 @@ def _missing(artifact: "Artifact", cells: "Sequence[Cell]", places: "Places") ->
 def _measure(
     given: argparse.Namespace,
     chosen: "Sequence[Artifact]",
-    cells: "Cells",
-    places: "Places",
+    jobs: "JobsByArtifact",
+    sources: "DataRegistry",
 ) -> int:
-    from isotrope.core.durations import lasting
+    from isotrope.core.durations import format_duration
     from isotrope.core.files import atomic_replace
-    from papers.machinery import present, runner
-    from papers.machinery.store import Store
+    from papers.machinery import pages, runner
+    from papers.machinery.store import JobStore
 
     start = time.monotonic()
-    store = Store(given.output / "cells")
-    failed: dict[Cell, str] = {}
+    store = JobStore(given.output / "cells")
+    failed: dict[Job, str] = {}
     if not given.show:
         failed = runner.run(
-            _by_seed(_here(chosen, cells, places, store, skip=given.skip_missing)),
+            _by_seed(_measurable(chosen, jobs, sources, store, skip=given.skip_missing)),
             store,
-            places,
+            sources,
             given.output / "runs",
-            jobs=given.jobs,
+            processes=given.jobs,
             minutes=given.minutes,
             tell=lambda line: print(line, file=sys.stderr, flush=True),
         )
-    every: list[tuple[Artifact, Shown]] = []
+    every: list[tuple[Artifact, Rendered]] = []
     told = []
     for artifact in chosen:
-        shown, about = _shown(artifact, cells[artifact.paper, artifact.name], given.scale, store)
-        files = [str(file) for file in present.write(artifact, shown, about, given.output)]
+        shown, about = _render(artifact, jobs[artifact.paper, artifact.name], given.scale, store)
+        files = [str(file) for file in pages.write(artifact, shown, about, given.output)]
         every.append((artifact, shown))
         if given.json:
-            told.append({**present.as_json(artifact, shown, about), "files": files})
+            told.append({**pages.as_json(artifact, shown, about), "files": files})
         else:
-            print(present.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
+            print(pages.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
     if given.all:
         with atomic_replace(given.output / "verdicts.md") as temporary:
-            temporary.write_text(present.summary(every, given.scale), encoding="utf-8")
+            temporary.write_text(pages.summary(every, given.scale), encoding="utf-8")
     if given.json:
         print(json.dumps(told, ensure_ascii=False, allow_nan=False))
     else:
-        print(f"{len(chosen)} tables and figures in {lasting(time.monotonic() - start)}")
+        print(f"{len(chosen)} tables and figures in {format_duration(time.monotonic() - start)}")
     if failed:
-        cell, why = next(iter(failed.items()))
-        raise InputError(f"{len(failed)} cells failed, the others are kept; {cell.shown}: {why}")
+        job, why = next(iter(failed.items()))
+        raise InputError(f"{len(failed)} jobs failed, the others are kept; {job.label}: {why}")
     return 0
 
 
-def _shown(
-    artifact: "Artifact", cells: "Sequence[Cell]", scale: "Scale", store: "Store"
-) -> "tuple[Shown, dict[str, str]]":
+def _render(
+    artifact: "Artifact", jobs: "Sequence[Job]", scale: "Scale", store: "JobStore"
+) -> "tuple[Rendered, dict[str, str]]":
     """What there is of a table or figure, and where it comes from."""
-    from papers.machinery.artifact import Found
-    from papers.machinery.present import provenance_of, told
+    from papers.machinery.artifact import Results
+    from papers.machinery.pages import provenance_of, with_notes
 
-    everything = Found({c: r for c in cells if (r := store.find(c)) is not None})
+    everything = Results({c: r for c in jobs if (r := store.find(c)) is not None})
     has_numbers = {c: r for c, r in everything.results.items() if "diverged" not in r.details}
-    shown = told(artifact.show(scale, Found(has_numbers)), scale, everything)
-    return shown, provenance_of(artifact, scale, everything, len(cells))
+    shown = with_notes(artifact.render(scale, Results(has_numbers)), scale, everything)
+    return shown, provenance_of(artifact, scale, everything, len(jobs))
 
 
-def _here(
-    chosen: "Sequence[Artifact]", cells: "Cells", places: "Places", store: "Store", *, skip: bool
-) -> "list[Cell]":
-    """Return the cells that can be measured here; refuse if others cannot, or leave them out."""
-    from papers.machinery.runner import lacking
+def _measurable(
+    chosen: "Sequence[Artifact]",
+    jobs: "JobsByArtifact",
+    sources: "DataRegistry",
+    store: "JobStore",
+    *,
+    skip: bool,
+) -> "list[Job]":
+    """Return the jobs that can be measured here; refuse if others cannot, or leave them out."""
+    from papers.machinery.runner import missing_data
 
     missing: dict[str, None] = {}
-    found: dict[Cell, None] = {}
+    found: dict[Job, None] = {}
     for artifact in chosen:
-        own = cells[artifact.paper, artifact.name]
-        lines = _missing(artifact, [cell for cell in own if store.find(cell) is None], places)
+        own = jobs[artifact.paper, artifact.name]
+        lines = _missing(artifact, [job for job in own if store.find(job) is None], sources)
         missing |= dict.fromkeys(lines)
         if skip and lines:
-            lacked = lacking(own, places)
-            own = [cell for cell in own if store.find(cell) is not None or not lacked[cell]]
+            lacked = missing_data(own, sources)
+            own = [job for job in own if store.find(job) is not None or not lacked[job]]
         found |= dict.fromkeys(own)
     if missing and not skip:
         raise InputError(
@@ -291,9 +296,9 @@ def _here(
     return list(found)
 
 
-def _by_seed(cells: "Iterable[Cell]") -> "list[Cell]":
+def _by_seed(jobs: "Iterable[Job]") -> "list[Job]":
     """The first seed of everything before the second."""
-    return sorted(cells, key=lambda cell: cell.seed)
+    return sorted(jobs, key=lambda job: job.seed)
 
 
 if __name__ == "__main__":

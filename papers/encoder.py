@@ -32,15 +32,15 @@ from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.sts import sts_dev
 from isotrope.measures.mean_cosine import mean_cosine
-from papers.machinery.places import kept
-from papers.pretraining import Recipe, drawn, pretrain
-from papers.whitening import Whitened
+from papers.machinery.data_registry import cache_folder
+from papers.pretraining import PretrainingRecipe, initialized, pretrain
+from papers.whitening import WhitenedEncoder
 
-__all__ = ["GATES", "RECIPES", "RECORDS", "gates", "make", "passed", "run"]
+__all__ = ["GATES", "RECIPES", "RECORDS", "gates", "make", "passes_gates", "run"]
 
 RECIPES = {
-    "raw-2x128": Recipe(layers=2, width=128, steps=2_000),
-    "raw-4x256": Recipe(layers=4, width=256, steps=4_000, learning_rate=1.5e-3),
+    "raw-2x128": PretrainingRecipe(layers=2, width=128, steps=2_000),
+    "raw-4x256": PretrainingRecipe(layers=4, width=256, steps=4_000, learning_rate=1.5e-3),
 }
 
 GATES = {"dev": (20.0, 45.0), "mean cosine": (0.7, 0.99)}
@@ -60,7 +60,7 @@ _FEW = 500  # of them, at a checkpoint
 
 def make(
     name: str,
-    recipe: Recipe,
+    recipe: PretrainingRecipe,
     texts: Sequence[str],
     folder: Path,
     *,
@@ -94,15 +94,15 @@ def make(
         return Result.load(folder / "record.json")
     part = folder.with_name(f"{folder.name}.part")
     with exclusive_lock(part, f"making {name}"):
-        encoder, tokens = drawn(recipe, texts, part, seed)
+        encoder, tokens = initialized(recipe, texts, part, seed)
         told = pretrain(
             recipe,
             encoder,
             tokens,
             part,
             seed=seed,
-            look=lambda one: _look(CachedEncoder(one), dev, reference[:_FEW]),
-            wanted=lambda measured: passed(measured, limits),
+            look=lambda one: _measure(CachedEncoder(one), dev, reference[:_FEW]),
+            wanted=lambda measured: passes_gates(measured, limits),
             tell=tell,
         )
         if not told["step"]:
@@ -141,18 +141,20 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
     for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
         pooled = CachedEncoder(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
         every = [*reference, *dev.first, *dev.second]
-        found |= {f"{prefix}{k}": v for k, v in _look(pooled, dev, reference).items()}
-        found[f"{prefix}dev whitened"] = sts_dev(Whitened(pooled, reference), dev)
-        found[f"{prefix}dev whitened, transductive"] = sts_dev(Whitened(pooled, every), dev)
+        found |= {f"{prefix}{k}": v for k, v in _measure(pooled, dev, reference).items()}
+        found[f"{prefix}dev whitened"] = sts_dev(WhitenedEncoder(pooled, reference), dev)
+        found[f"{prefix}dev whitened, transductive"] = sts_dev(WhitenedEncoder(pooled, every), dev)
     return {name: round(value, 4) for name, value in found.items()}
 
 
-def _look(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
+def _measure(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
     rows = torch.from_numpy(encoder.encode(reference)).double()
     return {"dev": sts_dev(encoder, dev), "mean cosine": float(mean_cosine(rows))}
 
 
-def passed(measured: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES) -> bool:
+def passes_gates(
+    measured: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES
+) -> bool:
     """Tell whether an encoder is raw by its limits; what was not measured is not passed."""
     return all(
         name in measured and low <= measured[name] <= high for name, (low, high) in limits.items()
@@ -165,7 +167,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         InputError: no data, no checkpoint that passes, or nothing can be written.
     """
-    given = _parsed(arguments)
+    given = _parse(arguments)
     torch.set_num_threads(given.threads)
     corpus, pairs = given.data / _CORPUS, given.data / "sts/stsb/dev.tsv"
     for needed in (corpus, pairs):
@@ -194,7 +196,7 @@ def _read(corpus: Path, first: int, last: int) -> list[str]:
         return [line.strip() for line in itertools.islice(lines, first, last)]
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m papers encoder",
         description="Make a raw encoder: a BERT from scratch, trained to fill in words alone.",
@@ -206,17 +208,23 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add(
         "--data",
         type=Path,
-        default=_beside(),
+        default=_shared_data(),
         metavar="DIR",
         help="has corpus/ and sts/ [%(default)s]",
     )
-    add("--output", type=Path, default=kept() / "encoders", metavar="DIR", help="[%(default)s]")
+    add(
+        "--output",
+        type=Path,
+        default=cache_folder() / "encoders",
+        metavar="DIR",
+        help="[%(default)s]",
+    )
     add("--record", type=Path, default=RECORDS, metavar="DIR", help="[papers/results/encoders]")
     add("--threads", type=int, default=1, metavar="N", help="of torch [1]")
     return parser.parse_args(list(arguments))
 
 
-def _beside() -> Path:
+def _shared_data() -> Path:
     """The shared data beside a checkout of this repository."""
     return Path(__file__).resolve().parents[2] / "shared" / "data"
 

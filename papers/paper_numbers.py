@@ -46,7 +46,7 @@ def printed(paper: str, name: str) -> Printed:
         >>> dict(zip(table.columns, table.rows["miov3"]))["STL-10"]
         77.49
     """
-    entry = _among(_among(_everything(), paper, "paper"), name, f"part of {paper!r}")
+    entry = _lookup(_lookup(_all_numbers(), paper, "paper"), name, f"part of {paper!r}")
     return Printed(
         source=entry["source"],
         columns=tuple(entry["columns"]),
@@ -56,13 +56,13 @@ def printed(paper: str, name: str) -> Printed:
 
 
 @cache
-def _everything() -> Mapping[str, Any]:
+def _all_numbers() -> Mapping[str, Any]:
     """By paper and name."""
     place = files("papers").joinpath("paper_numbers.toml")
     return tomllib.loads(place.read_text(encoding="utf-8"))
 
 
-def _among(there: Mapping[str, Any], word: str, what: str) -> Any:  # noqa: ANN401 - of the TOML
+def _lookup(there: Mapping[str, Any], word: str, what: str) -> Any:  # noqa: ANN401 - of the TOML
     if word not in there:
         raise InputError(
             f"no {what} with printed numbers is named {word!r}{nearest(word, there)}; "

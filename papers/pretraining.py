@@ -19,7 +19,15 @@ from torch import Tensor, nn
 from isotrope.core.files import atomic_replace
 from isotrope.encoders import SentenceEncoder
 
-__all__ = ["MaskedLM", "Recipe", "Tokens", "drawn", "masked", "pretrain", "rate_at"]
+__all__ = [
+    "MaskedLM",
+    "PretrainingRecipe",
+    "Tokens",
+    "initialized",
+    "masked",
+    "pretrain",
+    "rate_at",
+]
 
 _BLOCK = 50  # batches whose sentences are sorted by length together
 _CHUNK = 10_000  # sentences tokenized at once
@@ -27,7 +35,7 @@ _SPECIAL = 5  # the first ids of the vocabulary: [PAD], [UNK], [CLS], [SEP], [MA
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class PretrainingRecipe:
     """How a raw encoder is made.
 
     Attributes:
@@ -110,7 +118,7 @@ def masked(
     return torch.where(chosen & (how >= 0.9), other, seen), chosen
 
 
-def rate_at(recipe: Recipe, step: int) -> float:
+def rate_at(recipe: PretrainingRecipe, step: int) -> float:
     """Return the learning rate of a step, counted from 0."""
     rise = (step + 1) / recipe.warmup
     fall = (recipe.steps - step) / max(1, recipe.steps - recipe.warmup)
@@ -124,7 +132,7 @@ class Tokens:
     ids: np.ndarray
     starts: np.ndarray
 
-    def batch(self, recipe: Recipe, seed: int, step: int) -> list[np.ndarray]:
+    def batch(self, recipe: PretrainingRecipe, seed: int, step: int) -> list[np.ndarray]:
         """Return the sentences of a step, all of about one length."""
         block, place = divmod(step, _BLOCK)
         draw = np.random.default_rng([seed, block])
@@ -135,8 +143,8 @@ class Tokens:
         return [self.ids[self.starts[i] : self.starts[i + 1]] for i in own]
 
 
-def drawn(
-    recipe: Recipe, texts: Sequence[str], folder: Path, seed: int
+def initialized(
+    recipe: PretrainingRecipe, texts: Sequence[str], folder: Path, seed: int
 ) -> tuple[SentenceEncoder, Tokens]:
     """Return an encoder whose weights are drawn, pooling by CLS, and the texts as its ids.
 
@@ -172,7 +180,7 @@ def drawn(
 
 
 def pretrain(
-    recipe: Recipe,
+    recipe: PretrainingRecipe,
     encoder: SentenceEncoder,
     tokens: Tokens,
     folder: Path,
@@ -186,7 +194,7 @@ def pretrain(
 
     Args:
         recipe: steps, sizes and rates.
-        encoder: of :func:`drawn`.
+        encoder: of :func:`initialized`.
         tokens: of the same.
         folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, and
             ``wanted`` where the encoder is then as it should be.
@@ -239,7 +247,7 @@ def _restored(parts: dict[str, Any], file: Path) -> tuple[int, float, list[dict[
 
 
 def _step(
-    recipe: Recipe,
+    recipe: PretrainingRecipe,
     encoder: SentenceEncoder,
     model: MaskedLM,
     optimizer: torch.optim.Optimizer,

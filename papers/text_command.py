@@ -11,9 +11,9 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from papers import text_protocol as protocol
 from papers.machinery import runner
-from papers.machinery.claims import bed, claims, decided
-from papers.machinery.places import Places, kept
-from papers.machinery.store import Store
+from papers.machinery.claims import claims, judge_claim, reference_encoder
+from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.machinery.store import JobStore
 from papers.text_tables import tables
 
 __all__ = ["run"]
@@ -25,25 +25,32 @@ def run(arguments: Sequence[str]) -> int:
     """Do what is missing of the stages, in order, and write what became of the claims.
 
     Raises:
-        InputError: data or encoder that are not here, or cells that failed.
+        InputError: data or encoder that are not here, or jobs that failed.
     """
-    given = _parsed(arguments)
+    given = _parse(arguments)
     if not given.data.is_dir():
         raise InputError(f"--data: there is no folder {given.data}")
     torch.set_num_threads(1)
     output = given.output / given.encoder
-    store = Store(output / "cells")
+    store = JobStore(output / "cells")
     failed: dict[str, str] = {}
-    places = Places(given.data, kept() / "data")
+    sources = DataRegistry(given.data, cache_folder() / "data")
     for stage in () if given.show else given.stages or protocol.STAGES:
-        cells = protocol.cells(stage, given.encoder, store.find)
-        lacking = runner.lacking(cells, places).values()
+        jobs = protocol.jobs(stage, given.encoder, store.find)
+        lacking = runner.missing_data(jobs, sources).values()
         if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
             raise InputError(f"not on this machine: {'; '.join(missing)}")
-        _tell(f"stage {stage}: {len(dict.fromkeys(cells))} trainings")
-        why = runner.run(cells, store, places, kept() / "runs", minutes=given.minutes, tell=_tell)
-        failed |= {cell.shown: reason for cell, reason in why.items()}
-        if failed or any(store.find(cell) is None for cell in cells):
+        _print_progress(f"stage {stage}: {len(dict.fromkeys(jobs))} trainings")
+        why = runner.run(
+            jobs,
+            store,
+            sources,
+            cache_folder() / "runs",
+            minutes=given.minutes,
+            tell=_print_progress,
+        )
+        failed |= {job.label: reason for job, reason in why.items()}
+        if failed or any(store.find(job) is None for job in jobs):
             break  # what comes next depends on it
     pages = {"tables.md": tables, "claims.md": _claims}
     for name, page in pages.items():
@@ -68,23 +75,23 @@ def _claims(encoder: str, find: protocol.Find) -> str:
         "|---|---|---|---|---|---|",
     ]
     for claim in claims():
-        found = decided(claim, values)
+        found = judge_claim(claim, values)
         theirs = f"{claim.effect:+.2f}" if claim.printed else "-"
         ours, count = "-", "0"
         if found.change is not None:
             low, high = found.change.interval
             ours, count = f"{found.change.mean:+.2f}", str(found.change.count)
             ours += f" ({low:+.2f} to {high:+.2f})" if found.change.count > 1 else ""
-        cells = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, count)
-        lines.append(f"| {' | '.join(cells)} | {found.word} |")
+        columns = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, count)
+        lines.append(f"| {' | '.join(columns)} | {found.word} |")
     return "\n".join(lines) + "\n"
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m papers text",
         description="Train sixteen losses on a raw encoder by one protocol, and judge the claims.",
@@ -93,7 +100,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
-    add("--encoder", default=bed(), metavar="NAME", help="[%(default)s]")
+    add("--encoder", default=reference_encoder(), metavar="NAME", help="[%(default)s]")
     add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")

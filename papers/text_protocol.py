@@ -20,17 +20,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell, brief
+from papers.machinery.job import Job, brief
 
 __all__ = [
     "LOSSES",
     "RATES",
     "SEEDS",
     "STAGES",
-    "Loss",
+    "ProtocolLoss",
     "Stage",
     "best",
-    "cells",
+    "jobs",
     "measured",
     "short",
     "start",
@@ -40,7 +40,7 @@ __all__ = [
 Stage = Literal["start", "rates", "settings", "final", "curves", "passes"]
 STAGES: tuple[Stage, ...] = ("start", "rates", "settings", "final", "curves", "passes")
 Values = Mapping[str, float | str]
-Find = Callable[[Cell], Result | None]
+Find = Callable[[Job], Result | None]
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 SEEDS = (1, 2, 3, 4, 5)
@@ -54,7 +54,7 @@ _WHITENED = 2_000  # sentences whose statistics whiten
 
 
 @dataclass(frozen=True)
-class Loss:
+class ProtocolLoss:
     """What is trained.
 
     Attributes:
@@ -88,44 +88,54 @@ _MARGINS = (0.1, 0.15, 0.19, 0.23, 0.27, 0.31, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
 _ANGLES = tuple(
     m * math.pi for m in (0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.21, 0.25, 0.3)
 )
-_THREE = {"margin": (0.3, 0.37), "temperature": (0.03, 0.05), "ratio": (1.0, 1.5, 1.75)}
-_TWO = {"margin": (0.27, 0.3, 0.37), "ratio": (1.0, 1.25, 1.5, 1.75)}
+_THREE_PARTS = {"margin": (0.3, 0.37), "temperature": (0.03, 0.05), "ratio": (1.0, 1.5, 1.75)}
+_TWO_PARTS = {"margin": (0.27, 0.3, 0.37), "ratio": (1.0, 1.25, 1.5, 1.75)}
 
 _MODIFIED: dict[str, tuple[Values, Mapping[str, Sequence[float]]]] = {
-    "modifiedmhe": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.75}, _THREE),
-    "modifiedmhs": ({"margin": 0.3, "ratio": 1.75}, _TWO),
-    "modifiedbarlowtwins": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.5}, _THREE),
-    "modifiedvicreg": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.5}, _THREE),
+    "modifiedmhe": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.75}, _THREE_PARTS),
+    "modifiedmhs": ({"margin": 0.3, "ratio": 1.75}, _TWO_PARTS),
+    "modifiedbarlowtwins": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.5}, _THREE_PARTS),
+    "modifiedvicreg": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.5}, _THREE_PARTS),
 }
 
 
-def _losses() -> Iterable[Loss]:
+def _losses() -> Iterable[ProtocolLoss]:
     """The sixteen of tables 3 to 5 and table 1, then forms and steps."""
     simcse: Values = {"temperature": 0.05}
-    yield Loss("infonce", "infonce", simcse, _grid({}, temperature=_TEMPERATURES))
+    yield ProtocolLoss("infonce", "infonce", simcse, _grid({}, temperature=_TEMPERATURES))
     angles = (math.pi / 36, math.pi / 18, math.pi / 9)
     arccon = _grid({}, temperature=(0.03, 0.05, 0.07, 0.1), margin=angles)
-    yield Loss("arccon", "arccon", {**simcse, "margin": math.pi / 18}, arccon)
-    yield Loss("mpt", "mpt", {"margin": 0.23}, _grid({}, margin=_MARGINS))
-    yield Loss("met", "met", {"margin": 0.45}, _grid({}, margin=_MARGINS))
-    yield Loss("mhe", "mhe", {"weight": 10.0, **_RELEASED}, _grid(_RELEASED, weight=_WEIGHTS))
-    yield Loss("mhs", "mhs", {"weight": 1.0, **_RELEASED}, _grid(_RELEASED, weight=_WEIGHTS))
-    yield Loss("barlowtwins", "barlowtwinsgrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS))
-    yield Loss("vicreg", "vicreggrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS))
+    yield ProtocolLoss("arccon", "arccon", {**simcse, "margin": math.pi / 18}, arccon)
+    yield ProtocolLoss("mpt", "mpt", {"margin": 0.23}, _grid({}, margin=_MARGINS))
+    yield ProtocolLoss("met", "met", {"margin": 0.45}, _grid({}, margin=_MARGINS))
+    yield ProtocolLoss(
+        "mhe", "mhe", {"weight": 10.0, **_RELEASED}, _grid(_RELEASED, weight=_WEIGHTS)
+    )
+    yield ProtocolLoss(
+        "mhs", "mhs", {"weight": 1.0, **_RELEASED}, _grid(_RELEASED, weight=_WEIGHTS)
+    )
+    yield ProtocolLoss(
+        "barlowtwins", "barlowtwinsgrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS)
+    )
+    yield ProtocolLoss("vicreg", "vicreggrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS))
     for name, (values, varied) in _MODIFIED.items():
-        yield Loss(name, name, {**values, **_RELEASED}, _grid(_RELEASED, **varied))
+        yield ProtocolLoss(name, name, {**values, **_RELEASED}, _grid(_RELEASED, **varied))
     uniform = _grid({"alpha": 2.0}, t=(2.0, 4.0, 6.0, 8.0), balance=(0.05, 0.1, 0.3))
-    yield Loss("alignuniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}, uniform)
-    yield Loss("dcl", "dcl", {"temperature": 0.03}, _grid({}, temperature=_TEMPERATURES))
-    yield Loss("dclplus", "dclplus", {"temperature": 0.17}, _grid({}, temperature=_TEMPERATURES))
-    yield Loss("mat", "mat", {"margin": 0.15 * math.pi}, _grid({}, margin=_ANGLES))
+    yield ProtocolLoss(
+        "alignuniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}, uniform
+    )
+    yield ProtocolLoss("dcl", "dcl", {"temperature": 0.03}, _grid({}, temperature=_TEMPERATURES))
+    yield ProtocolLoss(
+        "dclplus", "dclplus", {"temperature": 0.17}, _grid({}, temperature=_TEMPERATURES)
+    )
+    yield ProtocolLoss("mat", "mat", {"margin": 0.15 * math.pi}, _grid({}, margin=_ANGLES))
     for name, (values, varied) in _MODIFIED.items():
-        yield Loss(f"{name} printed", name, values, _grid({}, **varied))
+        yield ProtocolLoss(f"{name} printed", name, values, _grid({}, **varied))
     for name, (values, _) in _MODIFIED.items():
         for step in ("GD",) if name == "modifiedmhs" else ("GD", "GD+W"):
             own = {**values, **_RELEASED, "step": step}
-            yield Loss(f"{name} {step}", name, own, like=name)
-    yield Loss("baseline", "paradigm", _baseline())
+            yield ProtocolLoss(f"{name} {step}", name, own, like=name)
+    yield ProtocolLoss("baseline", "paradigm", _baseline())
 
 
 def _baseline(margin: float = 0.3, temperature: float = 0.05, ratio: float = 1.0) -> Values:
@@ -148,15 +158,15 @@ _PASSES = ("infonce", "alignuniform", "dcl")
 _MPT_MARGINS = (0.1, 0.23, 0.8)
 
 
-def _cell(
+def _job(
     encoder: str,
-    loss: Loss,
+    loss: ProtocolLoss,
     values: Values,
     rate: float,
     steps: int,
     seed: int,
     more: Mapping[str, Any] | None = None,
-) -> Cell:
+) -> Job:
     fixed = {
         "texts": f"wiki:{64 * steps}",
         "encoder": encoder,
@@ -176,43 +186,43 @@ def _cell(
     }
     own = {f"objective.{name}": value for name, value in values.items()}
     title = f"{loss.name}, {brief(values)}, rate {rate:g}, {steps} steps, {encoder}"
-    return Cell("text", {**fixed, **own, **(more or {})}, seed, title)
+    return Job("text", {**fixed, **own, **(more or {})}, seed, title)
 
 
-def start(encoder: str) -> Cell:
+def start(encoder: str) -> Job:
     """Return the encoder before training, scored as it is and whitened."""
     loss = LOSSES["infonce"]
     more = {"max_steps": 1, "keep_every": 1, "ends": ["first"], "whitened": _WHITENED}
-    return _cell(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
+    return _job(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
 
 
-def short(encoder: str, loss: Loss, values: Values, rate: float) -> Cell:
+def short(encoder: str, loss: ProtocolLoss, values: Values, rate: float) -> Job:
     """Return a training of the stages that choose."""
-    return _cell(encoder, loss, values, rate, _SHORT, _TUNING)
+    return _job(encoder, loss, values, rate, _SHORT, _TUNING)
 
 
-def best(cells: Iterable[tuple[Any, Cell]], find: Find) -> Any:  # noqa: ANN401 - beside a cell
-    """Return what stands beside the cell with the best score on dev; None until all are there.
+def best(jobs: Iterable[tuple[Any, Job]], find: Find) -> Any:  # noqa: ANN401 - beside a job
+    """Return what stands beside the job with the best score on dev; None until all are there.
 
     A training that diverged, or without a score, is behind all others.
     """
     scored = []
-    for which, cell in cells:
-        if (result := find(cell)) is None:
+    for which, job in jobs:
+        if (result := find(job)) is None:
             return None
         score = result.metrics.get("dev best")
         scored.append((float(score) if isinstance(score, int | float) else -math.inf, which))
     return max(scored, key=lambda one: one[0])[1] if scored else None
 
 
-def rate(encoder: str, loss: Loss, find: Find) -> float | None:
+def rate(encoder: str, loss: ProtocolLoss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
     own = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
     found: float | None = best(own, find)
     return found
 
 
-def tuned(encoder: str, loss: Loss, find: Find) -> Values | None:
+def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
     """Return the best hyperparameters of a loss at its best rate; None until they are known.
 
     The published ones are among those that are compared. A step of table 5 has those of the loss
@@ -231,7 +241,7 @@ def tuned(encoder: str, loss: Loss, find: Find) -> Values | None:
     return {**own, "step": loss.values["step"]}
 
 
-def trainings(encoder: str, find: Find, name: str) -> list[Cell]:
+def trainings(encoder: str, find: Find, name: str) -> list[Job]:
     """Return the trainings of a name in claims.toml; none until their settings are known."""
     if name == "before training":
         return [start(encoder)]
@@ -243,15 +253,15 @@ def trainings(encoder: str, find: Find, name: str) -> list[Cell]:
     return _pass(encoder, find, name.removesuffix(" pass"))
 
 
-def _final(encoder: str, loss: Loss, find: Find) -> list[Cell]:
+def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[Job]:
     at, values = rate(encoder, loss, find), tuned(encoder, loss, find)
     if at is None or values is None:
         return []
     more = _SCORED if not loss.like else {**_SCORED, "scores": ["sts"]}
-    return [_cell(encoder, loss, values, at, _LONG, seed, more) for seed in SEEDS]
+    return [_job(encoder, loss, values, at, _LONG, seed, more) for seed in SEEDS]
 
 
-def _curve(encoder: str, find: Find, varied: str) -> list[Cell]:
+def _curve(encoder: str, find: Find, varied: str) -> list[Job]:
     """The baseline with one value changed, as in ``ratio=2``; nothing for the baseline itself."""
     name, _, value = varied.partition("=")
     loss = LOSSES["baseline"]
@@ -262,10 +272,10 @@ def _curve(encoder: str, find: Find, varied: str) -> list[Cell]:
     compared = not name or float(value) in _COMPARED[name] or values == _baseline()
     seeds = SEEDS if compared else SEEDS[:1]
     more = {"looks": ["dev", "closeness"]}
-    return [_cell(encoder, loss, values, at, _SHORT, seed, more) for seed in seeds]
+    return [_job(encoder, loss, values, at, _SHORT, seed, more) for seed in seeds]
 
 
-def _pass(encoder: str, find: Find, name: str) -> list[Cell]:
+def _pass(encoder: str, find: Find, name: str) -> list[Job]:
     """A long training; ``mpt margin=0.1`` has that margin and MPT's best rate."""
     which, _, margin = name.partition(" margin=")
     loss = LOSSES[which]
@@ -274,18 +284,18 @@ def _pass(encoder: str, find: Find, name: str) -> list[Cell]:
     if at is None or values is None:
         return []
     more = {**_SCORED, "looks": ["dev", "probes"]}
-    return [_cell(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
+    return [_job(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
 
 
-def cells(stage: Stage, encoder: str, find: Find) -> list[Cell]:
-    """Return the cells of a stage, as far as what they depend on is known."""
+def jobs(stage: Stage, encoder: str, find: Find) -> list[Job]:
+    """Return the jobs of a stage, as far as what they depend on is known."""
     if stage == "start":
         return [start(encoder)]
     if stage == "rates":
         return [
             short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
         ]
-    found: list[Cell] = []
+    found: list[Job] = []
     if stage == "settings":
         for loss in LOSSES.values():
             if (at := rate(encoder, loss, find)) is not None:
@@ -298,7 +308,7 @@ def cells(stage: Stage, encoder: str, find: Find) -> list[Cell]:
     else:
         names = [*_PASSES, *(f"mpt margin={margin:g}" for margin in _MPT_MARGINS)]
         names = [f"{name} pass" for name in names]
-    return [cell for name in names for cell in trainings(encoder, find, name)]
+    return [job for name in names for job in trainings(encoder, find, name)]
 
 
 def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]:
@@ -306,9 +316,9 @@ def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]
 
     def values(name: str, metric: str) -> dict[int, float]:
         found = {}
-        for cell in trainings(encoder, find, name):
-            if (result := find(cell)) is not None and (value := _value(result, metric)) is not None:
-                found[cell.seed] = value
+        for job in trainings(encoder, find, name):
+            if (result := find(job)) is not None and (value := _value(result, metric)) is not None:
+                found[job.seed] = value
         if name == "before training":  # the same, whatever is trained on it
             return {seed: value for value in found.values() for seed in SEEDS}
         return found

@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers import text_protocol as protocol
-from papers.machinery.cell import Cell, brief
+from papers.machinery.job import Job, brief
 from papers.machinery.verdicts import spread
 from papers.text_protocol import LOSSES, RATES, Find
 
@@ -45,8 +45,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _rates(encoder: str, find: Find) -> list[str]:
     rows = []
     for loss in LOSSES.values():
-        cells = [protocol.short(encoder, loss, loss.values, rate) for rate in RATES]
-        found = [_metric(find(cell), "dev best") for cell in cells]
+        jobs = [protocol.short(encoder, loss, loss.values, rate) for rate in RATES]
+        found = [_metric(find(job), "dev best") for job in jobs]
         known = [value for value in found if value is not None]
         shown = [
             "-" if value is None else f"**{value:.2f}**" if value == max(known) else f"{value:.2f}"
@@ -62,34 +62,36 @@ def _final(encoder: str, find: Find) -> list[str]:
     first = find(protocol.start(encoder))
     rows = []
     for name, suffix in (("before training", " first"), ("whitened", " whitened first")):
-        one = [_shown(_metric(first, f"{kind}{suffix}")) for kind in ("dev", "average", "transfer")]
+        one = [
+            _format(_metric(first, f"{kind}{suffix}")) for kind in ("dev", "average", "transfer")
+        ]
         rows.append([name, "-", "-", *one, *blank])
     for loss in LOSSES.values():
         if loss.name == "baseline":
             continue
-        cells = protocol.trainings(encoder, find, loss.name)
+        jobs = protocol.trainings(encoder, find, loss.name)
         kinds = ("dev best", "average best", "transfer best")
-        scores = [_over(cells, find, kind) for kind in kinds]
-        rows.append([loss.name, *_chosen(cells), *scores, *_components(cells, find)])
+        scores = [_over_seeds(jobs, find, kind) for kind in kinds]
+        rows.append([loss.name, *_chosen_settings(jobs), *scores, *_components(jobs, find)])
     return _table(header, rows)
 
 
-def _chosen(cells: Sequence[Cell]) -> list[str]:
+def _chosen_settings(jobs: Sequence[Job]) -> list[str]:
     """The hyperparameters and the rate that the stages before have chosen."""
-    if not cells:
+    if not jobs:
         return ["-", "-"]
-    own: Mapping[str, Any] = cells[0].settings
+    own: Mapping[str, Any] = jobs[0].settings
     values = {k.partition(".")[2]: v for k, v in own.items() if k.startswith("objective.")}
     return [brief(values), f"{own['learning_rate']:g}"]
 
 
-def _over(cells: Sequence[Cell], find: Find, metric: str) -> str:
-    values = [_metric(find(cell), metric) for cell in cells]
+def _over_seeds(jobs: Sequence[Job], find: Find, metric: str) -> str:
+    values = [_metric(find(job), metric) for job in jobs]
     return str(spread([value for value in values if value is not None]) or "-")
 
 
-def _components(cells: Sequence[Cell], find: Find) -> list[str]:
-    last = [r.details["components"][-1] for cell in cells if (r := find(cell)) and r.details]
+def _components(jobs: Sequence[Job], find: Find) -> list[str]:
+    last = [r.details["components"][-1] for job in jobs if (r := find(job)) and r.details]
     shown = []
     for part in _PARTS:
         mean = spread([row[part] for row in last if part in row])
@@ -102,5 +104,5 @@ def _metric(result: Result | None, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _shown(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"

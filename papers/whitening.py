@@ -11,7 +11,7 @@ import numpy as np
 
 from isotrope.evaluation.embed import Encoder
 
-__all__ = ["Whitened", "whitening"]
+__all__ = ["WhitenedEncoder", "whitening"]
 
 _LEAST = 1e-6  # of the largest variance: below it a direction is rounding
 
@@ -48,7 +48,7 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, directions[:, used] / np.sqrt(variances[used])
 
 
-class Whitened:
+class WhitenedEncoder:
     """An encoder whose embeddings are whitened.
 
     Args:

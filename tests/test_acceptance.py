@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrope.training.text import fit
+from isotrope.training.fit_text import fit
 
 
 @pytest.mark.slow

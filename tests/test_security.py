@@ -13,7 +13,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
-from tests.report.folders import write_run
+from tests.reports.folders import write_run
 from tests.training.conftest import sentences
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "isotrope"

@@ -44,7 +44,7 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     header = ["method", "objective", "optimiser", "learning rate", "weight decay", "paper"]
     lines = [
         [
-            f"[{cls.__name__}]({cls.name}.md)",
+            f"[{_title(cls)}]({cls.name}.md)",
             f"[`{recipe.objective}`](../objectives/{recipe.objective}.md)",
             _RULES[recipe.optimizer],
             _rate(recipe),
@@ -63,10 +63,15 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     )
 
 
+def _title(cls: type[Any]) -> str:
+    """Return the name of a method; its class has a suffix where an objective is a namesake."""
+    return cls.__name__.removesuffix("Method")
+
+
 def method_page(cls: type[Any]) -> str:
     """Return the page of one method in Markdown."""
     sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
-    blocks = [f"# {cls.__name__}", escaped(sentence)]
+    blocks = [f"# {_title(cls)}", escaped(sentence)]
     blocks += [paragraph(text) for text in paragraphs]
     blocks += ["## Train", _command(cls)]
     blocks += ["## Options", settings(cls.options_class, "--method.")]

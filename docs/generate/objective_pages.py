@@ -12,7 +12,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.hyper import hypers
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown
-from isotrope.report.surfaces import triptych
+from isotrope.reports.surfaces import triptych
 
 __all__ = ["escaped", "grid", "index", "page", "paragraph", "picture", "settings", "write_pages"]
 

@@ -4,13 +4,13 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.cosine_checks import FAR, OppositeHalves, random_halves
+from isotrope.diagnostics.simulation.cosine_checks import FAR, OppositeHalves, random_halves
 from isotrope.paradigm.bounds.cosine import cosine_tail
-from papers.draganov2024.looks import verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.draganov2024.logged import verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 DIMENSIONS = (2, 8, 20, 128)
 PAIRS: dict[Scale, int] = {"smoke": 2000, "cpu": 100_000, "paper": 100_000}
@@ -37,7 +37,7 @@ def counted(scale: Scale) -> tuple[int, int, int]:
     return len(tails), broken, sum(bool(tail.right > 1) for tail in tails)
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return draws, exact probabilities and bounds."""
     every, broken, empty = counted(scale)
     seen = drawn(scale)
@@ -55,7 +55,7 @@ def show(scale: Scale, found: Found) -> Shown:
         abs(one.share - one.exact) <= more + 1 / PAIRS[scale]
         for one, more in zip(seen, noise, strict=True)
     ]
-    return Shown(
+    return Rendered(
         tables=[Table(["d", "share drawn", "probability", "bound"], rows, "angle above 7 pi/8")],
         verdicts=[
             verdict(
@@ -93,5 +93,7 @@ def _drawn(scale: Scale) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="table and figure of checks: proposition C.1, opposite halves", cells=no_cells, show=show
+    title="table and figure of checks: proposition C.1, opposite halves",
+    jobs=no_jobs,
+    render=render,
 )

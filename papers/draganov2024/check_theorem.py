@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.cosine_checks import push_over_pull
+from isotrope.diagnostics.simulation.cosine_checks import push_over_pull
 from isotrope.objectives.dcl import DCL
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.bounds.cosine import attraction, infonce_gradient, norm_growth, progress
-from papers.draganov2024.looks import verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.draganov2024.logged import verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 DRAWS: dict[Scale, int] = {"smoke": 2000, "cpu": 20_000, "paper": 20_000}
 PAIRS, NEGATIVES, DIMENSION = 64, 32, 20
@@ -102,14 +102,14 @@ def footnote(draws: int) -> list[list[str]]:
     return rows
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return all errors and counts; the counter-example of the theorem is drawn."""
     errors, broken = gradients(), steps(DRAWS[scale])
     corrected = [error < EXACT for name, error in errors.items() if name.endswith("corrected")]
     slips = [error > 1e-3 for name, error in errors.items() if not name.endswith("corrected")]
     counted = {name: f"{count} of {total}" for name, (count, total) in broken.items()}
     acute, obtuse = counted["as printed, acute angles"], counted["as printed, obtuse angles"]
-    return Shown(
+    return Rendered(
         tables=[
             Table(
                 ["formula", "largest error against autograd"],
@@ -175,5 +175,5 @@ def _drawn() -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="table and figure of checks: gradients, norms, theorem 3.3", cells=no_cells, show=show
+    title="table and figure of checks: gradients, norms, theorem 3.3", jobs=no_jobs, render=render
 )

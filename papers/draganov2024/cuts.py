@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from papers.draganov2024.trainings import CUT, cut, default, paper, slow
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
+from papers.machinery.job import Job
 
 __all__ = ["Cuts", "cut_groups", "small_cuts"]
 
-Cuts = Mapping[str, Mapping[float, list[Cell]]]
+Cuts = Mapping[str, Mapping[float, list[Job]]]
 """Trainings by method and cut-constant."""
 
 _ANY = (1 / 9, 1 / 3, 1, 3, 9)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from isotrope.paradigm.bounds.cosine import attraction, norm_growth
-from papers.draganov2024.looks import verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.draganov2024.logged import verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 STEPS, RATE = 3, 1.0
 START, TARGET = (1.0, 0.0), (-0.5, math.sqrt(0.75))
@@ -30,7 +30,7 @@ def path() -> tuple[torch.Tensor, list[float], list[float]]:
     return torch.stack(places), norms, expected
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return three steps of descent on the negative cosine in the plane."""
     _, norms, expected = path()
     rows = [
@@ -39,7 +39,7 @@ def show(scale: Scale, found: Found) -> Shown:
     ]
     exact = max(abs(a - b) for a, b in zip(norms, expected, strict=True)) < 1e-12
     longer = all(b > a for a, b in pairwise(norms))
-    return Shown(
+    return Rendered(
         tables=[Table(["step", "norm", "corollary 3.2"], rows)],
         verdicts=[
             verdict("every step makes the embedding longer, as corollary 3.2 says", [exact, longer])
@@ -73,6 +73,6 @@ def _drawn() -> "Picture":
 
 ARTIFACT = Artifact(
     title="figure 1 (illustration): tangent gradients and growing embeddings",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

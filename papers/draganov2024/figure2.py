@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.diagnostics.convergence import (
+from isotrope.diagnostics.simulation.convergence import (
     ANGLES,
     NORMS,
     Convergence,
@@ -14,12 +14,12 @@ from isotrope.diagnostics.convergence import (
     convergence,
 )
 from isotrope.objectives.negative_cosine import NegativeCosine
-from papers.draganov2024.looks import verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.draganov2024.logged import verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 NOTEBOOK = (6, 24, 54, 96, 385, 869, 1547, 2416, 3463, 4737, 6156, 7822, 9662)
 """Steps by norm, in the output of the authors' released notebook, which drew other pairs."""
@@ -42,7 +42,7 @@ def simulated(scale: Scale) -> tuple[list[Convergence], list[Convergence]]:
     return ends[: len(norms)], ends[len(norms) :]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Simulate; nothing is trained but the embeddings themselves."""
     norms, angles = simulated(scale)
     paper = {row: value for row, (value,) in printed("cosine-pitfalls", "figure2").rows.items()}
@@ -73,7 +73,7 @@ def show(scale: Scale, found: Found) -> Shown:
             None if slower is None else f"{slower:.2f} ({wide.steps} steps)",
         ],
     ]
-    return Shown(
+    return Rendered(
         tables=[
             Table(["norm", "notebook: steps", "ours: steps", "theorem 3.3, at least"], rows),
             Table(["slowdown", "paper: about", "ours"], slowdowns),
@@ -111,7 +111,7 @@ def _shown(number: int | None) -> str:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.report.convergence import StepsOverNorm, steps_over
+    from isotrope.reports.convergence import StepsOverNorm, steps_over
 
     def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
         steps, least = (
@@ -129,5 +129,5 @@ def _drawn(scale: Scale) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="figure 2: steps to convergence by norm and angle, simulated", cells=no_cells, show=show
+    title="figure 2: steps to convergence by norm and angle, simulated", jobs=no_jobs, render=render
 )

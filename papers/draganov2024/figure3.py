@@ -3,20 +3,20 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from papers.draganov2024.looks import course, growth, last, listed, told, verdict
+from papers.draganov2024.logged import course, growth, last, listed, told, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Answer, Spread, ahead
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PARTS = ("attraction", "repulsion", "both")
 
 
-def part(scale: Scale, name: str) -> list[Cell]:
+def part(scale: Scale, name: str) -> list[Job]:
     """Return SimCLR on one part of its loss, or on both.
 
     The loss is eq. 1, whose sum is without the positive: DCL.
@@ -29,23 +29,23 @@ def part(scale: Scale, name: str) -> list[Cell]:
     return small_images(scale, "DCL", **own)
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The parts, and the trainings of table 1."""
-    parts = [cell for name in PARTS for cell in part(scale, name)]
+    parts = [job for name in PARTS for job in part(scale, name)]
     swept = [decayed(scale, name, decay) for name in CUT for decay in DECAYS[scale]]
-    return [*parts, *(cell for own in swept for cell in own)]
+    return [*parts, *(job for own in swept for job in own)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return by how much norms grow in training, and what decay makes of them."""
-    grown = {name: growth(found, part(scale, name), "norm") for name in PARTS}
+    grown = {name: growth(results, part(scale, name), "norm") for name in PARTS}
     rows = [[f"SimCLR, {name}", "its own", told(one, 2)] for name, one in grown.items()]
     none, largest = DECAYS[scale][-1], DECAYS[scale][0]
     for name in CUT:
-        free = grown[name] = growth(found, decayed(scale, name, none), "norm")
+        free = grown[name] = growth(results, decayed(scale, name, none), "norm")
         rows.append([name, "none", told(free, 2)])
     ends = {
-        name: [last(found, decayed(scale, name, decay), "norm") for decay in (none, largest)]
+        name: [last(results, decayed(scale, name, decay), "norm") for decay in (none, largest)]
         for name in CUT
     }
     alone = [_grows(grown[name]) for name in ("attraction", "repulsion")]
@@ -73,10 +73,10 @@ def show(scale: Scale, found: Found) -> Shown:
             ),
         ),
     ]
-    return Shown(
+    return Rendered(
         tables=[Table(["", "decay", "norm, last epoch over first"], rows)],
         verdicts=verdicts,
-        pictures={"figure3": partial(_drawn, scale, found)},
+        pictures={"figure3": partial(_drawn, scale, results)},
         notes=_notes(scale),
     )
 
@@ -85,14 +85,14 @@ def _grows(quotient: Spread | None) -> Answer:
     return ahead(quotient, 1.0)
 
 
-def _drawn(scale: Scale, found: Found) -> "Picture":
+def _drawn(scale: Scale, results: Results) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
-    left = [Series(name, *course(found, part(scale, name), "norm")) for name in PARTS]
+    left = [Series(name, *course(results, part(scale, name), "norm")) for name in PARTS]
     decays = DECAYS[scale][::-1]
     right = []
     for name in CUT:
-        ends = [last(found, decayed(scale, name, decay), "norm") for decay in decays]
+        ends = [last(results, decayed(scale, name, decay), "norm") for decay in decays]
         means = [None if one is None else one.mean for one in ends]
         deviations = [None if one is None else one.deviation for one in ends]
         right.append(Series(name, decays, means, deviations))
@@ -119,6 +119,6 @@ def _notes(scale: Scale) -> list[str]:
 
 ARTIFACT = Artifact(
     title="figure 3: embedding norms by part of the loss and by weight decay",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

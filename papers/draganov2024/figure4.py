@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.draganov2024.looks import at, last, listed, percent, told, verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.draganov2024.logged import at, last, listed, percent, told, verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import RULE, Spread, ahead, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 RUNS = (
     "SimCLR",
@@ -33,46 +33,46 @@ LEAST = 0.1
 FEW = 0.05
 
 
-def trained(scale: Scale, name: str) -> list[Cell]:
-    """Return one run, a cell for each seed."""
-    return [Cell("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
+def trained(scale: Scale, name: str) -> list[Job]:
+    """Return one run, a job for each seed."""
+    return [Job("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """All runs; of smoke those that the paper draws."""
-    return [cell for name in _names(scale) for cell in trained(scale, name)]
+    return [job for name in _names(scale) for job in trained(scale, name)]
 
 
 def _names(scale: Scale) -> tuple[str, ...]:
     return (RUNS[0], RUNS[3]) if scale == "smoke" else RUNS
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return what can be counted in the drawings."""
     runs = {name: trained(scale, name) for name in RUNS}
     rows = [
         [
             name,
-            told(last(found, own, "norm"), 2),
-            told(at(found, own, "clusters", 1), 2),
-            told(last(found, own, "clusters"), 2),
-            percent(at(found, own, "opposite_halves", 1)),
-            percent(last(found, own, "opposite_halves")),
-            percent(last(found, own, "far_opposite"), 2),
+            told(last(results, own, "norm"), 2),
+            told(at(results, own, "clusters", 1), 2),
+            told(last(results, own, "clusters"), 2),
+            percent(at(results, own, "opposite_halves", 1)),
+            percent(last(results, own, "opposite_halves")),
+            percent(last(results, own, "far_opposite"), 2),
         ]
         for name, own in runs.items()
         if name in _names(scale)
     ]
     header = ["", "norm", "on one line, epoch 1", "at the end", "above pi/2, epoch 1"]
     header += ["above pi/2, at the end", "above 7 pi/8"]
-    ends = {name: last(found, runs[name], "clusters") for name in ("SimCLR", "BYOL")}
-    pole = _smaller_pole(scale, found)
+    ends = {name: last(results, runs[name], "clusters") for name in ("SimCLR", "BYOL")}
+    pole = _smaller_pole(scale, results)
     opposite = {
-        name: at(found, own, "opposite_halves", 1)
+        name: at(results, own, "opposite_halves", 1)
         for name, own in runs.items()
         if name in ("BYOL", "BYOL, no batch norm")
     }
-    left = {name: last(found, runs[name], "opposite_halves") for name in ("SimCLR", "BYOL")}
+    left = {name: last(results, runs[name], "opposite_halves") for name in ("SimCLR", "BYOL")}
     verdicts = [
         verdict(
             "SimCLR spreads over the directions, BYOL stays on a line",
@@ -95,37 +95,37 @@ def show(scale: Scale, found: Found) -> Shown:
             listed({f"{name}, percent:": percent(one) for name, one in left.items()}),
         ),
     ]
-    return Shown(
+    return Rendered(
         tables=[Table(header, rows)],
         verdicts=verdicts,
-        pictures={"figure4": partial(_drawn, scale, found)},
+        pictures={"figure4": partial(_drawn, scale, results)},
         notes=_notes(scale),
     )
 
 
-def _smaller_pole(scale: Scale, found: Found) -> Spread | None:
+def _smaller_pole(scale: Scale, results: Results) -> Spread | None:
     """The share of BYOL's anchors at the less populated end of the line that they lie on."""
     shares = {}
-    for cell in trained(scale, "BYOL"):
-        result = found.get(cell)
+    for job in trained(scale, "BYOL"):
+        result = results.get(job)
         if result is None:
             continue
         x = np.array(result.details["pairs"]["1"]["anchors"], dtype=float)
         angles = np.arctan2(x[:, 1], x[:, 0])
         axis = np.angle(np.exp(2j * angles).mean()) / 2
         share = float((np.cos(angles - axis) > 0).mean())
-        shares[cell.seed] = min(share, 1 - share)
+        shares[job.seed] = min(share, 1 - share)
     return spread(shares)
 
 
-def _drawn(scale: Scale, found: Found) -> "Picture":
+def _drawn(scale: Scale, results: Results) -> "Picture":
     """Draw the first seed."""
-    from isotrope.report.convergence import PlanePairs, pairs_in_plane
+    from isotrope.reports.convergence import PlanePairs, pairs_in_plane
     from papers.plots.charts import charts
 
     runs = {}
     for name in _names(scale):
-        result = found.get(trained(scale, name)[0])
+        result = results.get(trained(scale, name)[0])
         if result is None:
             continue
         pairs = []
@@ -154,5 +154,5 @@ def _notes(scale: Scale) -> list[str]:
 
 
 ARTIFACT = Artifact(
-    title="figure 4: pairs in a latent space of two dimensions", cells=cells, show=show
+    title="figure 4: pairs in a latent space of two dimensions", jobs=jobs, render=render
 )

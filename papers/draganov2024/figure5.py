@@ -6,24 +6,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from papers.draganov2024.cuts import Cuts, cut_groups
-from papers.draganov2024.looks import at, course, first, listed, told, verdict
+from papers.draganov2024.logged import at, course, first, listed, told, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import signed
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import RULE, Verdict, ahead, minus
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Everything that is drawn."""
     every = [cuts for group in cut_groups(scale).values() for cuts in group.values()]
-    return [cell for cuts in every for own in cuts.values() for cell in own]
+    return [job for cuts in every for own in cuts.values() for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return pictures, and what the text sees in its own."""
     early = EPOCHS[scale][0]
     header = ["", "c", "ours: norm in epoch 1", f"ours: kNN after epoch {early}"]
@@ -34,26 +34,26 @@ def show(scale: Scale, found: Found) -> Shown:
             [
                 name,
                 cut_name(c),
-                told(first(found, own, "norm"), 2),
-                told(at(found, own, "knn", early)),
+                told(first(results, own, "norm"), 2),
+                told(at(results, own, "knn", early)),
             ]
             for name, cuts in group.items()
             for c, own in cuts.items()
         ]
         tables.append(Table(header, rows, rates))
-        verdicts += _verdicts(found, group, early, rates)
-        pictures["figure5-recipes" if pictures else "figure5"] = partial(_drawn, found, group)
-    return Shown(tables=tables, verdicts=verdicts, pictures=pictures, notes=_notes(scale))
+        verdicts += _verdicts(results, group, early, rates)
+        pictures["figure5-recipes" if pictures else "figure5"] = partial(_drawn, results, group)
+    return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=_notes(scale))
 
 
-def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict]:
+def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Verdict]:
     knn = {
-        name: {c: at(found, own, "knn", early) for c, own in cuts.items()}
+        name: {c: at(results, own, "knn", early) for c, own in cuts.items()}
         for name, cuts in group.items()
     }
     ends = {name: (row[CUT[name]], row[1]) for name, row in knn.items()}
     gain = {name: minus(a.by_seed, b.by_seed) for name, (a, b) in ends.items() if a and b}
-    gains = ", ".join(f"{name} {signed(one, 1)}" for name, one in gain.items())
+    gains = ", ".join(f"{name} {format_change(one, 1)}" for name, one in gain.items())
     slower = listed(
         {
             f"{name}, c = {cut_name(c)}:": told(one)
@@ -64,7 +64,7 @@ def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict
     )
     lower = [ahead(row[1], one) for row in knn.values() for c, one in row.items() if c < 1]
     norms = {
-        name: {c: first(found, own, "norm") for c, own in sorted(cuts.items())}
+        name: {c: first(results, own, "norm") for c, own in sorted(cuts.items())}
         for name, cuts in group.items()
     }
     falling = [ahead(a, b) for row in norms.values() for a, b in pairwise(row.values())]
@@ -91,14 +91,14 @@ def _verdicts(found: Found, group: Cuts, early: int, rates: str) -> list[Verdict
     ]
 
 
-def _drawn(found: Found, group: Cuts) -> "Picture":
+def _drawn(results: Results, group: Cuts) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
     panels = []
     for name, label in (("knn", "kNN accuracy, percent"), ("norm", "norm of the embeddings")):
         for method, cuts in group.items():
             lines = [
-                Series(f"c = {cut_name(c)}", *course(found, own, name)) for c, own in cuts.items()
+                Series(f"c = {cut_name(c)}", *course(results, own, name)) for c, own in cuts.items()
             ]
             log = name == "norm"
             panels.append(Chart(method, lines, "epoch", label, log_x=True, log_y=log))
@@ -117,4 +117,4 @@ def _notes(scale: Scale) -> list[str]:
     ]
 
 
-ARTIFACT = Artifact(title="figure 5: cut-initialization by any constant", cells=cells, show=show)
+ARTIFACT = Artifact(title="figure 5: cut-initialization by any constant", jobs=jobs, render=render)

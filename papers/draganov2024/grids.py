@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.looks import last, listed, told, verdict
+from papers.draganov2024.logged import last, listed, told, verdict
 from papers.draganov2024.trainings import cut_name, paper
-from papers.machinery.artifact import Found, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Results, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Verdict, ahead, negated
 from papers.paper_numbers import printed
 
@@ -14,7 +14,7 @@ __all__ = ["CUTS", "Grid", "cut_helps", "flat", "helps", "of_paper", "theirs", "
 CUTS = (1, 2, 4, 8)
 """Of the paper's grids."""
 
-Grid = Mapping[float, Mapping[str, Sequence[Cell]]]
+Grid = Mapping[float, Mapping[str, Sequence[Job]]]
 """Trainings by cut-constant and weight decay."""
 
 
@@ -36,25 +36,25 @@ def theirs(table: str) -> Table:
     return Table(["decay", *found.columns], rows, "paper: kNN after 100 epochs")
 
 
-def trained(found: Found, grid: Grid, title: str) -> Table:
+def trained(results: Results, grid: Grid, title: str) -> Table:
     """Return a grid as it was measured; an empty cell is none of it."""
     decays = list(dict.fromkeys(decay for row in grid.values() for decay in row))
     rows = [
         [
             f"c={cut_name(c)}",
-            *(told(last(found, row[d], "knn")) if d in row else "" for d in decays),
+            *(told(last(results, row[d], "knn")) if d in row else "" for d in decays),
         ]
         for c, row in grid.items()
     ]
     return Table(["decay", *decays], rows, title)
 
 
-def cut_helps(found: Found, grid: Grid, name: str) -> Verdict:
+def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
     """Tell whether at every decay the best of the cuts above 1 is above none."""
     answers, evidence = [], []
     for decay, own in grid[1].items():
-        plain = last(found, own, "knn")
-        cuts = {c: last(found, row[decay], "knn") for c, row in grid.items() if decay in row}
+        plain = last(results, own, "knn")
+        cuts = {c: last(results, row[decay], "knn") for c, row in grid.items() if decay in row}
         known = {c: one for c, one in cuts.items() if c > 1 and one is not None}
         if not any(c > 1 for c in cuts):
             continue
@@ -68,17 +68,17 @@ def cut_helps(found: Found, grid: Grid, name: str) -> Verdict:
     return verdict(claim, answers, "; ".join(evidence))
 
 
-def helps(found: Found, row: Mapping[str, Sequence[Cell]], claim: str) -> Verdict:
+def helps(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Verdict:
     """Tell whether the largest of the decays in a row is better than the smallest."""
     ends = max(row, key=float), min(row, key=float)
-    more, less = (last(found, row[decay], "knn") for decay in ends)
+    more, less = (last(results, row[decay], "knn") for decay in ends)
     evidence = listed({f"{ends[0]}:": told(more), f"{ends[1]}:": told(less)})
     return verdict(claim, [ahead(more, less)] if ends[0] != ends[1] else [], evidence)
 
 
-def flat(found: Found, row: Mapping[str, Sequence[Cell]], claim: str) -> Verdict:
+def flat(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Verdict:
     """Tell whether no decay of a row is above another."""
-    knn = {decay: last(found, own, "knn") for decay, own in row.items()}
+    knn = {decay: last(results, own, "knn") for decay, own in row.items()}
     pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]
     evidence = listed({f"{decay}:": told(one) for decay, one in knn.items()})
     return verdict(claim, [negated(pair) for pair in pairs], evidence)

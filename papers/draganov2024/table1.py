@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from papers.draganov2024.looks import last, listed, told, verdict
+from papers.draganov2024.logged import last, listed, told, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, ROW, decayed
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, negated
 from papers.paper_numbers import printed
 
@@ -15,26 +15,26 @@ CHANCE, NOTHING = 10.0, 0.05
 Row = dict[str, Spread | None]
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Every decay of every method."""
-    return [cell for name in CUT for decay in DECAYS[scale] for cell in decayed(scale, name, decay)]
+    return [job for name in CUT for decay in DECAYS[scale] for job in decayed(scale, name, decay)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the table, and what the text makes of it, method by method."""
     paper = printed("cosine-pitfalls", "table1")
     rows, verdicts = [], []
     for name in CUT:
         ours = {decay: decayed(scale, name, decay) for decay in DECAYS[scale]}
-        knn: Row = {decay: last(found, own, "knn") for decay, own in ours.items()}
-        norm: Row = {decay: last(found, own, "norm") for decay, own in ours.items()}
+        knn: Row = {decay: last(results, own, "knn") for decay, own in ours.items()}
+        norm: Row = {decay: last(results, own, "norm") for decay, own in ours.items()}
         for decay in DECAYS[scale]:
             theirs = dict(zip(paper.columns, paper.rows[decay], strict=True))
             row = [f"{theirs[f'{ROW[name]}/{column}']}" for column in ("kNN", "norm")]
             rows.append([name, decay, *row, told(knn[decay]), told(norm[decay], 3)])
         verdicts += _verdicts(name, knn, norm)
     header = ["", "decay", "paper: kNN", "paper: norm", "ours: kNN", "ours: norm"]
-    return Shown(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
+    return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
 
 
 def _verdicts(name: str, knn: Row, norm: Row) -> list[Verdict]:
@@ -90,5 +90,5 @@ def _notes(scale: Scale) -> list[str]:
 
 
 ARTIFACT = Artifact(
-    title="table 1: weight decay, kNN accuracy and embedding norm", cells=cells, show=show
+    title="table 1: weight decay, kNN accuracy and embedding norm", jobs=jobs, render=render
 )

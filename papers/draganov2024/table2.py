@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from papers.draganov2024.looks import at, first, listed, peak, percent, verdict
+from papers.draganov2024.logged import at, first, listed, peak, percent, verdict
 from papers.draganov2024.trainings import CUT, ROW, default, paper
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
@@ -23,12 +23,12 @@ VANISHED = 0.015
 """A share that the paper rounds to 1 percent."""
 
 
-def trained(scale: Scale, name: str, data: str) -> list[Cell]:
+def trained(scale: Scale, name: str, data: str) -> list[Job]:
     """Return the default training of a method."""
     return default(scale, name, data=data)
 
 
-def heads(scale: Scale, name: str, norm: bool) -> list[Cell]:
+def heads(scale: Scale, name: str, norm: bool) -> list[Job]:
     """Return a training so short that its learning rate falls at once, with or without them."""
     own: dict[str, Any] = {} if norm else {"method.batch_norm": "false"}
     if name == "BYOL" and not norm:
@@ -39,26 +39,26 @@ def heads(scale: Scale, name: str, norm: bool) -> list[Cell]:
     return small_images(scale, name, **own)
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Every method on all data, and those with batch norm once more without."""
     full = [trained(scale, name, data) for data in DATA[scale] for name in CUT]
     brief = [heads(scale, name, norm) for name in NORMALISED for norm in (True, False)]
-    return [cell for own in (*full, *brief) for cell in own]
+    return [job for own in (*full, *brief) for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the rates at pi/2, as printed, and at 7 pi/8, which the text says never occur."""
-    opposite, seen = _opposite(scale, found)
-    heads_, normed = _heads(scale, found)
-    return Shown(tables=[opposite, heads_], verdicts=[*seen, normed], notes=_notes(scale))
+    opposite, seen = _opposite(scale, results)
+    heads_, normed = _heads(scale, results)
+    return Rendered(tables=[opposite, heads_], verdicts=[*seen, normed], notes=_notes(scale))
 
 
-def _opposite(scale: Scale, found: Found) -> tuple[Table, list[Verdict]]:
+def _opposite(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
     late = LATE[scale]
     runs = {(data, name): trained(scale, name, data) for data in DATA[scale] for name in CUT}
-    early = {run: first(found, own, "opposite_halves") for run, own in runs.items()}
-    left = {run: at(found, own, "opposite_halves", late) for run, own in runs.items()}
-    most = {run: peak(found, own, "far_opposite") for run, own in runs.items()}
+    early = {run: first(results, own, "opposite_halves") for run, own in runs.items()}
+    left = {run: at(results, own, "opposite_halves", late) for run, own in runs.items()}
+    most = {run: peak(results, own, "far_opposite") for run, own in runs.items()}
     rows = [
         [
             name,
@@ -90,9 +90,9 @@ def _opposite(scale: Scale, found: Found) -> tuple[Table, list[Verdict]]:
     return Table(header, rows, "percent of positive pairs at an angle above pi/2"), claims
 
 
-def _heads(scale: Scale, found: Found) -> tuple[Table, Verdict]:
+def _heads(scale: Scale, results: Results) -> tuple[Table, Verdict]:
     rates = {
-        (name, norm): first(found, heads(scale, name, norm), "opposite_halves")
+        (name, norm): first(results, heads(scale, name, norm), "opposite_halves")
         for name in NORMALISED
         for norm in (True, False)
     }
@@ -126,5 +126,5 @@ def _notes(scale: Scale) -> list[str]:
 
 
 ARTIFACT = Artifact(
-    title="table 2: positive pairs on opposite halves of the latent space", cells=cells, show=show
+    title="table 2: positive pairs on opposite halves of the latent space", jobs=jobs, render=render
 )

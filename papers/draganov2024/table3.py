@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.looks import at, listed, told, verdict
+from papers.draganov2024.logged import at, listed, told, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
 
@@ -15,7 +15,7 @@ DATA = {
     "ImageNet-100": "imagenet100",
     "Flowers": "flowers102-long-tailed",
 }
-Both = Mapping[str, tuple[list[Cell], list[Cell]]]
+Both = Mapping[str, tuple[list[Job], list[Job]]]
 
 
 def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
@@ -38,13 +38,13 @@ def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
     return found
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Every method with and without the cut."""
     every = [pair for both, _ in groups(scale).values() for pair in both.values()]
-    return [cell for pair in every for own in pair for cell in own]
+    return [job for pair in every for own in pair for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return a table for each group, and whether the cut learns faster in it."""
     paper = printed("cosine-pitfalls", "table3")
     tables: list[Table] = []
@@ -56,18 +56,18 @@ def show(scale: Scale, found: Found) -> Shown:
         for name, pair in both.items():
             for c, own in zip((1, CUT[name]), pair, strict=True):
                 numbers = dict(zip(paper.columns, paper.rows[f"{ROW[name]}/c={c}"], strict=True))
-                ours = [told(at(found, own, "knn", epoch)) for epoch in epochs]
+                ours = [told(at(results, own, "knn", epoch)) for epoch in epochs]
                 rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *ours])
         header = [f"paper: {c}" for c in columns] + [f"ours: {epoch}" for epoch in epochs]
         tables.append(Table(["", *header], rows, f"kNN after so many epochs, {title}"))
-        verdicts += [_faster(found, name, pair, title, epochs[0]) for name, pair in both.items()]
-    return Shown(tables=tables, verdicts=verdicts, notes=_notes(scale))
+        verdicts += [_faster(results, name, pair, title, epochs[0]) for name, pair in both.items()]
+    return Rendered(tables=tables, verdicts=verdicts, notes=_notes(scale))
 
 
 def _faster(
-    found: Found, name: str, pair: tuple[list[Cell], list[Cell]], title: str, epoch: int
+    results: Results, name: str, pair: tuple[list[Job], list[Job]], title: str, epoch: int
 ) -> Verdict:
-    plain, small = (at(found, own, "knn", epoch) for own in pair)
+    plain, small = (at(results, own, "knn", epoch) for own in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"
     evidence = listed({f"after epoch {epoch}": told(small), "against": told(plain)})
     return verdict(claim, [ahead(small, plain)], evidence)
@@ -105,5 +105,5 @@ def _notes(scale: Scale) -> list[str]:
 
 
 ARTIFACT = Artifact(
-    title="table 3: kNN accuracy with and without cut-initialization", cells=cells, show=show
+    title="table 3: kNN accuracy with and without cut-initialization", jobs=jobs, render=render
 )

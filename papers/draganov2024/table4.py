@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from papers.draganov2024.looks import last, listed, told, verdict
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import image_cells
+from papers.draganov2024.logged import last, listed, told, verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.recipes import image_jobs
 from papers.machinery.verdicts import ahead, negated
 from papers.paper_numbers import printed
 
@@ -20,27 +20,27 @@ RUN: dict[Scale, tuple[str, ...]] = {
 }
 
 
-def trained(scale: Scale, name: str, c: int) -> list[Cell]:
+def trained(scale: Scale, name: str, c: int) -> list[Job]:
     """Return one method with one cut-constant."""
     if name not in RUN[scale]:
         return []
     own: dict[str, Any] = {} if c == 1 else {"cut": c}
     if scale == "paper":
         own |= {"data": "imagenet100", "encoder": ENCODER[name], "epochs": 100, "knn_every": 10}
-    return image_cells(scale, name, **own)
+    return image_jobs(scale, name, **own)
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """All that are run at a scale."""
-    return [cell for name in NAMES for c in CUTS for cell in trained(scale, name, c)]
+    return [job for name in NAMES for c in CUTS for job in trained(scale, name, c)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the table and one verdict for each method."""
     paper = printed("cosine-pitfalls", "table4")
     rows, verdicts = [], []
     for name, title in NAMES.items():
-        knn = {c: last(found, trained(scale, name, c), "knn") for c in CUTS}
+        knn = {c: last(results, trained(scale, name, c), "knn") for c in CUTS}
         for c in CUTS:
             theirs = [f"{value}" for value in paper.rows[f"{name}/c={c}"]]
             rows.append([f"{title}, c = {c}", *theirs, told(knn[c])])
@@ -52,7 +52,7 @@ def show(scale: Scale, found: Found) -> Shown:
         else:
             verdicts.append(verdict(f"{title} gains by weights divided by 3", [gains], evidence))
     header = ["", "paper: top-1", "paper: top-5", "ours: top-1"]
-    return Shown(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
+    return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
 
 
 def _notes(scale: Scale) -> list[str]:
@@ -72,5 +72,5 @@ def _notes(scale: Scale) -> list[str]:
 
 
 ARTIFACT = Artifact(
-    title="table 4: cut-initialization of MoCo, and of DINO as a control", cells=cells, show=show
+    title="table 4: cut-initialization of MoCo, and of DINO as a control", jobs=jobs, render=render
 )

@@ -10,8 +10,8 @@ from papers.draganov2024.grids import (
     trained,
 )
 from papers.draganov2024.trainings import decayed
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE
 
 NAME = "SimCLR"
@@ -30,21 +30,21 @@ def grids(scale: Scale) -> dict[str, Grid]:
     return {f"ours: over decays{rates[0]}": {1: row}, f"ours: over cuts{rates[1]}": column}
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Everything in the grids."""
     rows = [row for grid in grids(scale).values() for row in grid.values()]
-    return [cell for row in rows for own in row.values() for cell in own]
+    return [job for row in rows for own in row.values() for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the grids, and what they say of cuts and of decays this small."""
     ours = grids(scale)
     wide, high = next(iter(ours.values())), list(ours.values())[-1]
-    return Shown(
-        tables=[theirs("table5"), *(trained(found, grid, title) for title, grid in ours.items())],
+    return Rendered(
+        tables=[theirs("table5"), *(trained(results, grid, title) for title, grid in ours.items())],
         verdicts=[
-            cut_helps(found, high, NAME),
-            flat(found, wide[1], f"{NAME}: decays this small make no difference"),
+            cut_helps(results, high, NAME),
+            flat(results, wide[1], f"{NAME}: decays this small make no difference"),
         ],
         notes=_notes(scale),
     )
@@ -61,4 +61,6 @@ def _notes(scale: Scale) -> list[str]:
     ]
 
 
-ARTIFACT = Artifact(title="table 5: cut-constant and weight decay, SimCLR", cells=cells, show=show)
+ARTIFACT = Artifact(
+    title="table 5: cut-constant and weight decay, SimCLR", jobs=jobs, render=render
+)

@@ -10,8 +10,8 @@ from papers.draganov2024.grids import (
     trained,
 )
 from papers.draganov2024.trainings import decayed, slow
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE
 
 NAME = "SimSiam"
@@ -26,7 +26,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
     if scale == "paper":
         return {"ours: kNN after 100 epochs": of_paper(NAME, "imagenet100", PAPER)}
     row = {decay: decayed(scale, NAME, decay) for decay in ROW[scale]}
-    part: dict[float, dict[str, list[Cell]]] = {
+    part: dict[float, dict[str, list[Job]]] = {
         c: {"5e-4": own} for c, own in small_cuts(scale)[NAME].items()
     }
     if scale == "cpu":
@@ -35,23 +35,23 @@ def grids(scale: Scale) -> dict[str, Grid]:
     return {f"ours: over decays{rates[0]}": {1: row}, f"ours: over cuts{rates[1]}": part}
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Everything in the grids."""
     rows = [row for grid in grids(scale).values() for row in grid.values()]
-    return [cell for row in rows for own in row.values() for cell in own]
+    return [job for row in rows for own in row.values() for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the grids, and what they say of cuts, of decays, and of both together."""
     ours = grids(scale)
     wide, high = next(iter(ours.values())), list(ours.values())[-1]
-    return Shown(
-        tables=[theirs("table6"), *(trained(found, grid, title) for title, grid in ours.items())],
+    return Rendered(
+        tables=[theirs("table6"), *(trained(results, grid, title) for title, grid in ours.items())],
         verdicts=[
-            cut_helps(found, high, NAME),
-            helps(found, wide[1], f"{NAME}: more decay learns faster"),
+            cut_helps(results, high, NAME),
+            helps(results, wide[1], f"{NAME}: more decay learns faster"),
             helps(
-                found,
+                results,
                 high[max(high)],
                 f"{NAME}: with weights divided by {max(high):g}, too, more decay learns faster",
             ),
@@ -71,4 +71,6 @@ def _notes(scale: Scale) -> list[str]:
     ]
 
 
-ARTIFACT = Artifact(title="table 6: cut-constant and weight decay, SimSiam", cells=cells, show=show)
+ARTIFACT = Artifact(
+    title="table 6: cut-constant and weight decay, SimSiam", jobs=jobs, render=render
+)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import text_cells
+from papers.machinery.job import Job
+from papers.machinery.recipes import text_jobs
 
 __all__ = ["BASELINE", "VALUES", "baseline", "notes", "undissipated", "varied"]
 
@@ -42,17 +42,17 @@ _HELD: dict[Scale, Mapping[str, Any]] = {
 }
 
 
-def baseline(scale: Scale) -> list[Cell]:
+def baseline(scale: Scale) -> list[Job]:
     """Return its trainings, one for each seed; what they are looked at on is held out."""
     return _cells(scale, BASELINE, **_HELD[scale])
 
 
-def undissipated(scale: Scale) -> list[Cell]:
+def undissipated(scale: Scale) -> list[Job]:
     """Return the same with GD = 1."""
     return _cells(scale, BASELINE, dissipation="none", **_HELD[scale])
 
 
-def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list[Cell]:
+def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list[Job]:
     """Return trainings with one value changed; at ``cpu`` scale they are short.
 
     Args:
@@ -97,12 +97,12 @@ def _cells(
     values: Mapping[str, float],
     *,
     dissipation: str | None = None,
-    **more: Any,  # noqa: ANN401 - settings of a cell
-) -> list[Cell]:
+    **more: Any,  # noqa: ANN401 - settings of a job
+) -> list[Job]:
     settings: dict[str, float | str] = {
         "dissipation": dissipation or f"margin:{values['margin']:g}",
         "weight": f"softmax:{values['temperature']:g}",
         "ratio": values["ratio"],
         "variant": "released",
     }
-    return text_cells(scale, "paradigm", settings, scored=False, **more)
+    return text_jobs(scale, "paradigm", settings, scored=False, **more)

@@ -4,17 +4,17 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from papers.li2024.backbone_results import Measured, measured, notes
 from papers.li2024.losses import BACKBONES, MODIFIED, ORIGINAL
-from papers.li2024.measured import Measured, measured, notes
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import shown, signed, told
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import format_change, format_changes, format_spread
 from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of, minus, spread
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PAIRS = tuple(zip(ORIGINAL, MODIFIED, strict=True))
 
@@ -27,17 +27,17 @@ WORDS: Mapping[Answer, str | None] = {
 }
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Trainings of table 3."""
     every = [loss for pair in PAIRS for loss in pair]
-    return [cell for base in BACKBONES for loss in every for cell in loss.cells(scale, base)]
+    return [job for base in BACKBONES for loss in every for job in loss.jobs(scale, base)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return before and after, paper beside ours."""
-    every = measured(scale, found)
+    every = measured(scale, results)
     here = [of for of in every if of.here]
-    return Shown(
+    return Rendered(
         tables=[_table(of) for of in every],
         verdicts=[_verdict(of) for of in here],
         pictures={"figure1": functools.partial(_draw, here)},
@@ -49,10 +49,10 @@ def _table(of: Measured) -> Table:
     rows: list[list[str | None]] = []
     for before, after in PAIRS:
         paper = printed(PAPER, "figure1").rows[f"{of.base}/{before.row}"]
-        own = [shown(spread(of.of(loss).values())) for loss in (before, after)]
+        own = [format_spread(spread(of.of(loss).values())) for loss in (before, after)]
         change = minus(of.of(after), of.of(before))
         word = WORDS[above(change)]
-        rows.append([before.name, *(f"{v:.2f}" for v in paper), *own, signed(change), word])
+        rows.append([before.name, *(f"{v:.2f}" for v in paper), *own, format_change(change), word])
     header = ["loss", "paper: before", "after", "ours: before", "after", "change", "verdict"]
     return Table(header, rows, title=of.title)
 
@@ -62,12 +62,12 @@ def _verdict(of: Measured) -> Verdict:
     return Verdict(
         f"{of.who}each of the four losses ends with higher STS after modification",
         all_of(above(change) for change in changes.values()),
-        told(changes),
+        format_changes(changes),
     )
 
 
 def _draw(here: list[Measured]) -> "Picture":
-    from papers.li2024.drawn import series
+    from papers.li2024.plots import series
     from papers.plots.charts import Chart, charts
 
     panels = []
@@ -83,5 +83,5 @@ def _draw(here: list[Measured]) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="figure 1: ineffective losses before and after modification", cells=cells, show=show
+    title="figure 1: ineffective losses before and after modification", jobs=jobs, render=render
 )

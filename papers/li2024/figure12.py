@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.lemma import lemma1
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.plots.planes import Dots, Plane, planes
 
 Points = NDArray[np.float64]
@@ -27,13 +27,13 @@ _RATIOS = (1.2, 2.2)
 _ANCHOR = np.zeros(2)
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Compute the three illustrations, the same at every scale."""
     gaps = [f"{_gap(*_trained(part)):.2f}" for part in _KINDS.values()]
     ways = [f"{_along_hardest(tau):.2f}" for tau in _WEIGHTS.values()]
     moves = [f"{_approach(ratio):+.2f}" for ratio in _RATIOS]
     least = float(lemma1(_POSITIVE, _NEGATIVE, _ALPHA, _LAMBDA).lower)
-    return Shown(
+    return Rendered(
         tables=[
             Table(
                 ["panel", "what", "where", "paper", "ours"],
@@ -154,5 +154,5 @@ def _stepped(
 
 
 ARTIFACT = Artifact(
-    title="figure 12: what the three components do, an illustration", cells=no_cells, show=show
+    title="figure 12: what the three components do, an illustration", jobs=no_jobs, render=render
 )

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.figures import numbers
-from isotrope.diagnostics.landscape import Landscape
+from isotrope.diagnostics.simulation.figures import numbers
+from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 _DRAWN = ("mu_neg over pi", "points of each axis", "batches of each pair", "negatives of a batch")
 _ALL, _MOST = 0.99, 0.5  # of the weight
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Simulate with and without the gate of the released code; nothing is trained."""
     plain, gated = simulated(scale, "weight"), simulated(scale, "weight", gated=True)
     sharp = printed(PAPER, "figure3").rows["temperature where the share falls"][0]
@@ -29,7 +29,7 @@ def show(scale: Scale, found: Found) -> Shown:
     )
     alone = all(ends[t] > _ALL for t in low) and all(ends[t] < _MOST for t in high)
     plainly = all(largest[t] > _MOST for t in low)
-    return Shown(
+    return Rendered(
         tables=[set_up(scale, _DRAWN), _readings(plain, gated, float(str(sharp)))],
         verdicts=[
             Verdict(
@@ -65,8 +65,8 @@ def _readings(
             end = float(shown.value.max())
             paper = "1 at last" if _temperature(one) < sharp else "not 1"
             same = end > _ALL if paper != "not 1" else end < _MOST
-            cells = [f"{share:.3f}" for share in numbers("weight", shown).values()]
-            rows.append([title, kind, paper, *cells, "matches" if same else "differs"])
+            numbers_of = [f"{share:.3f}" for share in numbers("weight", shown).values()]
+            rows.append([title, kind, paper, *numbers_of, "matches" if same else "differs"])
     return Table(
         ["weight", "gate", "paper, read off the text", *places, "verdict"],
         rows,
@@ -83,13 +83,13 @@ def _told(shares: Mapping[str, float]) -> str:
 
 
 def _curves(found: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.report.surfaces import curves
+    from isotrope.reports.surfaces import curves
 
     return curves(surfaces(found), "share of the hardest negative")
 
 
 ARTIFACT = Artifact(
     title="figure 3: the hardest negative's share of the weight, simulated",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.figures import numbers
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.surfaces import ratio
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.figures import numbers
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import ratio
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 _DRAWN = ("mu_pos over pi", "mu_neg over pi", "points of each axis")
 _DYNAMIC, _STATIC = ("ArcCon", "MET"), ("InfoNCE", "MPT")
@@ -28,7 +28,7 @@ _FORMULA = {  # R of table 1 there
 }
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Evaluate the formulas; nothing is drawn and nothing is trained."""
     every = simulated(scale, "ratio")
     low, high = printed(PAPER, "figure4").rows["dynamic ratios"]
@@ -52,7 +52,7 @@ def show(scale: Scale, found: Found) -> Shown:
         same = least == most == 1
         rows.append([title, "from, to", "1", f"{least:.4g} to {most:.4g}", _match(same)])
     wide = {title: _span(every[title].value) for title in _DYNAMIC}
-    return Shown(
+    return Rendered(
         tables=[
             set_up(scale, _DRAWN),
             Table(
@@ -103,13 +103,13 @@ def _match(holds: bool) -> str:
 
 
 def _heatmaps(found: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.report.surfaces import heatmaps
+    from isotrope.reports.surfaces import heatmaps
 
     return heatmaps(surfaces(found), "ratio", limits=(0.5, 4), lines=(1.5, 2))
 
 
 ARTIFACT = Artifact(
     title="figure 4: dynamic ratios of ArcCon and MET, by their formulas",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

@@ -5,12 +5,19 @@ from functools import partial
 
 import numpy as np
 
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes, undissipated
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, Row, after, diverged, ends, shown
-from papers.machinery.over_seeds import signed
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import (
+    ReadNumber,
+    Row,
+    at_end,
+    divergence_notes,
+    format_by_seed,
+    last_rows,
+)
+from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import RULE, Verdict, above, below, minus
 from papers.plots.charts import Chart, Series, charts
 
@@ -18,23 +25,27 @@ _SIDES = ("negative", "positive")
 _FLOOR = 1e-3  # of the largest density: less is not drawn
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Return the baseline, with and without dissipation."""
     return [*baseline(scale), *undissipated(scale)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Compare the two at the end of training."""
     kinds = {"with GD": baseline(scale), "without GD": undissipated(scale)}
     rows = []
     change = {}
     for name, (paper, digits, read) in _READ.items():
-        with_, without = (after(found, own, read) for own in kinds.values())
+        with_, without = (at_end(results, own, read) for own in kinds.values())
         change[name] = minus(without, with_)
-        own = (shown(with_, digits), shown(without, digits), signed(change[name], digits))
+        own = (
+            format_by_seed(with_, digits),
+            format_by_seed(without, digits),
+            format_change(change[name], digits),
+        )
         rows.append([name, paper, *own])
     gap, overlap = change["gap of the angles"], change["overlap of the densities"]
-    return Shown(
+    return Rendered(
         tables=[
             Table(
                 ["held-out text, after training", "paper", *kinds, "difference"],
@@ -46,18 +57,18 @@ def show(scale: Scale, found: Found) -> Shown:
             Verdict(
                 "without GD the gap between angles to negatives and to positives grows larger",
                 above(gap),
-                f"gap without less gap with: {signed(gap, 3) or 'not run'}",
+                f"gap without less gap with: {format_change(gap, 3) or 'not run'}",
             ),
             Verdict(
                 "with GD the two distributions stay closer to each other",
                 below(overlap),
-                f"overlap without less with: {signed(overlap, 3) or 'not run'}",
+                f"overlap without less with: {format_change(overlap, 3) or 'not run'}",
             ),
         ],
-        pictures={"figure5": partial(_drawn, found, kinds)},
+        pictures={"figure5": partial(_drawn, results, kinds)},
         notes=[
             *notes(scale),
-            *diverged(found, cells(scale)),
+            *divergence_notes(results, jobs(scale)),
             RULE,
             "densities by Gaussian kernels, Scott's bandwidth",
         ],
@@ -76,7 +87,7 @@ def _overlap(row: Row) -> float:
     return float(np.minimum(negative, positive).sum() * (x[1] - x[0]))
 
 
-_READ: dict[str, tuple[str, int, Read]] = {
+_READ: dict[str, tuple[str, int, ReadNumber]] = {
     "mean angle to positives": ("-", 3, lambda row: row["positive mean"]),
     "mean angle to negatives": ("-", 3, lambda row: row["negative mean"]),
     "gap of the angles": (
@@ -89,12 +100,12 @@ _READ: dict[str, tuple[str, int, Read]] = {
 }
 
 
-def _drawn(found: Found, kinds: Mapping[str, Sequence[Cell]]) -> Picture:
+def _drawn(results: Results, kinds: Mapping[str, Sequence[Job]]) -> Picture:
     panels = []
     for side in _SIDES:
         lines = []
         for kind, own in kinds.items():
-            last = [row["densities"] for row in ends(found, own)]
+            last = [row["densities"] for row in last_rows(results, own)]
             if last:
                 density = np.mean(np.array([one[side] for one in last], dtype=float), axis=0)
                 some = density > _FLOOR * density.max()
@@ -106,6 +117,6 @@ def _drawn(found: Found, kinds: Mapping[str, Sequence[Cell]]) -> Picture:
 
 ARTIFACT = Artifact(
     title="figure 5: cosines to positives and negatives, trained with and without GD",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

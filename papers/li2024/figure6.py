@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE, VALUES, notes, varied
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import curve, diverged, shown
-from papers.machinery.over_seeds import by_seed, signed
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import curve, divergence_notes, format_by_seed
+from papers.machinery.over_seeds import by_seed, format_change
 from papers.machinery.verdicts import (
     RULE,
     TREND,
@@ -36,17 +36,17 @@ _SHARP = float(str(_PRINTED["temperature of the sharp drop"][0]))
 Curve = Mapping[float, Mapping[int, float]]
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Return a training for every value; the baseline's own is in all three curves."""
     return [
         c for name, values in VALUES[scale].items() for v in values for c in varied(scale, name, v)
     ]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the three curves."""
-    best, last = (_curves(scale, found, f"dev {which}") for which in ("best", "last"))
-    first = spread(by_seed(found, cells(scale), "dev first").values())
+    best, last = (_curves(scale, results, f"dev {which}") for which in ("best", "last"))
+    first = spread(by_seed(results, jobs(scale), "dev first").values())
     tables = [
         Table(
             [letter, "baseline", "dev, best step", "dev, last step"],
@@ -54,8 +54,8 @@ def show(scale: Scale, found: Found) -> Shown:
                 [
                     f"{value:g}",
                     "yes" if value == BASELINE[name] else "",
-                    shown(best[name][value]),
-                    shown(last[name][value]),
+                    format_by_seed(best[name][value]),
+                    format_by_seed(last[name][value]),
                 ]
                 for value in best[name]
             ],
@@ -63,13 +63,13 @@ def show(scale: Scale, found: Found) -> Shown:
         )
         for name, letter in _LETTERS.items()
     ]
-    return Shown(
+    return Rendered(
         tables=tables,
         verdicts=_verdicts(best),
         pictures={"figure6": partial(_drawn, best, None if first is None else first.mean)},
         notes=[
             *notes(scale, short=True, held=False),
-            *diverged(found, cells(scale)),
+            *divergence_notes(results, jobs(scale)),
             f"{RULE}; {TREND}",
             "the paper's metric, and that of the verdicts, is the dev score of the best kept step "
             "after the first; its curves have no numbers in the text",
@@ -91,7 +91,7 @@ def _verdicts(best: Mapping[str, Curve]) -> list[Verdict]:
         Verdict(
             f"STS-B dev is lower at tau = {_SHARP:g} than at {small:g}",
             above(drop),
-            f"it falls by {signed(drop) or 'not run'}",
+            f"it falls by {format_change(drop) or 'not run'}",
         ),
         Verdict(
             f"of all neighbouring temperatures, the fall to {_SHARP:g} is the largest",
@@ -102,15 +102,17 @@ def _verdicts(best: Mapping[str, Curve]) -> list[Verdict]:
     ]
 
 
-def _curves(scale: Scale, found: Found, metric: str) -> dict[str, Curve]:
+def _curves(scale: Scale, results: Results, metric: str) -> dict[str, Curve]:
     return {
-        name: {value: by_seed(found, varied(scale, name, value), metric) for value in values}
+        name: {value: by_seed(results, varied(scale, name, value), metric) for value in values}
         for name, values in VALUES[scale].items()
     }
 
 
 def _told(curve: Curve) -> str:
-    return ", ".join(f"{value:g}: {shown(own) or 'not run'}" for value, own in curve.items())
+    return ", ".join(
+        f"{value:g}: {format_by_seed(own) or 'not run'}" for value, own in curve.items()
+    )
 
 
 def _drawn(best: Mapping[str, Curve], untrained: float | None) -> Picture:
@@ -129,6 +131,6 @@ def _drawn(best: Mapping[str, Curve], untrained: float | None) -> Picture:
 
 ARTIFACT = Artifact(
     title="figure 6: STS-B dev over margin, temperature and ratio of the baseline",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -4,12 +4,19 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.diagnostics.hardest_negative import TEMPERATURES
-from isotrope.report.surfaces import Picture
+from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.looks import Read, after, before, curve, diverged, shown
-from papers.machinery.over_seeds import signed
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.logged import (
+    ReadNumber,
+    at_end,
+    at_start,
+    curve,
+    divergence_notes,
+    format_by_seed,
+)
+from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import RULE, Verdict, above, minus, spread
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts
@@ -24,28 +31,28 @@ Shares = Mapping[float, Mapping[int, float]]
 """By temperature and seed."""
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Compare the two ends of the baseline's training."""
     seen = {
         kind: [
-            {tau: at(found, baseline(scale), _read(kind, tau)) for tau in TEMPERATURES}
-            for at in (before, after)
+            {tau: at(results, baseline(scale), _read(kind, tau)) for tau in TEMPERATURES}
+            for at in (at_start, at_end)
         ]
         for kind in _KINDS
     }
     rows = [
-        [told, when, *(shown(own, 3) for own in shares.values())]
+        [told, when, *(format_by_seed(own, 3) for own in shares.values())]
         for kind, told in _KINDS.items()
         for when, shares in zip(("before", "after"), seen[kind], strict=True)
     ]
     columns = [f"tau {tau:g}" for tau in TEMPERATURES]
-    return Shown(
+    return Rendered(
         tables=[Table(["share", "training", *columns], rows, title="of the hardest negative")],
         verdicts=[v for kind in _KINDS for v in _verdicts(_KINDS[kind], *seen[kind])],
         pictures={"figure7": partial(_drawn, seen)},
         notes=[
             *notes(scale),
-            *diverged(found, baseline(scale)),
+            *divergence_notes(results, baseline(scale)),
             "the weight is W of the hardest over the sum of W, as the text says, over all anchors; "
             "the released statistic is the length of what the hardest pushes along the whole push, "
             "over the length of that, over the anchors that the margin of .3 still moves",
@@ -66,17 +73,17 @@ def _verdicts(told: str, old: Shares, new: Shares) -> list[Verdict]:
         Verdict(
             f"{told}: the hardest negative does not dominate at tau = {_USUAL:g} before training",
             None if low is None else low.mean < _DOMINANT,
-            f"share {shown(old[_USUAL], 3) or 'not run'}",
+            f"share {format_by_seed(old[_USUAL], 3) or 'not run'}",
         ),
         Verdict(
             f"{told}: it dominates there after training",
             None if high is None else high.mean > _DOMINANT,
-            f"share {shown(new[_USUAL], 3) or 'not run'}",
+            f"share {format_by_seed(new[_USUAL], 3) or 'not run'}",
         ),
         Verdict(
             f"{told}: training raises its share there",
             above(rise),
-            f"by {signed(rise, 3) or 'not run'}",
+            f"by {format_change(rise, 3) or 'not run'}",
         ),
         Verdict(
             f"{told}: after training the share begins to fall sharply at tau = {_SHARP:g}",
@@ -86,7 +93,7 @@ def _verdicts(told: str, old: Shares, new: Shares) -> list[Verdict]:
     ]
 
 
-def _read(kind: str, tau: float) -> Read:
+def _read(kind: str, tau: float) -> ReadNumber:
     return lambda row: row[f"hardest {kind}"][f"{tau:g}"]
 
 
@@ -103,6 +110,6 @@ def _drawn(seen: Mapping[str, list[dict[float, dict[int, float]]]]) -> Picture:
 
 ARTIFACT = Artifact(
     title="figure 7: the hardest negative's share by temperature, before and after training",
-    cells=baseline,
-    show=show,
+    jobs=baseline,
+    render=render,
 )

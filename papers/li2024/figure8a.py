@@ -3,39 +3,52 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from isotrope.diagnostics.lemma_share import STEPS
-from isotrope.report.surfaces import Picture
+from isotrope.diagnostics.model_statistics.lemma_share import STEPS
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, after, before, curve, diverged, shown, steps
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import (
+    ReadNumber,
+    at_end,
+    at_start,
+    by_step,
+    curve,
+    divergence_notes,
+    format_by_seed,
+)
 from papers.machinery.verdicts import RULE, Answer, Verdict, above, all_of, minus, spread
 from papers.plots.charts import Chart, Series, charts
 
 _RATIOS = (1.0, 1.25, 1.5, 2.0)
 _ENOUGH = 0.99  # of the anchors: then there is nothing to gain
 _QUANTILES = {1: 0.05, 2: 0.25, 3: 0.5, 4: 0.75, 5: 0.95}  # places in what was kept
-_WHEN = {"before training": before, "after training": after}
+_WHEN = {"before training": at_start, "after training": at_end}
 
 Met = Mapping[float, Mapping[int, float]]
 """Share of the anchors that meet the condition, by ratio and seed."""
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Look at the distribution of the minimum, and at who meets it on the way."""
     own = baseline(scale)
     rows, every = [], {}
     for step in STEPS:
         for when, at in _WHEN.items():
-            met = {r: at(found, own, _below(step, r)) for r in _RATIOS}
+            met = {r: at(results, own, _below(step, r)) for r in _RATIOS}
             every[f"lambda {step:g} {when}"] = met
-            counted = shown(at(found, own, _counted(step)), 0)
-            values = [at(found, own, _quantile(step, 3)), *met.values()]
+            counted = format_by_seed(at(results, own, _counted(step)), 0)
+            values = [at(results, own, _quantile(step, 3)), *met.values()]
             nothing = None if counted is None else "-"
             rows.append(
-                [f"{step:g}", when, counted, *(shown(value) or nothing for value in values)]
+                [
+                    f"{step:g}",
+                    when,
+                    counted,
+                    *(format_by_seed(value) or nothing for value in values),
+                ]
             )
-    return Shown(
+    return Rendered(
         tables=[
             Table(
                 ["lambda", "encoder", "anchors", "median", *(f"r = {r:g}" for r in _RATIOS)],
@@ -45,10 +58,10 @@ def show(scale: Scale, found: Found) -> Shown:
             )
         ],
         verdicts=[_verdict(every)],
-        pictures={"figure8a": partial(_drawn, found, own)},
+        pictures={"figure8a": partial(_drawn, results, own)},
         notes=[
             *notes(scale),
-            *diverged(found, baseline(scale)),
+            *divergence_notes(results, baseline(scale)),
             RULE,
             "the paper does not say which lambda: these are ours, 0 is the limit of small steps; "
             "each anchor of a batch with its hardest negative, where the three angles are acute "
@@ -76,38 +89,38 @@ def _verdict(every: Mapping[str, Met]) -> Verdict:
     )
 
 
-def _drawn(found: Found, own: Sequence[Cell]) -> Picture:
+def _drawn(results: Results, own: Sequence[Job]) -> Picture:
     panels = []
     for when, at in _WHEN.items():
         lines = []
         for step in STEPS:
             seen = {
-                q: spread(at(found, own, _quantile(step, k)).values())
+                q: spread(at(results, own, _quantile(step, k)).values())
                 for k, q in _QUANTILES.items()
             }
             known = {q: one.mean for q, one in seen.items() if one}
             lines.append(Series(f"lambda {step:g}", list(known.values()), list(known)))
         panels.append(Chart(when, lines, "minimum ratio", "part of the anchors"))
     for ratio in (_RATIOS[0], _RATIOS[-1]):
-        lines = [curve(f"lambda {s:g}", steps(found, own, _below(s, ratio))) for s in STEPS]
+        lines = [curve(f"lambda {s:g}", by_step(results, own, _below(s, ratio))) for s in STEPS]
         panels.append(Chart(f"minimum below {ratio:g}", lines, "step", "part of the anchors"))
     return charts(panels, columns=2)
 
 
-def _counted(step: float) -> Read:
+def _counted(step: float) -> ReadNumber:
     return lambda row: row["lemma"][f"{step:g}"]["counted"]
 
 
-def _below(step: float, ratio: float) -> Read:
+def _below(step: float, ratio: float) -> ReadNumber:
     return lambda row: row["lemma"][f"{step:g}"]["below"].get(f"{ratio:g}")
 
 
-def _quantile(step: float, place: int) -> Read:
+def _quantile(step: float, place: int) -> ReadNumber:
     return lambda row: (row["lemma"][f"{step:g}"]["minimum"] or {place: None})[place]
 
 
 ARTIFACT = Artifact(
     title="figure 8a: minimum ratios by Lemma 1, before and after training",
-    cells=baseline,
-    show=show,
+    jobs=baseline,
+    render=render,
 )

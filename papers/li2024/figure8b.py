@@ -5,11 +5,19 @@ from functools import cache, partial
 
 from isotrope.paradigm import registry
 from isotrope.paradigm.portrait import summary
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, after, before, curve, diverged, everywhere, steps
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import (
+    ReadNumber,
+    at_all_steps,
+    at_end,
+    at_start,
+    by_step,
+    curve,
+    divergence_notes,
+)
 from papers.machinery.verdicts import Spread, Verdict, spread
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts
@@ -21,28 +29,28 @@ _BOUND = printed("unified-gradient", "figure8").rows[
 ][0]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Follow all of them over one kind of training."""
     own = baseline(scale)
     rows = []
     for name in _dynamic():
         numbers = [
-            spread(at(found, own, _read(name, what)).values())
+            spread(at(results, own, _read(name, what)).values())
             for what in ("mean", "above_one")
-            for at in (before, after)
+            for at in (at_start, at_end)
         ]
-        numbers.append(spread(after(found, own, _moved(name)).values()))
+        numbers.append(spread(at_end(results, own, _moved(name)).values()))
         none = "-" if any(numbers) else None  # of no anchor, or not run
         paper = f"above {_BOUND}" if name in _NAMED else "-"
         rows.append([name, paper, *(_short(one) if one else none for one in numbers)])
     verdicts = []
     for name in _NAMED:
-        least = min(everywhere(found, own, _read(name, "mean")), default=None)
+        least = min(at_all_steps(results, own, _read(name, "mean")), default=None)
         claim = f"the ratio of {name} stays above {_BOUND} throughout the training"
         evidence = "not run" if least is None else f"smallest mean of any step and seed {least:.3f}"
         holds = None if least is None else least > float(str(_BOUND))
         verdicts.append(Verdict(claim, holds, evidence))
-    return Shown(
+    return Rendered(
         tables=[
             Table(
                 [
@@ -60,10 +68,10 @@ def show(scale: Scale, found: Found) -> Shown:
             )
         ],
         verdicts=verdicts,
-        pictures={"figure8b": partial(_drawn, found, own)},
+        pictures={"figure8b": partial(_drawn, results, own)},
         notes=[
             *notes(scale),
-            *diverged(found, baseline(scale)),
+            *divergence_notes(results, baseline(scale)),
             "every objective with its default settings, on the embeddings of the baseline",
             "a negative ratio: pull and push have opposite signs, as where most similarities are "
             "above what a term of the loss wants; it is not drawn on the logarithmic axis",
@@ -77,11 +85,11 @@ def _dynamic() -> tuple[str, ...]:
     return tuple(name for name, one in every.items() if summary(one)["ratio"] == "dynamic")
 
 
-def _read(name: str, what: str) -> Read:
+def _read(name: str, what: str) -> ReadNumber:
     return lambda row: row["ratios"][name][what]
 
 
-def _moved(name: str) -> Read:
+def _moved(name: str) -> ReadNumber:
     return lambda row: row["ratios"][name]["active"] / row["ratios"][name]["count"]
 
 
@@ -90,8 +98,8 @@ def _short(one: Spread) -> str:
     return f"{one.mean:.3g}{more}"
 
 
-def _drawn(found: Found, own: list[Cell]) -> Picture:
-    every = {name: curve(name, steps(found, own, _read(name, "mean"))) for name in _dynamic()}
+def _drawn(results: Results, own: list[Job]) -> Picture:
+    every = {name: curve(name, by_step(results, own, _read(name, "mean"))) for name in _dynamic()}
     named = [every[name] for name in _SHOWN]
     return charts(
         [
@@ -111,6 +119,6 @@ def _drawn(found: Found, own: list[Cell]) -> Picture:
 
 ARTIFACT = Artifact(
     title="figure 8b: dynamic ratios over the training of the baseline",
-    cells=baseline,
-    show=show,
+    jobs=baseline,
+    render=render,
 )

@@ -3,27 +3,37 @@
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.report.surfaces import Picture
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import VALUES, notes, varied
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Row, after, before, curve, diverged, shown, steps
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import (
+    Row,
+    at_end,
+    at_start,
+    by_step,
+    curve,
+    divergence_notes,
+    format_by_seed,
+)
 from papers.machinery.verdicts import RULE, TREND, Verdict, trend
 from papers.plots.charts import Chart, charts
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Return the trainings with each ratio: those of figure 6, where text is held out anyway."""
-    return [cell for own in _trainings(scale).values() for cell in own]
+    return [job for own in _trainings(scale).values() for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Compare the mean cosine of held-out positives."""
     own = _trainings(scale)
-    first, last = ({r: at(found, c, _cosine) for r, c in own.items()} for at in (before, after))
-    rows = [[f"{r:g}", shown(first[r], 3), shown(last[r], 3)] for r in own]
-    told = ", ".join(f"r = {r:g}: {shown(one, 3) or 'not run'}" for r, one in last.items())
-    return Shown(
+    first, last = (
+        {r: at(results, c, _cosine) for r, c in own.items()} for at in (at_start, at_end)
+    )
+    rows = [[f"{r:g}", format_by_seed(first[r], 3), format_by_seed(last[r], 3)] for r in own]
+    told = ", ".join(f"r = {r:g}: {format_by_seed(one, 3) or 'not run'}" for r, one in last.items())
+    return Rendered(
         tables=[
             Table(
                 ["r", "before training", "after"],
@@ -38,17 +48,17 @@ def show(scale: Scale, found: Found) -> Shown:
                 told,
             )
         ],
-        pictures={"figure8c": partial(_drawn, found, own)},
+        pictures={"figure8c": partial(_drawn, results, own)},
         notes=[
             *notes(scale, short=True),
-            *diverged(found, cells(scale)),
+            *divergence_notes(results, jobs(scale)),
             f"{RULE}; {TREND}",
             "the ratios are ours, the text does not name the paper's",
         ],
     )
 
 
-def _trainings(scale: Scale) -> dict[float, list[Cell]]:
+def _trainings(scale: Scale) -> dict[float, list[Job]]:
     return {r: varied(scale, "ratio", r, held=True) for r in VALUES[scale]["ratio"]}
 
 
@@ -57,13 +67,13 @@ def _cosine(row: Row) -> float:
     return found
 
 
-def _drawn(found: Found, own: Mapping[float, list[Cell]]) -> Picture:
-    lines = [curve(f"r = {r:g}", steps(found, cells, _cosine)) for r, cells in own.items()]
+def _drawn(results: Results, own: Mapping[float, list[Job]]) -> Picture:
+    lines = [curve(f"r = {r:g}", by_step(results, jobs, _cosine)) for r, jobs in own.items()]
     return charts([Chart("held-out positives", lines, "step", "mean cosine")])
 
 
 ARTIFACT = Artifact(
     title="figure 8c: closeness of held-out positives over training, by ratio",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -3,12 +3,12 @@
 import math
 from functools import partial
 
-from isotrope.diagnostics.angle_statistics import ASSUMED
-from isotrope.report.surfaces import Picture
+from isotrope.diagnostics.model_statistics.angle_statistics import ASSUMED
+from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Read, curve, diverged, everywhere, steps
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import ReadNumber, at_all_steps, by_step, curve, divergence_notes
 from papers.machinery.verdicts import Spread, Verdict
 from papers.plots.charts import Chart, charts
 
@@ -23,7 +23,7 @@ _NUMBERS = {
 _CLOSE, _NORMAL = 2.0, 0.1  # factor of sigma; Kolmogorov-Smirnov distance: ours
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Follow the statistics over the training."""
     own = baseline(scale)
     rows, verdicts = [], []
@@ -35,11 +35,11 @@ def show(scale: Scale, found: Found) -> Shown:
             "ks": "close to normal",
         }
         for number, name in _NUMBERS.items():
-            every = list(steps(found, own, _read(side, number)).values())
-            cells = [every[0].shown(3), every[-1].shown(3), _span(every)] if every else [None] * 3
-            rows.append([f"{name}, {side}s", paper.get(number, "-"), *cells])
+            every = list(by_step(results, own, _read(side, number)).values())
+            values = [every[0].text(3), every[-1].text(3), _span(every)] if every else [None] * 3
+            rows.append([f"{name}, {side}s", paper.get(number, "-"), *values])
         means, stds, ks = (
-            everywhere(found, own, _read(side, number)) for number in ("mean", "std", "ks")
+            at_all_steps(results, own, _read(side, number)) for number in ("mean", "std", "ks")
         )
         verdicts += [
             Verdict(
@@ -58,7 +58,7 @@ def show(scale: Scale, found: Found) -> Shown:
                 f"distance of Kolmogorov and Smirnov {_ends(ks)}; close: at most {_NORMAL:g}",
             ),
         ]
-    return Shown(
+    return Rendered(
         tables=[
             Table(
                 ["angles", "paper", "before training", "after", "range over training"],
@@ -67,17 +67,17 @@ def show(scale: Scale, found: Found) -> Shown:
             )
         ],
         verdicts=verdicts,
-        pictures={"figure9": partial(_drawn, found, own)},
+        pictures={"figure9": partial(_drawn, results, own)},
         notes=[
             *notes(scale),
-            *diverged(found, baseline(scale)),
+            *divergence_notes(results, baseline(scale)),
             "verdicts are on all kept steps and seeds",
             "what is close is not in the paper: the two bounds are ours",
         ],
     )
 
 
-def _read(side: str, number: str) -> Read:
+def _read(side: str, number: str) -> ReadNumber:
     return lambda row: row[f"{side} {number}"]
 
 
@@ -89,10 +89,10 @@ def _span(every: list[Spread]) -> str:
     return _ends([one.mean for one in every])
 
 
-def _drawn(found: Found, own: list[Cell]) -> Picture:
+def _drawn(results: Results, own: list[Job]) -> Picture:
     panels = []
     for number, name in _NUMBERS.items():
-        lines = [curve(f"{s}s", steps(found, own, _read(s, number))) for s in _SIDES]
+        lines = [curve(f"{s}s", by_step(results, own, _read(s, number))) for s in _SIDES]
         marks = {f"{sigma:g}": sigma for _, sigma in ASSUMED.values()} if number == "std" else {}
         unit = ", radians" if number in ("mean", "std") else ""
         panels.append(Chart(name, lines, "step", f"{name}{unit}", marks=marks))
@@ -101,6 +101,6 @@ def _drawn(found: Found, own: list[Cell]) -> Picture:
 
 ARTIFACT = Artifact(
     title="figure 9: mean and deviation of the angles over the training of the baseline",
-    cells=baseline,
-    show=show,
+    jobs=baseline,
+    render=render,
 )

@@ -2,7 +2,7 @@
 
 First batch size and learning rate at m = .30, tau = .05, r = 1; then the other three at the best of
 the first, which at paper scale is the one that is printed. Below it the second stage stands at the
-values of all our trainings, so that its cells are known beforehand; a verdict says whether the
+values of all our trainings, so that its jobs are known beforehand; a verdict says whether the
 first stage leads there.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 from papers.li2024.losses import BERT, MODIFIED, Loss, trained_with
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Found, Scale
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import text_cells
+from papers.machinery.artifact import Results, Scale
+from papers.machinery.job import Job
+from papers.machinery.recipes import text_jobs
 from papers.paper_numbers import printed
 
 __all__ = ["SHORT", "TRAINING", "Point", "Stage", "cells_of", "named", "stages"]
@@ -62,13 +62,13 @@ class Stage:
     Attributes:
         loss: a modified one.
         names: what is varied.
-        cells: by the values of these.
+        jobs: by the values of these.
         chosen: with what the second stage goes on; of the second, what is printed as best.
     """
 
     loss: Loss
     names: tuple[str, ...]
-    cells: Mapping[Point, Cell]
+    jobs: Mapping[Point, Job]
     chosen: Point
 
     @property
@@ -80,9 +80,9 @@ class Stage:
         """Return the values as text."""
         return named(self.names, point)
 
-    def scores(self, found: Found) -> dict[Point, float]:
-        """Return the best dev score after step 0, of the cells that were run."""
-        every = {point: found.values([cell], "dev best") for point, cell in self.cells.items()}
+    def scores(self, results: Results) -> dict[Point, float]:
+        """Return the best dev score after step 0, of the jobs that were run."""
+        every = {point: results.values([job], "dev best") for point, job in self.jobs.items()}
         return {point: values[0] for point, values in every.items() if values}
 
 
@@ -91,9 +91,9 @@ def named(names: Sequence[str], point: Point) -> str:
     return ", ".join(f"{SHORT[k]} {value:g}" for k, value in zip(names, point, strict=True))
 
 
-def cells_of(scale: Scale, base: str) -> list[Cell]:
-    """Return the cells of both stages; the second has one of the first again."""
-    return [cell for stage in stages(scale, base) for cell in stage.cells.values()]
+def cells_of(scale: Scale, base: str) -> list[Job]:
+    """Return the jobs of both stages; the second has one of the first again."""
+    return [job for stage in stages(scale, base) for job in stage.jobs.values()]
 
 
 def stages(scale: Scale, base: str) -> list[Stage]:
@@ -106,26 +106,26 @@ def stages(scale: Scale, base: str) -> list[Stage]:
 
 def _both(scale: Scale, base: str, loss: Loss) -> tuple[Stage, Stage]:
     tuned, grid = loss.tuned[base], _VALUES[scale]
-    usual = loss.cells(scale, base)[0].settings
+    usual = loss.jobs(scale, base)[0].settings
     at = tuple(usual[name] for name in TRAINING)
     names = tuple(name for name in COMPONENTS if name in tuned.values)
     best = tuple(float(tuned.values[name]) for name in names)
 
-    def cells(varied: tuple[str, ...]) -> dict[Point, Cell]:
+    def jobs(varied: tuple[str, ...]) -> dict[Point, Job]:
         points = product(*(grid[name] for name in varied))
         fixed = START | dict(zip(TRAINING, at, strict=True))
         return {
             p: _cell(scale, base, loss, fixed | dict(zip(varied, p, strict=True))) for p in points
         }
 
-    return Stage(loss, TRAINING, cells(TRAINING), at), Stage(loss, names, cells(names), best)
+    return Stage(loss, TRAINING, jobs(TRAINING), at), Stage(loss, names, jobs(names), best)
 
 
-def _cell(scale: Scale, base: str, loss: Loss, values: Mapping[str, float]) -> Cell:
+def _cell(scale: Scale, base: str, loss: Loss, values: Mapping[str, float]) -> Job:
     size, rate = int(values["batch_size"]), values["learning_rate"]
     components = {name: values[name] for name in COMPONENTS if name in loss.tuned[base].values}
     settings: dict[str, float | str] = {**components, **loss.more}
     own = {**trained_with(scale, base, size, rate), **_SHORT[scale]}
     own |= {"batch_size": size, "learning_rate": rate, "seeds": (0,), "looks": ["dev"]}
-    (cell,) = text_cells(scale, loss.objective, settings, scored=False, **own)
-    return cell
+    (job,) = text_jobs(scale, loss.objective, settings, scored=False, **own)
+    return job

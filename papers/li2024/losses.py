@@ -21,8 +21,8 @@ from typing import Any
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Preset
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import text_cells
+from papers.machinery.job import Job
+from papers.machinery.recipes import text_jobs
 
 __all__ = [
     "BACKBONES",
@@ -75,7 +75,7 @@ class Loss:
     tuned: Mapping[str, Preset]
     more: Mapping[str, str] = field(default_factory=dict)
 
-    def cells(self, scale: Scale, backbone: str = BERT, *, step: str | None = None) -> list[Cell]:
+    def jobs(self, scale: Scale, backbone: str = BERT, *, step: str | None = None) -> list[Job]:
         """Return its trainings, one for each seed.
 
         Args:
@@ -90,8 +90,8 @@ class Loss:
         own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate)
         own["looks"] = ["dev", *(["probes"] if self.objective in _PROBED else [])]
         if step is None:
-            return text_cells(scale, self.objective, settings, **own, **_scores(scale))
-        return text_cells(scale, self.objective, {**settings, "step": step}, **own, scores=["sts"])
+            return text_jobs(scale, self.objective, settings, **own, **_scores(scale))
+        return text_jobs(scale, self.objective, {**settings, "step": step}, **own, scores=["sts"])
 
 
 def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[str, Any]:
@@ -104,14 +104,14 @@ def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[st
     return {**own, "encoder": "roberta-base", "keep_every": _KEPT // size}
 
 
-def untrained(scale: Scale, backbone: str = BERT) -> list[Cell]:
-    """Return the encoder as it is before any training: a cell, scored at step 0 (``first``)."""
+def untrained(scale: Scale, backbone: str = BERT) -> list[Job]:
+    """Return the encoder as it is before any training: a job, scored at step 0 (``first``)."""
     if scale != "paper" and backbone != BERT:
         return []
     loss, tuned = EFFECTIVE[0], EFFECTIVE[0].tuned[backbone]
     own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate) | _scores(scale)
     own |= {"seeds": (0,), "looks": ["dev"], "ends": ["first"], "max_steps": 1, "keep_every": 1}
-    return text_cells(scale, loss.objective, tuned.values, **own)
+    return text_jobs(scale, loss.objective, tuned.values, **own)
 
 
 def _scores(scale: Scale) -> dict[str, Any]:
@@ -154,7 +154,7 @@ MODIFIED = (
 EVERY = (*EFFECTIVE, *ORIGINAL, *MODIFIED)
 
 
-def trainings(scale: Scale) -> list[Cell]:
+def trainings(scale: Scale) -> list[Job]:
     """Return the encoders before training and the trainings with every loss: tables 3 and 4."""
-    start = [cell for base in BACKBONES for cell in untrained(scale, base)]
-    return start + [c for base in BACKBONES for loss in EVERY for c in loss.cells(scale, base)]
+    start = [job for base in BACKBONES for job in untrained(scale, base)]
+    return start + [c for base in BACKBONES for loss in EVERY for c in loss.jobs(scale, base)]

@@ -5,15 +5,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.draws import Angles
-from isotrope.diagnostics.figures import FIGURES, Kind, figure
-from isotrope.diagnostics.landscape import Landscape
-from papers.machinery.artifact import Scale, Shown, Table
+from isotrope.diagnostics.simulation.angle_draws import Angles
+from isotrope.diagnostics.simulation.figures import FIGURES, Kind, figure
+from isotrope.diagnostics.simulation.landscape import Landscape
+from papers.machinery.artifact import Rendered, Scale, Table
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture, Surface
+    from isotrope.reports.surfaces import Picture, Surface
 
 __all__ = ["PAPER", "POSITIVE", "dissipated", "set_up", "simulated", "surfaces"]
 
@@ -63,12 +63,12 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
 
 def surfaces(found: Mapping[str, Landscape]) -> "list[Surface]":
     """Return what pictures are made of."""
-    from isotrope.report.surfaces import Surface
+    from isotrope.reports.surfaces import Surface
 
     return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in found.items()]
 
 
-def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Shown:
+def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Rendered:
     """Return the mean dissipation in its two forms, as figures 2 and 10 show it.
 
     Args:
@@ -104,7 +104,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Shown:
     def named(values: Iterable[float | None]) -> str:
         return ", ".join(f"{t} {v}" for t, v in zip(found, _each(values), strict=True))
 
-    return Shown(
+    return Rendered(
         tables=[set_up(scale), readings],
         verdicts=[
             Verdict(
@@ -141,7 +141,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Shown:
 
 
 def _heatmaps(found: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.report.surfaces import heatmaps
+    from isotrope.reports.surfaces import heatmaps
 
     return heatmaps(surfaces(found), "gradient dissipation", limits=(0, 1), lines=(0.5,))
 

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from isotrope.paradigm.registry import build
-from papers.li2024.written import (
+from papers.li2024.printed_formulas import (
     Parts,
     Written,
     nearest,
     off,
     proved,
 )
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
 
 TAU, U, DOT, DISTANCE = 0.05, math.pi / 18, 0.23, 0.45
 
@@ -110,10 +110,10 @@ LOSSES = (
 )
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the components in words, and the two proofs of each."""
     table, verdicts = proved(scale, LOSSES)
-    return Shown(
+    return Rendered(
         tables=[table],
         verdicts=verdicts,
         notes=[
@@ -125,6 +125,6 @@ def show(scale: Scale, found: Found) -> Shown:
 
 ARTIFACT = Artifact(
     title="table 1: three components of the effective losses, by autograd",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

@@ -3,12 +3,12 @@
 from isotrope.paradigm.proof import EXACT
 from isotrope.paradigm.registry import build
 from papers.li2024.losses import BERT, MODIFIED, ORIGINAL
-from papers.li2024.written import proof_of, proved
-from papers.li2024.written_after import AFTER, MISPRINT
-from papers.li2024.written_after import SET as SET_AFTER
-from papers.li2024.written_before import BEFORE
-from papers.li2024.written_before import SET as SET_BEFORE
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.li2024.modified_losses import AFTER, MISPRINT
+from papers.li2024.modified_losses import SET as SET_AFTER
+from papers.li2024.original_losses import BEFORE
+from papers.li2024.original_losses import SET as SET_BEFORE
+from papers.li2024.printed_formulas import proof_of, proved
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 
 CROWDED = "1 while 1 - max_{k≠i} h_i·h_k < m, then 0"
@@ -25,12 +25,12 @@ RELEASED = {
 }
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the components in words, the proofs of each, and what is trained in tables 3 to 5."""
     before, verdicts = proved(scale, BEFORE, "before modification")
     after, more = proved(scale, AFTER, "after modification")
     trained, proof = _trained(scale)
-    return Shown(
+    return Rendered(
         tables=[before, after, trained],
         verdicts=[*verdicts, *more, proof],
         notes=[
@@ -65,6 +65,6 @@ def _trained(scale: Scale) -> tuple[Table, Verdict]:
 
 ARTIFACT = Artifact(
     title="table 2: three components before and after modification, by autograd",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

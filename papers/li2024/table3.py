@@ -5,15 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from isotrope.data.text.sts_sets import TASKS
-from papers.li2024.longer import TRIED, longer, tried
-from papers.li2024.losses import (
-    EFFECTIVE,
-    MODIFIED,
-    ORIGINAL,
-    Loss,
-    trainings,
-)
-from papers.li2024.measured import (
+from papers.li2024.backbone_results import (
     AVERAGE,
     Measured,
     averages,
@@ -21,33 +13,41 @@ from papers.li2024.measured import (
     notes,
     tasks,
 )
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import signed
+from papers.li2024.longer_trainings import TRIED, longer, tried
+from papers.li2024.losses import (
+    EFFECTIVE,
+    MODIFIED,
+    ORIGINAL,
+    Loss,
+    trainings,
+)
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 WORKING = (*EFFECTIVE, *MODIFIED)
 LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The encoder before training, all losses, and what was tried."""
-    return trainings(scale) + [cell for loss in TRIED for cell in longer(scale, loss)]
+    return trainings(scale) + [job for loss in TRIED for job in longer(scale, loss)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return averages and single tasks, and what becomes of the order."""
-    every = measured(scale, found)
+    every = measured(scale, results)
     here = [of for of in every if of.here]
     tables = [
         table
         for of in every
         for table in (averages(of, AVERAGE, "table3", "STS"), tasks(of, TASKS, "table3"))
     ]
-    return Shown(
+    return Rendered(
         tables=[*tables, *(tried(of) for of in here if scale == "cpu")],
         verdicts=[verdict for of in here for verdict in _verdicts(of)],
         pictures={of.named("table3"): functools.partial(_draw, of) for of in here},
@@ -74,19 +74,19 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
     yield Verdict(
         f"{of.who}all eight, effective and modified, end above all four originals",
         above(order),
-        f"lowest of the eight minus highest of the four {signed(order)}" if order else "",
+        f"lowest of the eight minus highest of the four {format_change(order)}" if order else "",
     )
     level = of.level(MODIFIED, EFFECTIVE)
     yield Verdict(
         f"{of.who}the modified losses are not behind the effective ones on average",
         negated(below(level)),
-        f"mean of four minus mean of four {signed(level)}" if level else "",
+        f"mean of four minus mean of four {format_change(level)}" if level else "",
     )
     larger = [of.ahead([high], [low]) for high, low in LARGER]
     yield Verdict(
         f"{of.who}ArcCon ends above InfoNCE and MET above MPT, as their ratios are larger",
         all_of(above(change) for change in larger),
-        ", ".join(shown for change in larger if (shown := signed(change))),
+        ", ".join(shown for change in larger if (shown := format_change(change))),
     )
 
 
@@ -95,7 +95,7 @@ def _loses_or_behind(of: Measured, loss: Loss) -> Answer:
 
 
 def _draw(of: Measured) -> "Picture":
-    from papers.li2024.drawn import courses, gains
+    from papers.li2024.plots import courses, gains
     from papers.plots.charts import charts
 
     groups = {"effective": EFFECTIVE, "original": ORIGINAL, "modified": MODIFIED}
@@ -104,5 +104,5 @@ def _draw(of: Measured) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="table 3: seven STS tasks after training with each loss", cells=cells, show=show
+    title="table 3: seven STS tasks after training with each loss", jobs=jobs, render=render
 )

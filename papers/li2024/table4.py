@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from isotrope.data.text.transfer_sets import TASKS
-from papers.li2024.losses import MODIFIED, ORIGINAL, TRANSFER, trainings
-from papers.li2024.measured import (
+from papers.li2024.backbone_results import (
     AVERAGE,
     Measured,
     averages,
@@ -14,22 +13,23 @@ from papers.li2024.measured import (
     notes,
     tasks,
 )
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.over_seeds import signed
+from papers.li2024.losses import MODIFIED, ORIGINAL, TRANSFER, trainings
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import Verdict, ahead, below, negated, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 METRIC = "transfer"  # mean of the tasks that a scale has
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return averages and single tasks, and how much less than STS they depend on the loss."""
-    every = measured(scale, found)
+    every = measured(scale, results)
     here = [of for of in every if of.here]
     names = ", ".join(TRANSFER[scale])
-    return Shown(
+    return Rendered(
         tables=[
             table
             for of in every
@@ -49,7 +49,7 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
     yield Verdict(
         f"{of.who}modification costs no transfer, on average over the four",
         negated(below(level)),
-        f"modified minus original {signed(level)}" if level else "",
+        f"modified minus original {format_change(level)}" if level else "",
     )
     transfer, sts = of.reach(METRIC), of.reach(AVERAGE)
     half = spread({seed: reach / 2 for seed, reach in sts.by_seed.items()}) if sts else None
@@ -63,7 +63,7 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
 
 
 def _draw(of: Measured) -> "Picture":
-    from papers.li2024.drawn import gains
+    from papers.li2024.plots import gains
     from papers.plots.charts import charts
 
     panels = {"transfer tasks": METRIC, "seven STS tasks": AVERAGE}
@@ -71,5 +71,5 @@ def _draw(of: Measured) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="table 4: transfer tasks after the trainings of table 3", cells=trainings, show=show
+    title="table 4: transfer tasks after the trainings of table 3", jobs=trainings, render=render
 )

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from papers.li2024.backbone_results import Measured, notes
 from papers.li2024.figure1 import PAIRS
 from papers.li2024.losses import BERT, Loss
-from papers.li2024.measured import Measured, notes
 from papers.li2024.simulated import PAPER
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import shown, signed, told
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import format_change, format_changes, format_spread
 from papers.machinery.verdicts import (
     UNDECIDED,
     Answer,
@@ -26,7 +26,7 @@ from papers.machinery.verdicts import (
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 COLUMNS = ("original", "+GD", "+W", "+R")
 BETWEEN = {"+GD": "GD", "+W": "GD+W"}  # settings of the modified loss
@@ -47,21 +47,21 @@ WORDS: Mapping[Answer, str | None] = {
 }
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Originals and modified losses of table 3, and what lies between them."""
-    every = [cell for pair in PAIRS for loss in pair for cell in loss.cells(scale)]
+    every = [job for pair in PAIRS for loss in pair for job in loss.jobs(scale)]
     return every + [
-        cell
+        job
         for _, after in PAIRS
         for step in between(after).values()
-        for cell in after.cells(scale, step=step)
+        for job in after.jobs(scale, step=step)
     ]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the average by step, and which components help."""
-    walks = _walks(Measured(scale, found))
-    return Shown(
+    walks = _walks(Measured(scale, results))
+    return Rendered(
         tables=[_table(walks)],
         verdicts=[_verdict(name, walk) for name, walk in walks.items()],
         pictures={"table5": functools.partial(_draw, walks)},
@@ -97,9 +97,9 @@ def _table(walks: Mapping[str, Walk]) -> Table:
         walk = walks[before.name]
         paper = theirs[f"{BERT}/{before.row}"]
         rows.append([before.name, "paper", *("-" if v is None else f"{v:.2f}" for v in paper)])
-        means = [shown(spread(walk[c].values())) if c in walk else "-" for c in COLUMNS]
+        means = [format_spread(spread(walk[c].values())) if c in walk else "-" for c in COLUMNS]
         rows.append([before.name, "ours", *means])
-        added = [signed(_changes(walk).get(c)) if c in walk else "-" for c in COLUMNS[1:]]
+        added = [format_change(_changes(walk).get(c)) if c in walk else "-" for c in COLUMNS[1:]]
         rows.append([before.name, "ours, added", "-", *added])
         words = [_word(_changes(walk).get(c)) if c in walk else "-" for c in COLUMNS[1:]]
         rows.append([before.name, "verdict", "-", *words])
@@ -115,12 +115,12 @@ def _verdict(name: str, walk: Walk) -> Verdict:
     return Verdict(
         f"each component that is added to {name} raises STS",
         all_of(above(change) for change in changes.values()),
-        told(changes),
+        format_changes(changes),
     )
 
 
 def _draw(walks: Mapping[str, Walk]) -> "Picture":
-    from papers.li2024.drawn import series
+    from papers.li2024.plots import series
     from papers.plots.charts import Chart, charts
 
     lines = [
@@ -131,5 +131,5 @@ def _draw(walks: Mapping[str, Walk]) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="table 5: average STS as components are exchanged one by one", cells=cells, show=show
+    title="table 5: average STS as components are exchanged one by one", jobs=jobs, render=render
 )

@@ -3,18 +3,18 @@
 import functools
 
 from papers.li2024.grid import cells_of
-from papers.li2024.grid_shown import shown_of
+from papers.li2024.grid_tables import shown_of
 from papers.li2024.losses import ROBERTA
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return values, printed and ours, and both stages of the grid."""
-    return shown_of(scale, found, ROBERTA, "table7")
+    return shown_of(scale, results, ROBERTA, "table7")
 
 
 ARTIFACT = Artifact(
     title="table 7: tuned values for RoBERTa-base, and the grid behind them",
-    cells=functools.partial(cells_of, base=ROBERTA),
-    show=show,
+    jobs=functools.partial(cells_of, base=ROBERTA),
+    render=render,
 )

@@ -1,4 +1,4 @@
-"""Artifact: one table or figure of a paper: which cells it needs, and what becomes of results."""
+"""Artifact: one table or figure of a paper: which jobs it needs, and what becomes of results."""
 
 import importlib
 import pkgutil
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Literal
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "PAPERS",
     "SCALES",
     "Artifact",
-    "Found",
+    "Rendered",
+    "Results",
     "Scale",
-    "Shown",
     "Table",
     "artifacts",
-    "find",
-    "no_cells",
+    "find_artifacts",
+    "no_jobs",
 ]
 
 Scale = Literal["smoke", "cpu", "paper"]
@@ -41,23 +41,23 @@ PAPERS = {
 
 
 @dataclass(frozen=True)
-class Found:
-    """What there is of the cells that were asked for."""
+class Results:
+    """What there is of the jobs that were asked for."""
 
-    results: Mapping[Cell, Result] = field(default_factory=dict)
+    results: Mapping[Job, Result] = field(default_factory=dict)
 
-    def get(self, cell: Cell) -> Result | None:
-        """Return what a cell came to; None if it was not run."""
-        return self.results.get(cell)
+    def get(self, job: Job) -> Result | None:
+        """Return what a job came to; None if it was not run."""
+        return self.results.get(job)
 
-    def values(self, cells: Iterable[Cell], metric: str) -> list[float]:
-        """Return a metric of those cells that were run and have it."""
-        found = [self.results[cell].metrics.get(metric) for cell in cells if cell in self.results]
+    def values(self, jobs: Iterable[Job], metric: str) -> list[float]:
+        """Return a metric of those jobs that were run and have it."""
+        found = [self.results[job].metrics.get(metric) for job in jobs if job in self.results]
         return [float(value) for value in found if isinstance(value, int | float)]
 
-    def spread(self, cells: Iterable[Cell], metric: str) -> Spread | None:
-        """Return mean and deviation of a metric over cells; None where none of them has it."""
-        own = {cell.seed: self.values([cell], metric) for cell in cells}
+    def spread(self, jobs: Iterable[Job], metric: str) -> Spread | None:
+        """Return mean and deviation of a metric over jobs; None where none of them has it."""
+        own = {job.seed: self.values([job], metric) for job in jobs}
         return spread({seed: value for seed, values in own.items() for value in values})
 
 
@@ -71,7 +71,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Rendered:
     """A table or figure, measured.
 
     Attributes:
@@ -93,20 +93,20 @@ class Artifact:
 
     Attributes:
         title: what it shows, in a line that has ``table`` or ``figure`` in it.
-        cells: what must be measured, at a scale.
+        jobs: what must be measured, at a scale.
         show: makes rows, verdicts and pictures of what there is; it must not fail on less.
         paper: and
         name: filled in by :func:`artifacts`.
     """
 
     title: str
-    cells: Callable[[Scale], Sequence[Cell]]
-    show: Callable[[Scale, Found], Shown]
+    jobs: Callable[[Scale], Sequence[Job]]
+    render: Callable[[Scale, Results], Rendered]
     paper: str = ""
     name: str = ""
 
 
-def no_cells(scale: Scale) -> list[Cell]:
+def no_jobs(scale: Scale) -> list[Job]:
     """Return nothing: a figure of formulas is computed where it is shown."""
     return []
 
@@ -142,7 +142,7 @@ def _order(name: str) -> tuple[str, int, str]:
     return kind, int(digits or 0), rest
 
 
-def find(paper: str, names: Sequence[str]) -> list[Artifact]:
+def find_artifacts(paper: str, names: Sequence[str]) -> list[Artifact]:
     """Return the tables and figures of a paper with these names; all of them without names.
 
     Raises:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError
-from papers.machinery.rule import SHARE, Judged, judge, judge_not_behind
+from papers.machinery.rule import SHARE, Judgement, judge, judge_not_behind
 from papers.machinery.verdicts import spread
 
-__all__ = ["FILE", "Claim", "bed", "claims", "decided", "differences"]
+__all__ = ["FILE", "Claim", "claims", "differences", "judge_claim", "reference_encoder"]
 
 FILE = Path(__file__).parents[1] / "claims.toml"
 
-Measured = Callable[[str, str], Mapping[int, float]]
+Measurements = Callable[[str, str], Mapping[int, float]]
 """From the name of a training and a metric to values by seed; empty where there are none."""
 
 
@@ -69,16 +69,16 @@ def claims(file: Path = FILE) -> tuple[Claim, ...]:
     return tuple(found.values())
 
 
-def bed() -> str:
+def reference_encoder() -> str:
     """Return the encoder whose verdicts count."""
-    return str(tomllib.loads(FILE.read_text(encoding="utf-8"))["bed"])
+    return str(tomllib.loads(FILE.read_text(encoding="utf-8"))["reference_encoder"])
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def differences(claim: Claim, measured: Measured) -> dict[int, float]:
+def differences(claim: Claim, measured: Measurements) -> dict[int, float]:
     """Return metric of a less metric of b, by the seeds that all their trainings have."""
     sides = [_mean([measured(name, claim.metric) for name in side]) for side in (claim.a, claim.b)]
     first = sides[0]
@@ -91,10 +91,10 @@ def _mean(every: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return {seed: statistics.fmean(one[seed] for one in every) for seed in seeds}
 
 
-def decided(claim: Claim, measured: Measured) -> Judged:
+def judge_claim(claim: Claim, measured: Measurements) -> Judgement:
     """Judge a claim by what there is of its trainings."""
     if claim.untestable:
-        return Judged("not testable here", None, SHARE * (claim.effect or 0.0))
+        return Judgement("not testable here", None, SHARE * (claim.effect or 0.0))
     own = differences(claim, measured)
     if claim.margin is not None:
         counted = {seed: -d if claim.above else d for seed, d in own.items()}

@@ -1,4 +1,4 @@
-"""Recipes: the cells that tables of several papers share, at the three scales.
+"""Recipes: the jobs that tables of several papers share, at the three scales.
 
 Text at ``cpu`` scale: a masked language model as anisotropic as raw BERT, one pass over 3,200
 Wikipedia sentences of at most 14 words in batches of 32, three seeds, training and measuring in
@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell, brief
+from papers.machinery.job import Job, brief
 
-__all__ = ["SEEDS", "image_cells", "text_cells"]
+__all__ = ["SEEDS", "image_jobs", "text_jobs"]
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "cpu": (0, 1, 2), "paper": (0, 1, 2)}
 
@@ -111,16 +111,16 @@ _IMAGES: dict[Scale, dict[str, Any]] = {
 }
 
 
-def text_cells(
+def text_jobs(
     scale: Scale,
     objective: str,
     settings: Mapping[str, float | str] | None = None,
     *,
     scored: bool = True,
     seeds: Sequence[int] | None = None,
-    **more: Any,  # noqa: ANN401 - any setting of a cell of text
-) -> list[Cell]:
-    """Return a training on text, one cell for each seed.
+    **more: Any,  # noqa: ANN401 - any setting of a job of text
+) -> list[Job]:
+    """Return a training on text, one job for each seed.
 
     Args:
         scale: of everything that ``more`` does not say.
@@ -128,25 +128,25 @@ def text_cells(
         settings: its hyperparameters and exchanged components, as ``--objective.x`` takes them.
         scored: whether the seven STS tasks (and at some scales transfer) are scored at the end.
         seeds: by default those of the scale.
-        more: settings of the cell (``papers.measurements.text``) instead of the recipe's.
+        more: settings of the job (``papers.measurements.text``) instead of the recipe's.
     """
     own = {"objective": objective, **_dotted("objective", settings)}
     base = {**_TEXT[scale], "looks": _LOOKS, **(_SCORES[scale] if scored else {})}
     chosen = SEEDS[scale] if seeds is None else seeds
     title = _title(objective, settings, base, more)
-    return [Cell("text", {**base, **own, **more}, seed, title) for seed in chosen]
+    return [Job("text", {**base, **own, **more}, seed, title) for seed in chosen]
 
 
-def image_cells(
+def image_jobs(
     scale: Scale,
     method: str = "simclr",
     objective: str | None = None,
     settings: Mapping[str, float | str] | None = None,
     *,
     seeds: Sequence[int] | None = None,
-    **more: Any,  # noqa: ANN401 - any setting of a cell of images
-) -> list[Cell]:
-    """Return a training on images, one cell for each seed.
+    **more: Any,  # noqa: ANN401 - any setting of a job of images
+) -> list[Job]:
+    """Return a training on images, one job for each seed.
 
     Args:
         scale: of everything that ``more`` does not say.
@@ -154,7 +154,7 @@ def image_cells(
         objective: its name; None is the method's own.
         settings: of the objective.
         seeds: by default those of the scale.
-        more: settings of the cell (``papers.measurements.images``) instead of the recipe's;
+        more: settings of the job (``papers.measurements.images``) instead of the recipe's;
             options of the method as ``**{"method.predictor_rate": 10}``.
     """
     own: dict[str, Any] = {"method": method, **_dotted("objective", settings)}
@@ -163,7 +163,7 @@ def image_cells(
     chosen = SEEDS[scale] if seeds is None else seeds
     name = method if objective is None else f"{method} {objective}"
     title = _title(name, settings, _IMAGES[scale], more)
-    return [Cell("images", {**_IMAGES[scale], **own, **more}, seed, title) for seed in chosen]
+    return [Job("images", {**_IMAGES[scale], **own, **more}, seed, title) for seed in chosen]
 
 
 def _title(

@@ -1,4 +1,4 @@
-"""Runner: does the cells that are missing, several at a time, and keeps each as it finishes."""
+"""Runner: does the jobs that are missing, several at a time, and keeps each as it finishes."""
 
 import functools
 import importlib
@@ -17,148 +17,148 @@ from types import ModuleType
 
 import torch
 
-from isotrope.core.durations import lasting
+from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.training.launch import each
 from papers import measurements
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.store import Store
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.store import JobStore
 
-__all__ = ["lacking", "run"]
+__all__ = ["missing_data", "run"]
 
 Tell = Callable[[str], None]
 
 
-def lacking(cells: Iterable[Cell], places: Places) -> dict[Cell, list[str]]:
-    """Resolve every name of every cell; return what is not on this machine.
+def missing_data(jobs: Iterable[Job], sources: DataRegistry) -> dict[Job, list[str]]:
+    """Resolve every name of every job; return what is not on this machine.
 
     Raises:
-        InputError: a cell that could run nowhere: an unknown name, a setting out of its bounds.
+        InputError: a job that could run nowhere: an unknown name, a setting out of its bounds.
     """
     found = {}
-    for cell in cells:
+    for job in jobs:
         try:
-            found[cell] = _work(cell).check(cell, places)
+            found[job] = _measurement_of(job).check(job, sources)
         except MissingExtra:
             raise
         except InputError as error:
-            raise InputError(f"{cell.shown}: {error}") from error
+            raise InputError(f"{job.label}: {error}") from error
     return found
 
 
 def run(
-    cells: Sequence[Cell],
-    store: Store,
-    places: Places,
+    jobs: Sequence[Job],
+    store: JobStore,
+    sources: DataRegistry,
     runs: Path,
     *,
-    jobs: int = 1,
+    processes: int = 1,
     minutes: float | None = None,
     tell: Tell = lambda line: None,
-) -> dict[Cell, str]:
+) -> dict[Job, str]:
     """Do what the store does not have yet, in order; every result is kept at once.
 
-    A cell that cannot be done does not keep the others from being done. A training that diverges
+    A job that cannot be done does not keep the others from being done. A training that diverges
     has a result that says so, and is not tried again.
 
     Args:
-        cells: equal ones are done once.
+        jobs: equal ones are done once.
         store: takes the results.
-        places: of data.
-        runs: a folder for each unfinished cell lies here; it goes when the cell is done.
-        jobs: cells at a time, each in a process of its own with its share of the cores.
-        minutes: no cell is started after so many.
-        tell: takes a line when it begins, for each finished cell, and for those that are left.
+        sources: of data.
+        runs: a folder for each unfinished job lies here; it goes when the job is done.
+        processes: jobs at a time, each in a process of its own with its share of the cores.
+        minutes: no job is started after so many.
+        tell: takes a line when it begins, for each finished job, and for those that are left.
 
     Returns:
-        Why cells failed, for those that did.
+        Why jobs failed, for those that did.
 
     Raises:
         InputError: another process is writing here, or nothing can be written.
         LostProcess: a process died, or was asked to stop; what was finished is kept.
         KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
-    wanted = list(dict.fromkeys(cells))
-    waiting = [cell for cell in wanted if store.find(cell) is None]
+    wanted = list(dict.fromkeys(jobs))
+    waiting = [job for job in wanted if store.find(job) is None]
     if not waiting:
         return {}
-    failed: dict[Cell, str] = {}
+    failed: dict[Job, str] = {}
     left = dict.fromkeys(waiting)
-    begun: list[Cell] = []
+    begun: list[Job] = []
     start = time.monotonic()
 
-    def in_time(cell: Cell) -> bool:
+    def in_time(job: Job) -> bool:
         if minutes is not None and time.monotonic() - start >= 60 * minutes:
             return False
-        begun.append(cell)
+        begun.append(job)
         return True
 
     with store.writing():
-        for cell in wanted:
-            if store.find(cell) is not None:  # killed after it was kept
-                shutil.rmtree(runs / cell.key, ignore_errors=True)
+        for job in wanted:
+            if store.find(job) is not None:  # killed after it was kept
+                shutil.rmtree(runs / job.key, ignore_errors=True)
         tell(
-            f"{_counted(len(waiting), 'cell')} to run, {len(wanted) - len(waiting)} there already"
-            + (f", {jobs} at a time" if jobs > 1 else "")
-            + _estimate(left, store, jobs)
+            f"{_counted(len(waiting), 'job')} to run, {len(wanted) - len(waiting)} there already"
+            + (f", {processes} at a time" if processes > 1 else "")
+            + _estimate(left, store, processes)
         )
-        task = functools.partial(_measured, places=places, runs=runs)
-        with closing(each(task, itertools.takewhile(in_time, waiting), jobs)) as finished:
-            for cell, result in finished:
-                del left[cell]
+        task = functools.partial(_measure, sources=sources, runs=runs)
+        with closing(each(task, itertools.takewhile(in_time, waiting), processes)) as finished:
+            for job, result in finished:
+                del left[job]
                 if isinstance(result, InputError):
-                    failed[cell] = str(result)
+                    failed[job] = str(result)
                     came = f"failed: {result}"
                 else:
-                    store.keep(cell, result)
-                    shutil.rmtree(runs / cell.key, ignore_errors=True)
-                    came = lasting(float(result.provenance["seconds"]))
+                    store.keep(job, result)
+                    shutil.rmtree(runs / job.key, ignore_errors=True)
+                    came = format_duration(float(result.provenance["seconds"]))
                     if diverged := result.details.get("diverged"):
                         came += f", {diverged}"
                 place = f"[{len(waiting) - len(left)}/{len(waiting)}]"
-                passed = lasting(time.monotonic() - start)
-                more = _estimate(left, store, jobs)
-                tell(f"{place} {cell.shown}: {came} ({passed} so far{more})")
+                passed = format_duration(time.monotonic() - start)
+                more = _estimate(left, store, processes)
+                tell(f"{place} {job.label}: {came} ({passed} so far{more})")
     if len(begun) < len(waiting):
         tell(
-            f"no more cells after {minutes:g} minutes: {len(waiting) - len(begun)} left; the same "
+            f"no more jobs after {minutes:g} minutes: {len(waiting) - len(begun)} left; the same "
             "command goes on"
         )
     return failed
 
 
-def _estimate(left: Iterable[Cell], store: Store, jobs: int) -> str:
-    """Say how long cells will take, by those of the same work that the store has."""
+def _estimate(left: Iterable[Job], store: JobStore, processes: int) -> str:
+    """Say how long jobs will take, by those of the same work that the store has."""
     took = store.seconds
     every = list(itertools.chain(*took.values()))
-    cells = list(left)
-    if not every or not cells:
+    jobs = list(left)
+    if not every or not jobs:
         return ""
-    total = sum(statistics.fmean(took.get(cell.work, every)) for cell in cells)
-    return f", about {lasting(total / jobs)} to go"
+    total = sum(statistics.fmean(took.get(job.measurement, every)) for job in jobs)
+    return f", about {format_duration(total / processes)} to go"
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _measured(cell: Cell, places: Places, runs: Path) -> Result:
-    """Measure one cell; its provenance says how long it took, waiting for cores included."""
+def _measure(job: Job, sources: DataRegistry, runs: Path) -> Result:
+    """Measure one job; its provenance says how long it took, waiting for cores included."""
     start, used = time.monotonic(), time.process_time()
-    torch.manual_seed(cell.seed)
+    torch.manual_seed(job.seed)
     result: Result
     try:
         # standard output is for tables: what libraries say there is no part of them
         with redirect_stdout(sys.stderr):
-            result = _work(cell).run(cell, places, runs / cell.key)
+            result = _measurement_of(job).run(job, sources, runs / job.key)
     except Diverged as error:
         metrics: dict[str, float | int | str | None] = {}
         details = {"diverged": str(error)}
-        result = Result(cell.work, cell.title, metrics, details, provenance(seed=cell.seed))
+        result = Result(job.measurement, job.title, metrics, details, provenance(seed=job.seed))
     took = {
-        "command": ["python", "-m", "papers", *map(_placeless, sys.argv[1:])],
+        "command": ["python", "-m", "papers", *map(_without_folder, sys.argv[1:])],
         "seconds": round(time.monotonic() - start, 1),
         "cpu_seconds": round(time.process_time() - used, 1),
         "threads": torch.get_num_threads(),
@@ -167,7 +167,7 @@ def _measured(cell: Cell, places: Places, runs: Path) -> Result:
     return replace(result, provenance={**result.provenance, **took}, items={})
 
 
-def _placeless(argument: str) -> str:
+def _without_folder(argument: str) -> str:
     """An argument of the command without where this machine has its data: results are shared."""
     flag, equals, value = argument.rpartition("=")
     return flag + equals + (Path(value).name if Path(value).is_absolute() else value)
@@ -186,8 +186,8 @@ def _machine() -> str:
     return named.group(1).strip() if named else str(provenance()["processor"])
 
 
-def _work(cell: Cell) -> ModuleType:
+def _measurement_of(job: Job) -> ModuleType:
     names = [module.name for module in pkgutil.iter_modules(measurements.__path__)]
-    if cell.work not in names:
-        raise InputError(f"there is no work {cell.work!r}{nearest(cell.work, names)}")
-    return importlib.import_module(f"{measurements.__name__}.{cell.work}")
+    if job.measurement not in names:
+        raise InputError(f"there is no work {job.measurement!r}{nearest(job.measurement, names)}")
+    return importlib.import_module(f"{measurements.__name__}.{job.measurement}")

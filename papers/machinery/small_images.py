@@ -21,8 +21,8 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import image_cells
+from papers.machinery.job import Job
+from papers.machinery.recipes import image_jobs
 
 __all__ = ["NAMES", "small_images"]
 
@@ -102,16 +102,16 @@ def small_images(
     scale: Scale,
     name: str,
     seeds: Sequence[int] | None = None,
-    **other: Any,  # noqa: ANN401 - any setting of a cell of images
-) -> list[Cell]:
-    """Return the training of a name, one cell for each seed.
+    **other: Any,  # noqa: ANN401 - any setting of a job of images
+) -> list[Job]:
+    """Return the training of a name, one job for each seed.
 
     Args:
         scale: of everything that the name does not say.
         name: of :data:`NAMES`: ``"SimCLR"``, ``"SimCLR, c = 3"``,
             ``"SimCLR, learning rate 0.001, c = 3"``, ``"SimCLR, decay 5e-2"``, ...
         seeds: by default those of the scale.
-        other: settings of the cell that are different.
+        other: settings of the job that are different.
 
     Raises:
         InputError: no such name.
@@ -127,4 +127,4 @@ def small_images(
         more["learning_rate"] = _DECAY_RATE[scale]
     if scale == "cpu":
         more |= _EPOCHS.get(group, {})
-    return image_cells(scale, seeds=seeds, **{**what, **more, **other})
+    return image_jobs(scale, seeds=seeds, **{**what, **more, **other})

@@ -63,9 +63,9 @@ class Spread:
     by_seed: BySeed = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return self.shown()
+        return self.text()
 
-    def shown(self, digits: int = 2) -> str:
+    def text(self, digits: int = 2) -> str:
         """Return ``75.69 ± 0.12``, or ``75.69`` of a single value."""
         more = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
         return f"{self.mean:.{digits}f}{more}"

@@ -1,15 +1,15 @@
 """Comparing accuracies over seeds."""
 
-from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Results
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
 
 __all__ = ["all_ahead", "knn", "shown"]
 
 
-def knn(found: Found, cells: list[Cell]) -> Spread | None:
+def knn(results: Results, jobs: list[Job]) -> Spread | None:
     """Return the accuracy of nearest neighbours at the end of trainings with several seeds."""
-    return found.spread(cells, "knn")
+    return results.spread(jobs, "knn")
 
 
 def shown(spread: Spread | None) -> str | None:

@@ -11,7 +11,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.bounds.convergence import gradient_sum_bound
 from isotrope.paradigm.bounds.curvature import Version, hessian_norm_bound, mio_hessian
 from isotrope.paradigm.bounds.mutual_information import miov1_bound, mutual_information
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.manna2023.closed_form import (
     VERSIONS,
@@ -27,7 +27,7 @@ _EXACT = 1e-10  # relative: rounding of float64
 _TOY = (0.42, 0.02, 0.06, 0.05, 0.25, 0.20)  # 2 x 3 probabilities of positive pairs
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Compute all of it; nothing is trained."""
     problems = [Problem.drawn(seed) for seed in range(DRAWS[scale])]
     rows, verdicts = [], []
@@ -38,7 +38,7 @@ def show(scale: Scale, found: Found) -> Shown:
         verdicts.append(Verdict(title, exact, f"error at most {max(errors.values()):.1e}"))
     header = ("largest error relative to autograd's largest entry", *VERSIONS)
     others = [*_pairs(), *_information(), *_surrogate(), *_descent(), *_bounded(problems)]
-    return Shown(
+    return Rendered(
         tables=[Table(header, rows)],
         verdicts=[*verdicts, *others],
         notes=[
@@ -237,6 +237,6 @@ def _bounded(problems: list[Problem]) -> list[Verdict]:
 
 ARTIFACT = Artifact(
     title="formulas behind tables and figures: gradient and Hessian of MIO against autograd",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

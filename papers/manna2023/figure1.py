@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 _NOISE = 0.5
 COUNT: dict[Scale, int] = {"smoke": 200, "cpu": 2000, "paper": 2000}
@@ -18,7 +18,7 @@ _DRAWN = 200
 _KINDS = ("positive pairs", "negative pairs")
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Draw samples on a line, two noisy views of each; nothing is trained."""
     first, second = _views(COUNT[scale])
     pairs = {_KINDS[0]: (first, second), _KINDS[1]: (first, np.roll(second, 1))}
@@ -31,7 +31,7 @@ def show(scale: Scale, found: Found) -> Shown:
             [kind, f"{correlation:.3f}", f"{found_information[kind]:.3f}", f"{exact[kind]:.3f}"]
         )
     error = 3 / COUNT[scale]  # 2 n I of independent pairs is chi-squared: mean 1
-    return Shown(
+    return Rendered(
         tables=[Table(("", "correlation", "information, drawn", "information, exact"), rows)],
         verdicts=[
             Verdict(
@@ -72,5 +72,5 @@ def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> "Picture":
 
 
 ARTIFACT = Artifact(
-    title="figure 1, an illustration: which pairs share information", cells=no_cells, show=show
+    title="figure 1, an illustration: which pairs share information", jobs=no_jobs, render=render
 )

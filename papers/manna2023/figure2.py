@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE, spread
 from papers.manna2023.frameworks import among, at_end
 from papers.manna2023.spectra import (
@@ -24,34 +24,34 @@ from papers.manna2023.spectra import (
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 PAPER = {name: float(printed("mio", "figure2").rows[name.lower()][0] or 0) for name in LOSSES}
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The spectra of the three losses."""
-    return [cell for name in among(scale, LOSSES) for cell in at_end(scale, name)]
+    return [job for name in among(scale, LOSSES) for job in at_end(scale, name)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Count, and see how much the counts depend on what the paper leaves open."""
-    some = ends(found, scale, LOSSES)
+    some = ends(results, scale, LOSSES)
     rows = [
         [name, f"{PAPER[name]:g}", *_ours(some.get(name), flat), *_ours(some.get(name), negative)]
         for name in LOSSES
     ]
     header = ("loss", "flat, paper", "flat, ours", "negative, ours")
     every = [look for own in some.values() for look in own]
-    asked = variants(found, "MIOv3", at_end(scale, "MIOv3")[0])
+    asked = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
     verdicts = [
         ordered(
             "MIOv3 leaves fewer flat directions than MIOv1, and MIOv1 fewer than MIOv2",
             some,
             ("MIOv3", "MIOv1", "MIOv2"),
             flat,
-            spread_of_batches(found, scale, flat),
+            spread_of_batches(results, scale, flat),
         ),
         *(
             ordered(
@@ -59,12 +59,12 @@ def show(scale: Scale, found: Found) -> Shown:
                 some,
                 (other, "MIOv3"),
                 negative,
-                spread_of_batches(found, scale, negative),
+                spread_of_batches(results, scale, negative),
             )
             for other in ("MIOv1", "MIOv2")
         ),
     ]
-    return Shown(
+    return Rendered(
         tables=[
             Table(header, rows, "of 100 Ritz values" if scale != "smoke" else ""),
             table(every, "spectra"),
@@ -103,6 +103,6 @@ def _bars(some: dict[str, list[Look]]) -> "Picture":
 
 ARTIFACT = Artifact(
     title="figure 2: negative and flat directions of MIOv1, MIOv2, MIOv3, counted",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

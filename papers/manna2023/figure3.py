@@ -3,9 +3,9 @@
 import numpy as np
 
 from isotrope.diagnostics.curvature import density
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import extreme
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import combine_by_seed
 from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import among, at_end
 from papers.manna2023.spectra import (
@@ -25,17 +25,17 @@ LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 _POINTS = 1000
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The spectra of the three losses, those of figure 2."""
-    return [cell for name in among(scale, LOSSES) for cell in at_end(scale, name)]
+    return [job for name in among(scale, LOSSES) for job in at_end(scale, name)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Draw, and compare what lies above the bulk."""
-    some = ends(found, scale, LOSSES)
+    some = ends(results, scale, LOSSES)
     every = [look for own in some.values() for look in own]
-    wanted = len(cells(scale))
-    return Shown(
+    wanted = len(jobs(scale))
+    return Rendered(
         tables=[table(every)],
         verdicts=[
             no_minimum(every, "none of the three losses ends in a minimum", wanted),
@@ -54,7 +54,7 @@ def _reach(some: dict[str, list[Look]]) -> Verdict:
     if len(tops) < len(LOSSES):
         return Verdict(claim, None, told)
     own = tops.pop("MIOv3")
-    return Verdict(claim, above(minus(own, extreme(max, list(tops.values())))), told)
+    return Verdict(claim, above(minus(own, combine_by_seed(max, list(tops.values())))), told)
 
 
 def _denser(some: dict[str, list[Look]]) -> Verdict:
@@ -88,5 +88,5 @@ def _share(own: dict[str, Look], end: float) -> float:
 
 
 ARTIFACT = Artifact(
-    title="figure 3: eigenvalue densities of MIOv1, MIOv2, MIOv3", cells=cells, show=show
+    title="figure 3: eigenvalue densities of MIOv1, MIOv2, MIOv3", jobs=jobs, render=render
 )

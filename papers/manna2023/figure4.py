@@ -1,7 +1,7 @@
 """Figure 4: MIOv3's spectrum against those of other frameworks; three verdicts of section 3.4."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.manna2023.frameworks import among, at_end
 from papers.manna2023.spectra import (
@@ -33,21 +33,21 @@ HALF = float(PAPER["negative eigenvalues over miov3's, below"][0] or 0)
 _MANY = 10  # of 100: the paper says "a large number"
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """One spectrum of each framework."""
-    return [cell for name in among(scale, FRAMEWORKS) for cell in at_end(scale, name)]
+    return [job for name in among(scale, FRAMEWORKS) for job in at_end(scale, name)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Draw the three panels and all together, and test what section 3.4 says of them."""
-    some = ends(found, scale, FRAMEWORKS)
+    some = ends(results, scale, FRAMEWORKS)
     every = [look for own in some.values() for look in own]
-    count = len(cells(scale))
-    noise = spread_of_batches(found, scale, negative)
+    count = len(jobs(scale))
+    noise = spread_of_batches(results, scale, negative)
     one = {look.name: look for look in first(some)}
     panels = {p: [one[n] for n in names if n in one] for p, names in PANELS.items()}
     panels |= {name: [look] for name, look in one.items()}  # each on axes of its own
-    return Shown(
+    return Rendered(
         tables=[table(every)],
         verdicts=[
             no_minimum(every, "no framework ends in a minimum", count),
@@ -105,6 +105,6 @@ def _above(some: dict[str, list[Look]], name: str) -> Verdict:
 
 ARTIFACT = Artifact(
     title="figure 4: the spectrum of MIOv3 against those of other frameworks",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -1,7 +1,7 @@
 """Figure 5: spectra of the three losses and of the runner-up of table 2 on other data."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.manna2023.frameworks import OTHER, among, at_end
 from papers.manna2023.spectra import (
     around_zero,
@@ -16,20 +16,20 @@ from papers.manna2023.spectra import (
 FRAMEWORKS = ("MIOv1", "MIOv2", "MIOv3", "DCLW")
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """One spectrum of each on every set."""
     names = among(scale, FRAMEWORKS)
     return [
-        cell for data in OTHER[scale] for name in names for cell in at_end(scale, name, data=data)
+        job for data in OTHER[scale] for name in names for job in at_end(scale, name, data=data)
     ]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Draw, and see whether the pattern is that of CIFAR-10."""
-    wanted = len(cells(scale)) // len(OTHER[scale])
+    wanted = len(jobs(scale)) // len(OTHER[scale])
     tables, verdicts, pictures, every = [], [], {}, []
     for place, data in enumerate(OTHER[scale]):
-        some = ends(found, scale, FRAMEWORKS, data=data)
+        some = ends(results, scale, FRAMEWORKS, data=data)
         own = [look for looks in some.values() for look in looks]
         every += own
         tables.append(table(own, data))
@@ -43,7 +43,7 @@ def show(scale: Scale, found: Found) -> Shown:
             "CIFAR-100 and Tiny-ImageNet are not here: handwritten digits (1,438 of 8 x 8 pixels, "
             "28 epochs) stand in for them"
         )
-    return Shown(tables=tables, verdicts=verdicts, pictures=pictures, notes=remarks)
+    return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=remarks)
 
 
-ARTIFACT = Artifact(title="figure 5: spectra on other data", cells=cells, show=show)
+ARTIFACT = Artifact(title="figure 5: spectra on other data", jobs=jobs, render=render)

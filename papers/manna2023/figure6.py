@@ -1,7 +1,7 @@
 """Figure 6: how the spectra of MIOv3 and SimCLR change while they are trained."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, evolving
 from papers.manna2023.spectra import (
@@ -19,22 +19,22 @@ from papers.manna2023.spectra import (
 FRAMEWORKS = ("MIOv3", "SimCLR")
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The two, each at several epochs."""
-    return [cell for name in FRAMEWORKS for cell in evolving(scale, name)]
+    return [job for name in FRAMEWORKS for job in evolving(scale, name)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Draw each over the epochs; the third verdict of section 3.4."""
-    some = {name: looks(found, name, evolving(scale, name)) for name in FRAMEWORKS}
+    some = {name: looks(results, name, evolving(scale, name)) for name in FRAMEWORKS}
     every = [look for own in some.values() for look in own]
-    return Shown(
+    return Rendered(
         tables=[table(every)],
         verdicts=[
             no_minimum(
                 every,
                 "neither is at a minimum at any of the epochs",
-                len(cells(scale)) * len(EPOCHS[scale]),
+                len(jobs(scale)) * len(EPOCHS[scale]),
             ),
             grown(
                 "SimCLR's second bulk moves towards higher eigenvalues", some["SimCLR"], second_bulk
@@ -52,5 +52,5 @@ def show(scale: Scale, found: Found) -> Shown:
 
 
 ARTIFACT = Artifact(
-    title="figure 6: the spectra of MIOv3 and SimCLR over the epochs", cells=cells, show=show
+    title="figure 6: the spectra of MIOv3 and SimCLR over the epochs", jobs=jobs, render=render
 )

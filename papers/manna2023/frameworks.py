@@ -1,4 +1,4 @@
-"""The frameworks of the paper's tables, by the names that it prints, and their cells.
+"""The frameworks of the paper's tables, by the names that it prints, and their jobs.
 
 Trainings are those of ``small_images`` (paper 003 shares them), MoCo v2 the same with its own
 recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import SEEDS, image_cells
+from papers.machinery.job import Job
+from papers.machinery.recipes import SEEDS, image_jobs
 from papers.machinery.small_images import small_images
 
 __all__ = [
@@ -93,9 +93,9 @@ def trained(
     *,
     data: str | None = None,
     seeds: tuple[int, ...] | None = None,
-    **other: Any,  # noqa: ANN401 - any setting of a cell of images
-) -> list[Cell]:
-    """Return the training of a framework, one cell for each seed.
+    **other: Any,  # noqa: ANN401 - any setting of a job of images
+) -> list[Job]:
+    """Return the training of a framework, one job for each seed.
 
     Args:
         scale: of everything that is not said.
@@ -105,11 +105,11 @@ def trained(
         other: settings that are different.
     """
     if name == "MoCo v2":
-        cells = image_cells(scale, "mocov2", seeds=seeds)
+        jobs = image_jobs(scale, "mocov2", seeds=seeds)
     else:
-        cells = small_images(scale, name, seeds=seeds)
+        jobs = small_images(scale, name, seeds=seeds)
     own: Mapping[str, Any] = {} if data is None else {"data": data, **_OWN[scale].get(data, {})}
-    return [_with(cell, {**own, **other}) for cell in cells]
+    return [_with(job, {**own, **other}) for job in jobs]
 
 
 def at_end(
@@ -118,38 +118,38 @@ def at_end(
     *,
     data: str | None = None,
     **other: Any,  # noqa: ANN401 - as above
-) -> list[Cell]:
-    """Return the spectra of a framework after its last epoch, one cell for each seed.
+) -> list[Job]:
+    """Return the spectra of a framework after its last epoch, one job for each seed.
 
     Those of trainings whose evolution is measured anyway are its last ones.
     """
-    cells = trained(scale, name, data=data, seeds=SPECTRA[scale], **other)
-    if name in EVOLVING and cells == _longest(scale, name):
+    jobs = trained(scale, name, data=data, seeds=SPECTRA[scale], **other)
+    if name in EVOLVING and jobs == _longest(scale, name):
         return evolving(scale, name)
-    return [_spectrum(scale, name, cell) for cell in cells]
+    return [_spectrum(scale, name, job) for job in jobs]
 
 
-def evolving(scale: Scale, name: str) -> list[Cell]:
-    """Return the spectra of a framework on the way, one cell for each seed."""
-    every = [_spectrum(scale, name, cell) for cell in _longest(scale, name)]
-    return [_with(cell, {"spectrum.epochs": list(EPOCHS[scale])}) for cell in every]
+def evolving(scale: Scale, name: str) -> list[Job]:
+    """Return the spectra of a framework on the way, one job for each seed."""
+    every = [_spectrum(scale, name, job) for job in _longest(scale, name)]
+    return [_with(job, {"spectrum.epochs": list(EPOCHS[scale])}) for job in every]
 
 
-def _longest(scale: Scale, name: str) -> list[Cell]:
+def _longest(scale: Scale, name: str) -> list[Job]:
     """The trainings that are followed; the paper's own have 500 epochs where others have 200."""
     more: dict[str, Any] = {"epochs": EPOCHS[scale][-1]} if scale == "paper" else {}
     return trained(scale, name, seeds=SPECTRA[scale], **more)
 
 
-def _spectrum(scale: Scale, name: str, cell: Cell) -> Cell:
-    """The work that trains like a cell of images; neighbours only at both ends."""
+def _spectrum(scale: Scale, name: str, job: Job) -> Job:
+    """The work that trains like a job of images; neighbours only at both ends."""
     own = {**_ASKED[scale], "knn_every": 0, "linear": False}
-    if name == "MIOv3" and [cell] == trained(scale, name, seeds=(0,)):
+    if name == "MIOv3" and [job] == trained(scale, name, seeds=(0,)):
         own["spectrum.variants"] = _VARIANTS[scale]
-    return _with(replace(cell, work="spectrum"), own)
+    return _with(replace(job, measurement="spectrum"), own)
 
 
-def _with(cell: Cell, changes: Mapping[str, Any]) -> Cell:
-    """The cell with other settings; None takes one away."""
-    settings = {**cell.settings, **changes}
-    return replace(cell, settings={k: v for k, v in settings.items() if v is not None})
+def _with(job: Job, changes: Mapping[str, Any]) -> Job:
+    """The job with other settings; None takes one away."""
+    settings = {**job.settings, **changes}
+    return replace(job, settings={k: v for k, v in settings.items() if v is not None})

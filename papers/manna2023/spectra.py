@@ -17,13 +17,13 @@ import numpy as np
 
 from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
 from isotrope.diagnostics.curvature.lanczos import Floats
-from papers.machinery.artifact import Found, Scale, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Verdict, above, all_of, minus
 from papers.manna2023.frameworks import among, at_end
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "Look",
@@ -83,20 +83,20 @@ class Look:
     variant: Mapping[str, Any]
 
 
-def looks(found: Found, name: str, cells: Sequence[Cell]) -> list[Look]:
-    """Return the spectra of those cells that were run, seed by seed, each by epoch."""
-    every = [look for cell in cells for look in _everything(found, name, cell)]
+def looks(results: Results, name: str, jobs: Sequence[Job]) -> list[Look]:
+    """Return the spectra of those jobs that were run, seed by seed, each by epoch."""
+    every = [look for job in jobs for look in _everything(results, name, job)]
     return [look for look in every if not look.variant]
 
 
-def variants(found: Found, name: str, cell: Cell) -> list[Look]:
+def variants(results: Results, name: str, job: Job) -> list[Look]:
     """Return the last spectrum, and those of the same weights that were asked otherwise."""
-    changed = [look for look in _everything(found, name, cell) if look.variant]
-    return [*looks(found, name, [cell])[-1:], *changed]
+    changed = [look for look in _everything(results, name, job) if look.variant]
+    return [*looks(results, name, [job])[-1:], *changed]
 
 
 def ends(
-    found: Found,
+    results: Results,
     scale: Scale,
     names: tuple[str, ...],
     **other: Any,  # noqa: ANN401 - of `at_end`
@@ -104,8 +104,8 @@ def ends(
     """Return the last spectra of each framework that was run, one for each seed."""
     every = {name: at_end(scale, name, **other) for name in among(scale, names)}
     lasts = {
-        name: [look for cell in cells for look in looks(found, name, [cell])[-1:]]
-        for name, cells in every.items()
+        name: [look for job in jobs for look in looks(results, name, [job])[-1:]]
+        for name, jobs in every.items()
     }
     return {name: own for name, own in lasts.items() if own}
 
@@ -138,14 +138,14 @@ def said(values: Iterable[float], form: str = ".4g") -> str:
     return " ± ".join(f"{round(one, places):,.{max(places, 0)}f}" for one in (mean, deviation))
 
 
-def _everything(found: Found, name: str, cell: Cell) -> list[Look]:
-    result = found.get(cell)
+def _everything(results: Results, name: str, job: Job) -> list[Look]:
+    result = results.get(job)
     if result is None:
         return []
     return [
         Look(
             name,
-            cell.seed,
+            job.seed,
             float(one["epoch"]),
             one["hessian"],
             _spectrum(spectrum),
@@ -225,9 +225,11 @@ def _threshold(look: Look) -> float:
     return float(look.about["asked"]["threshold"])
 
 
-def spread_of_batches(found: Found, scale: Scale, count: Callable[[Look], float]) -> float | None:
+def spread_of_batches(
+    results: Results, scale: Scale, count: Callable[[Look], float]
+) -> float | None:
     """Return the standard deviation of a count over batches, at MIOv3's last weights."""
-    asked = variants(found, "MIOv3", at_end(scale, "MIOv3")[0])
+    asked = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
     alike = [count(x) for x in asked if set(x.variant) <= {"seeds"}]
     return statistics.stdev(alike) if len(alike) > 1 else None
 
@@ -388,7 +390,7 @@ def drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Callable[[], P
 
 
 def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
-    from isotrope.report.spectra import DensityCurve, spectra
+    from isotrope.reports.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
 
     if not some:

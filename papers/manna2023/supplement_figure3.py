@@ -1,7 +1,7 @@
 """Supplement, figure 3: how the spectra of four frameworks change while they are trained."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, EVOLVING, among, evolving
 from papers.manna2023.spectra import (
@@ -18,22 +18,22 @@ from papers.manna2023.spectra import (
 )
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The four, each at several epochs."""
-    return [cell for name in among(scale, EVOLVING) for cell in evolving(scale, name)]
+    return [job for name in among(scale, EVOLVING) for job in evolving(scale, name)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Draw each over the epochs; the fourth verdict of section 3.4."""
-    some = {name: looks(found, name, evolving(scale, name)) for name in EVOLVING}
+    some = {name: looks(results, name, evolving(scale, name)) for name in EVOLVING}
     every = [look for own in some.values() for look in own]
-    return Shown(
+    return Rendered(
         tables=[table(every)],
         verdicts=[
             no_minimum(
                 every,
                 "none of the four is at a minimum at any of the epochs",
-                len(cells(scale)) * len(EPOCHS[scale]),
+                len(jobs(scale)) * len(EPOCHS[scale]),
             ),
             *(
                 grown(
@@ -74,6 +74,6 @@ def positive(look: Look) -> float:
 
 ARTIFACT = Artifact(
     title="supplement, figure 3: spectra of four frameworks over the epochs",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 
 TAU = 0.5
@@ -59,7 +59,7 @@ OURS = {
 }
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Compute both on one random batch; nothing is trained."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(2, _ROWS, 4, generator=generator, dtype=torch.float64)
@@ -93,7 +93,7 @@ def show(scale: Scale, found: Found) -> Shown:
             )
         )
     header = ("framework", "attracting, printed", "value", "ours")
-    return Shown(
+    return Rendered(
         tables=[Table((*header, "repulsing, printed", "value", "right", "ours"), rows)],
         verdicts=[
             Verdict("attracting and repulsing term add up to each loss", all(sums)),
@@ -125,6 +125,6 @@ def _cosines(views: Views, objective: str) -> tuple[Tensor, Tensor]:
 
 ARTIFACT = Artifact(
     title="supplement, table 2: attracting and repulsing terms",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

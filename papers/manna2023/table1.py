@@ -1,7 +1,7 @@
 """Table 1: the image sets, as our loaders read them."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
@@ -19,17 +19,17 @@ READ: dict[Scale, tuple[str, ...]] = {
 }
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """One for each set that is there at this scale."""
-    return [Cell("image_set", {"data": data}) for data in READ[scale]]
+    return [Job("image_set", {"data": data}) for data in READ[scale]]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Hold what is read against what is printed."""
     rows, verdicts = [], []
     for name, data in DATA.items():
         numbers = [float(value or 0) for value in PAPER.rows[name]]
-        own = _read(found, data)
+        own = _read(results, data)
         row: list[str | None] = [name, *(f"{value:g}" for value in numbers)]
         rows.append([*row, *([None] * len(numbers) if own is None else (f"{v:g}" for v in own))])
         verdicts.append(
@@ -39,18 +39,18 @@ def show(scale: Scale, found: Found) -> Shown:
             )
         )
     header = ("set", *PAPER.columns, *(f"{name}, read" for name in PAPER.columns))
-    stand_in = _read(found, "digits")
+    stand_in = _read(results, "digits")
     if stand_in is not None:
         rows.append(["digits", *["-"] * len(PAPER.columns), *(f"{v:g}" for v in stand_in)])
     remarks = ["STL-10 without its unlabelled images"]
     if scale != "paper":
         remarks.append(f"read at this scale: {', '.join(READ[scale])}; the others are not here")
-    return Shown(tables=[Table(header, rows)], verdicts=verdicts, notes=remarks)
+    return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=remarks)
 
 
-def _read(found: Found, data: str) -> list[float] | None:
-    result = found.get(Cell("image_set", {"data": data}))
+def _read(results: Results, data: str) -> list[float] | None:
+    result = results.get(Job("image_set", {"data": data}))
     return None if result is None else [float(result.metrics[name] or 0) for name in PAPER.columns]
 
 
-ARTIFACT = Artifact(title="table 1: the image sets", cells=cells, show=show)
+ARTIFACT = Artifact(title="table 1: the image sets", jobs=jobs, render=render)

@@ -3,8 +3,8 @@
 import functools
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE, Spread, Verdict
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import NAMES, PRINTED, among, trained
@@ -12,7 +12,7 @@ from papers.manna2023.table1 import DATA
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PAPER = printed("mio", "table2")
 GAINS = printed("mio", "claims")
@@ -25,22 +25,22 @@ def _sets(scale: Scale) -> dict[str, str | None]:
     return every if scale == "paper" else {"CIFAR-10": None}
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Every framework on every set that is there."""
     return [
-        cell
+        job
         for data in _sets(scale).values()
         for name in among(scale, NAMES)
-        for cell in trained(scale, name, data=data)
+        for job in trained(scale, name, data=data)
     ]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return a table for each set, and what follows for MIOv3."""
     tables, verdicts = [], []
     first: dict[str, Spread | None] = {}
     for place, (title, data) in enumerate(_sets(scale).items()):
-        ours = {name: knn(found, trained(scale, name, data=data)) for name in NAMES}
+        ours = {name: knn(results, trained(scale, name, data=data)) for name in NAMES}
         first = first or ours
         column = PAPER.columns.index(title)
         rows = [[n, f"{PAPER.rows[PRINTED[n]][column]:.2f}", shown(ours[n])] for n in NAMES]
@@ -52,7 +52,7 @@ def show(scale: Scale, found: Found) -> Shown:
         rows.append(["MIOv3 over the best contrastive", f"{printed_gain:+.2f}", gain])
         tables.append(Table(("framework", "paper", "ours"), rows, title))
         verdicts += _verdicts(title, ours, first=place == 0)
-    return Shown(
+    return Rendered(
         tables=tables,
         verdicts=verdicts,
         pictures={"table2": functools.partial(_bars, first)},
@@ -115,4 +115,6 @@ def _bars(ours: dict[str, Spread | None]) -> "Picture":
     )
 
 
-ARTIFACT = Artifact(title="table 2: nearest neighbours of nine frameworks", cells=cells, show=show)
+ARTIFACT = Artifact(
+    title="table 2: nearest neighbours of nine frameworks", jobs=jobs, render=render
+)

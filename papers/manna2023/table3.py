@@ -4,8 +4,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from isotrope.diagnostics.curvature import compare
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import (
@@ -21,7 +21,7 @@ from papers.manna2023.spectra import Look, beyond, ends, flat, negative, notes, 
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 PAPER = printed("mio", "table3")
 _ENCODERS = printed("mio", "table3-encoders")
@@ -38,20 +38,20 @@ def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
     return {"CIFAR-10": {"epochs": EPOCHS[scale][-1]}, "CIFAR-100": {"data": "cifar100"}}
 
 
-def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Cell]:
+def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Job]:
     return at_end(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
 
 
-def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Cell]:
+def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Job]:
     """One for each seed: those of the spectra, unless table 2 has them."""
     every = trained(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
     if every == trained(scale, name):
         return every
-    some = {cell.seed: cell for cell in _measured(scale, name, encoder, own)}
-    return [some.get(cell.seed, cell) for cell in every]
+    some = {job.seed: job for job in _measured(scale, name, encoder, own)}
+    return [some.get(job.seed, job) for job in every]
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Trainings of both encoders, and their spectra."""
     found = []
     for own in _sets(scale).values():
@@ -66,28 +66,28 @@ def _names(scale: Scale) -> tuple[str, ...]:
     return among(scale, EVOLVING)[:1] if scale == "smoke" else EVOLVING
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return accuracies, counts, and what becomes of the hypotheses."""
     tables, verdicts = [], []
     every: list[Look] = []
     first: tuple[_Accuracies, _Spectra] = ({}, {})
     for title, own in _sets(scale).items():
         accuracies = {
-            (name, encoder): knn(found, _trainings(scale, name, encoder, own))
+            (name, encoder): knn(results, _trainings(scale, name, encoder, own))
             for name in EVOLVING
             for encoder in ENCODERS
         }
         spectra = {
             (name, encoder): some
             for encoder in ENCODERS
-            for name, some in ends(found, scale, EVOLVING, encoder=encoder, **own).items()
+            for name, some in ends(results, scale, EVOLVING, encoder=encoder, **own).items()
         }
         every += [look for some in spectra.values() for look in some]
         first = first if any(first) else (accuracies, spectra)
         tables += [_accuracies(title, accuracies), _counts(title, spectra)]
         verdicts += [_worse(title, accuracies), _first(title, accuracies)]
         verdicts += [_hypothesis(title, name, spectra) for name in EVOLVING]
-    return Shown(
+    return Rendered(
         tables=tables,
         verdicts=verdicts,
         pictures={"table3": functools.partial(_bars, first)},
@@ -204,6 +204,6 @@ def _notes(scale: Scale, every: list[Look]) -> list[str]:
 
 ARTIFACT = Artifact(
     title="table 3: fewer parameters, accuracy and the counts of eigenvalues",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -1,6 +1,6 @@
 """An image set as it is read: classes, images of either part, side.
 
-Setting of a cell: ``data``, by the names of ``Places``.
+Setting of a job: ``data``, by the names of ``Places``.
 """
 
 from pathlib import Path
@@ -8,31 +8,31 @@ from pathlib import Path
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.images.sets import load_images
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
 
 __all__ = ["check", "run"]
 
 
-def check(cell: Cell, places: Places) -> list[str]:
+def check(job: Job, sources: DataRegistry) -> list[str]:
     """Return what is not on this machine, a line each.
 
     Raises:
         InputError: other settings than data.
     """
-    if set(cell.settings) != {"data"}:
-        raise InputError(f"a cell of an image set has data and nothing else; found {cell.shown}")
-    lacking = places.missing(cell.settings["data"])
+    if set(job.settings) != {"data"}:
+        raise InputError(f"a job of an image set has data and nothing else; found {job.label}")
+    lacking = sources.missing(job.settings["data"])
     return [lacking] if lacking else []
 
 
-def run(cell: Cell, places: Places, folder: Path) -> Result:
+def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """Open the set and count.
 
     Raises:
         InputError: no such data.
     """
-    found = load_images(places.images(cell.settings["data"]))
+    found = load_images(sources.images(job.settings["data"]))
     labels = found.train.labels
     return Result(
         kind="image_set",
@@ -43,5 +43,5 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
             "test": None if found.test is None else len(found.test.images),
             "side": found.side,
         },
-        provenance=provenance(seed=cell.seed, data=found.fingerprint),
+        provenance=provenance(seed=job.seed, data=found.fingerprint),
     )

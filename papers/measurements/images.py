@@ -1,6 +1,6 @@
 """A training on images: kNN accuracies, norms and angles by epoch, a linear probe at the end.
 
-The run is ``isotrope train-images``. Settings of a cell: those of ``ImageSettings``, with ``data``
+The run is ``isotrope train-images``. Settings of a job: those of ``ImageSettings``, with ``data``
 by the names of ``Places``.
 """
 
@@ -14,12 +14,12 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.paradigm import registry
-from isotrope.sweep.trained import trained
+from isotrope.sweeps.trained import trained
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import train
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
 
 __all__ = ["MEANS", "check", "image_settings", "rows", "run"]
 
@@ -37,69 +37,71 @@ MEANS = (
 )
 """What is averaged over the logged steps of the epoch before each kNN accuracy."""
 
-_SAVED = 250  # steps between checkpoints
+_CHECKPOINT_EVERY = 250  # steps between checkpoints
 _SIDE = 32  # pixels: on a recipe's name they have no bearing
 
 
-def check(cell: Cell, places: Places) -> list[str]:
-    """Resolve all names of a cell; return what is not on this machine, a line each.
+def check(job: Job, sources: DataRegistry) -> list[str]:
+    """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
         InputError: a setting, a method or an objective that does not exist.
     """
-    settings = image_settings(cell, places, Path("unused"), here=False)
+    settings = image_settings(job, sources, Path("unused"), here=False)
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
     registry.build(settings.objective or method.recipe.objective, settings.objective_settings)
     method.augments_of(_SIDE, options, settings.augment)
-    lacking = places.missing(cell.settings["data"])
+    lacking = sources.missing(job.settings["data"])
     encoder = settings.encoder
-    here = [] if encoder in ARCHITECTURES else places.missing_encoder(encoder)
+    here = [] if encoder in ARCHITECTURES else sources.missing_encoder(encoder)
     return [*([lacking] if lacking else []), *here]
 
 
-def run(cell: Cell, places: Places, folder: Path) -> Result:
+def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """Train and read what was logged.
 
     Raises:
         InputError: data that are missing, settings that do not fit, a training that diverged.
     """
     run_folder = folder / "run"
-    outcome = trained(train, image_settings(cell, places, run_folder))
+    outcome = trained(train, image_settings(job, sources, run_folder))
     found = rows(run_folder, outcome.result)
     last = found[-1]
     metrics = {name: last.get(name) for name in ("knn", "norm", "norm_backbone")}
     linear = outcome.result.metrics.get("linear")
     return Result(
         kind="images",
-        name=str(cell.settings.get("method", "simclr")),
+        name=str(job.settings.get("method", "simclr")),
         metrics={**metrics, "linear": linear, "steps": last["step"]},
         details={"looks": found, "plan": outcome.result.details["plan"]},
-        provenance=provenance(seed=cell.seed, data=outcome.result.provenance.get("data")),
+        provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
 
-def image_settings(cell: Cell, places: Places, output: Path, *, here: bool = True) -> ImageSettings:
+def image_settings(
+    job: Job, sources: DataRegistry, output: Path, *, here: bool = True
+) -> ImageSettings:
     """Return the settings of the training.
 
     Args:
-        cell: of images.
-        places: of data.
+        job: of images.
+        sources: of data.
         output: run folder.
         here: whether the data must be there.
 
     Raises:
         InputError: a wrong setting, or data that are missing.
     """
-    own = dict(cell.settings)
+    own = dict(job.settings)
     name = own.pop("data", None)
     if name is None:
-        raise InputError("a cell of images has data")
-    data = places.images(name) if here else "unused"
-    fixed = {"data": data, "output": str(output), "seed": cell.seed, "progress": False}
+        raise InputError("a job of images has data")
+    data = sources.images(name) if here else "unused"
+    fixed = {"data": data, "output": str(output), "seed": job.seed, "progress": False}
     if own.get("encoder") not in (None, *ARCHITECTURES):
-        own["encoder"] = places.encoder(own["encoder"])
-    return ImageSettings.read({"checkpoint_every": _SAVED, "workers": 0, **own, **fixed})
+        own["encoder"] = sources.encoder(own["encoder"])
+    return ImageSettings.read({"checkpoint_every": _CHECKPOINT_EVERY, "workers": 0, **own, **fixed})
 
 
 def rows(run: Path, result: Result) -> list[dict[str, Any]]:

@@ -11,47 +11,47 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.diagnostics.latent import LatentSnapshot
 from isotrope.training.latent import byol_cells, latent, simclr_cells
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
 
 __all__ = ["check", "run"]
 
 _SETTINGS = {"run", "data", "epochs", "limit", "shown"}
 
 
-def check(cell: Cell, places: Places) -> list[str]:
-    """Resolve the names of a cell; return what is not on this machine, a line each.
+def check(job: Job, sources: DataRegistry) -> list[str]:
+    """Resolve the names of a job; return what is not on this machine, a line each.
 
     Raises:
         InputError: no such run, other settings, or an epoch to show that there is not.
     """
-    asked = cell.settings
+    asked = job.settings
     if set(asked) != _SETTINGS:
-        raise InputError(f"a cell of a latent space has {', '.join(sorted(_SETTINGS))}")
+        raise InputError(f"a job of a latent space has {', '.join(sorted(_SETTINGS))}")
     runs = {**simclr_cells(), **byol_cells()}
     if asked["run"] not in runs:
         raise InputError(f"no latent run is named {asked['run']!r}{nearest(asked['run'], runs)}")
     late = [epoch for epoch in asked["shown"] if not 0 <= epoch <= asked["epochs"]]
     if late:
         raise InputError(f"epochs 0 to {asked['epochs']} can be shown; found {late[0]}")
-    lacking = places.missing(asked["data"])
+    lacking = sources.missing(asked["data"])
     return [lacking] if lacking else []
 
 
-def run(cell: Cell, places: Places, folder: Path) -> Result:
+def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """Train one run and look at it after every epoch.
 
     Raises:
         InputError: data that are missing, a training that diverges.
     """
-    asked = cell.settings
+    asked = job.settings
     runs = {**simclr_cells(), **byol_cells()}
     (looks,) = latent(
         {asked["run"]: runs[asked["run"]]},
-        places.images(asked["data"]),
+        sources.images(asked["data"]),
         epochs=asked["epochs"],
         limit=asked["limit"],
-        seed=cell.seed,
+        seed=job.seed,
     ).values()
     rows = [{"epoch": look.epoch, **_short(look.measures())} for look in looks]
     pairs = {str(look.epoch): _pairs(look) for look in looks if look.epoch in asked["shown"]}
@@ -61,7 +61,7 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
         name=asked["run"],
         metrics=dict(last),
         details={"looks": rows, "pairs": pairs},
-        provenance=provenance(seed=cell.seed),
+        provenance=provenance(seed=job.seed),
     )
 
 

@@ -6,7 +6,7 @@ training, with its crops and batch statistics, by all parameters of encoder and 
 decay. A run that was stopped goes on: finished spectra are read, an unfinished one from its last
 minute.
 
-Settings of a cell: those of a cell of images, and with ``spectrum.`` before them those of
+Settings of a job: those of a job of images, and with ``spectrum.`` before them those of
 ``isotrope.training.spectrum.Asked`` (``spectrum.iterations``, ``spectrum.threshold``, ...) and
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
@@ -22,84 +22,86 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.sweep.trained import trained
+from isotrope.sweeps.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
 from isotrope.training.spectrum import Asked, Found, measure
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
 from papers.measurements import images
 
 __all__ = ["check", "run"]
 
 _PREFIX = "spectrum."
-_SHOWN = 6  # significant digits of Ritz values that are kept
+_DIGITS = 6  # significant digits of Ritz values that are kept
 _NOT_KEPT = ("run", "weights")  # of what a Hessian is of: names of this machine
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """What a cell asks for beside its training."""
+class _SpectrumRequest:
+    """What a job asks for beside its training."""
 
     asked: Asked
     epochs: tuple[float, ...]
     variants: tuple[Mapping[str, Any], ...]
 
 
-def check(cell: Cell, places: Places) -> list[str]:
-    """Resolve all names of a cell; return what is not on this machine, a line each.
+def check(job: Job, sources: DataRegistry) -> list[str]:
+    """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
         InputError: a setting, a method or an objective that does not exist.
     """
-    _wanted(cell)
-    return images.check(_training(cell), places)
+    _request(job)
+    return images.check(_training_job(job), sources)
 
 
-def run(cell: Cell, places: Places, folder: Path) -> Result:
+def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """Train, then run Lanczos at every step that was asked for.
 
     Raises:
         InputError: data that are missing, settings that do not fit, a training that diverged.
     """
-    wanted = _wanted(cell)
+    wanted = _request(job)
     run_folder = folder / "run"
-    settings = images.image_settings(_training(cell), places, run_folder)
-    settings = settings.model_copy(update={"keep_every": _keep(settings, wanted.epochs)})
+    settings = images.image_settings(_training_job(job), sources, run_folder)
+    settings = settings.model_copy(
+        update={"keep_every": _checkpoint_interval(settings, wanted.epochs)}
+    )
     outcome = trained(train, settings)
     per_epoch = outcome.result.details["plan"]["steps_per_epoch"]
     last = int(outcome.result.metrics["steps"] or 0)
     steps = [round(epoch * per_epoch) for epoch in wanted.epochs] or [last]
     if beyond := [step for step in steps if step > last]:
-        raise InputError(f"the training of {cell.shown} has {last} steps; found {beyond[0]}")
+        raise InputError(f"the training of {job.label} has {last} steps; found {beyond[0]}")
     questions: list[tuple[int, Mapping[str, Any]]] = [(step, {}) for step in steps]
     questions += [(last, own) for own in wanted.variants]
     found = []
     for step, own in questions:
         file = run_folder / "checkpoints" / f"step-{step}.ckpt"
         one = measure(run_folder, _changed(wanted.asked, own), file=file)
-        found.append({"epoch": round(step / per_epoch, 4), "variant": own, **_plain(one)})
+        found.append({"epoch": round(step / per_epoch, 4), "variant": own, **_as_plain_values(one)})
     end = next(one["numbers"] for one in reversed(found) if not one["variant"])
     rows = images.rows(run_folder, outcome.result)
     return Result(
         kind="spectrum",
-        name=str(cell.settings.get("objective", cell.settings.get("method", "simclr"))),
+        name=str(job.settings.get("objective", job.settings.get("method", "simclr"))),
         metrics={**end, "knn": rows[-1]["knn"] if rows else None},
         details={"spectra": found, "looks": rows, "plan": outcome.result.details["plan"]},
-        provenance=provenance(seed=cell.seed, data=outcome.result.provenance.get("data")),
+        provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
 
-def _training(cell: Cell) -> Cell:
-    """The cell of images with the same training."""
-    own = {k: v for k, v in cell.settings.items() if not k.startswith(_PREFIX)}
-    return Cell("images", own, cell.seed)
+def _training_job(job: Job) -> Job:
+    """The job of images with the same training."""
+    own = {k: v for k, v in job.settings.items() if not k.startswith(_PREFIX)}
+    return Job("images", own, job.seed)
 
 
-def _wanted(cell: Cell) -> _Wanted:
+def _request(job: Job) -> _SpectrumRequest:
     own = {
         name[len(_PREFIX) :]: value
-        for name, value in cell.settings.items()
+        for name, value in job.settings.items()
         if name.startswith(_PREFIX)
     }
     epochs = tuple(float(epoch) for epoch in own.pop("epochs", ()))
@@ -109,7 +111,7 @@ def _wanted(cell: Cell) -> _Wanted:
         _changed(asked, variant)
     if any(epoch < 0 for epoch in epochs):
         raise InputError(f"epochs of a spectrum are 0 or more; found {min(epochs):g}")
-    return _Wanted(asked, epochs, variants)
+    return _SpectrumRequest(asked, epochs, variants)
 
 
 def _changed(asked: Asked, changes: Mapping[str, Any]) -> Asked:
@@ -122,7 +124,7 @@ def _changed(asked: Asked, changes: Mapping[str, Any]) -> Asked:
     return Asked(**{**known, **own})
 
 
-def _keep(settings: ImageSettings, epochs: tuple[float, ...]) -> int:
+def _checkpoint_interval(settings: ImageSettings, epochs: tuple[float, ...]) -> int:
     """Steps between checkpoints so that all that are wanted are among them; the last always is."""
     if not epochs:
         return 10**9
@@ -130,7 +132,7 @@ def _keep(settings: ImageSettings, epochs: tuple[float, ...]) -> int:
     return math.gcd(*(round(epoch * per_epoch) for epoch in epochs)) or 10**9
 
 
-def _plain(found: Found) -> dict[str, Any]:
+def _as_plain_values(found: Found) -> dict[str, Any]:
     """All of a spectrum that is worth keeping, as plain values."""
     details = found.result.details
     hessian = {k: v for k, v in details["hessian"].items() if k not in _NOT_KEPT}
@@ -159,4 +161,4 @@ def _plain(found: Found) -> dict[str, Any]:
 
 
 def _rounded(values: Any) -> list[float]:  # noqa: ANN401 - an array of numbers
-    return [float(f"{float(value):.{_SHOWN}g}") for value in values]
+    return [float(f"{float(value):.{_DIGITS}g}") for value in values]

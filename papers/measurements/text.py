@@ -5,10 +5,10 @@ is measured is measured afterwards, on the encoder as it stood at these steps, w
 that a training may have on top. So every objective is looked at alike, and what is looked at has
 no influence on the training.
 
-Settings of a cell: those of ``TrainSettings``, with ``texts`` and ``encoder`` by the names of
+Settings of a job: those of ``TrainSettings``, with ``texts`` and ``encoder`` by the names of
 ``Places``, and
 
-- ``looks``: what is measured at every kept step, of :data:`LOOKS`;
+- ``looks``: what is measured at every kept step, of :data:`MEASURES`;
 - ``held``: batches of held-out sentences that are looked at, and their size;
 - ``held_from``: ``next``, those that follow the ones trained on, or ``trained``, the last of these;
 - ``scored``: the pairs that ``dev`` and ``sts`` mean, ``sts`` or ``docs``;
@@ -38,11 +38,11 @@ from isotrope.core.views import Views
 from isotrope.data.lines import lines
 from isotrope.data.text.sts_sets import Subset
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from isotrope.diagnostics.angle_statistics import angle_statistics, densities
-from isotrope.diagnostics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.hardest_negative import hardest_share
-from isotrope.diagnostics.held_out import held_out
-from isotrope.diagnostics.lemma_share import lemma_share
+from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics, densities
+from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
+from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
+from isotrope.diagnostics.model_statistics.held_out import held_out
+from isotrope.diagnostics.model_statistics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder, Encoder
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
@@ -51,88 +51,91 @@ from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
-from isotrope.sweep.trained import trained
+from isotrope.sweeps.trained import trained
 from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.whitening import Whitened
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.whitening import WhitenedEncoder
 
-__all__ = ["LOOKS", "check", "run"]
+__all__ = ["MEASURES", "check", "run"]
 
-_OWN = (
+_NOT_TRAINING = (
     *("texts", "looks", "held", "held_from", "scored", "scores", "ends", "mode", "whitened"),
     "measured_in",
 )
 _PARTS = ("loss", "dissipation", "dead", "hardest_share", "ratio", "above_bound", "gradient_norm")
-_HELD, _PROBED = (8, 128), 0.05  # batches of paper 000, appendix A.2; the probe's tau
+_HELD_OUT, _PROBE_TEMPERATURE = (
+    (8, 128),
+    0.05,
+)  # batches of paper 000, appendix A.2; the probe's tau
 _DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
 
 Row = dict[str, Any]
 
 
-def check(cell: Cell, places: Places) -> list[str]:
-    """Resolve all names of a cell; return what is not on this machine, a line each.
+def check(job: Job, sources: DataRegistry) -> list[str]:
+    """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
         InputError: a setting, an objective or a look that does not exist.
     """
-    settings = _settings(cell, places, Path("unused"), "unused.txt")
+    settings = _settings(job, sources, Path("unused"), "unused.txt")
     try_objective(registry.build(settings.objective, settings.objective_settings), negatives=False)
-    for look in cell.settings.get("looks", ()):
-        if look not in LOOKS:
-            raise InputError(f"unknown look {look!r}; there are {', '.join(LOOKS)}")
-    for task in cell.settings.get("scores", ()):
+    for look in job.settings.get("looks", ()):
+        if look not in MEASURES:
+            raise InputError(f"unknown look {look!r}; there are {', '.join(MEASURES)}")
+    for task in job.settings.get("scores", ()):
         if task not in ("sts", *TRANSFER):
             raise InputError(f"scores are sts, {', '.join(TRANSFER)}; found {task!r}")
-    if (mode := cell.settings.get("mode", "full")) not in MODES:
+    if (mode := job.settings.get("mode", "full")) not in MODES:
         raise InputError(f"mode is {' or '.join(MODES)}; found {mode!r}")
-    if (measured := cell.settings.get("measured_in", "32")) not in ("32", "bf16"):
+    if (measured := job.settings.get("measured_in", "32")) not in ("32", "bf16"):
         raise InputError(f"measured_in is 32 or bf16; found {measured!r}")
-    if (source := cell.settings.get("held_from", "next")) not in ("next", "trained"):
+    if (source := job.settings.get("held_from", "next")) not in ("next", "trained"):
         raise InputError(f"held_from is next or trained; found {source!r}")
-    for end in cell.settings.get("ends", ()):
-        known = ("first", "last", *(["best"] if "dev" in cell.settings.get("looks", ()) else []))
+    for end in job.settings.get("ends", ()):
+        known = ("first", "last", *(["best"] if "dev" in job.settings.get("looks", ()) else []))
         if end not in known:
             raise InputError(f"ends are first, last, and with the look dev best; found {end!r}")
-    scored = cell.settings.get("scored", "sts")
-    names = [cell.settings["texts"], scored]
-    if set(cell.settings.get("scores", ())) & set(TRANSFER):
-        names.append(_transfer(scored))
-    lacking = [lacking for name in names if (lacking := places.missing(name))]
-    return lacking + places.missing_encoder(cell.settings["encoder"])
+    scored = job.settings.get("scored", "sts")
+    names = [job.settings["texts"], scored]
+    if set(job.settings.get("scores", ())) & set(TRANSFER):
+        names.append(_transfer_set(scored))
+    lacking = [lacking for name in names if (lacking := sources.missing(name))]
+    return lacking + sources.missing_encoder(job.settings["encoder"])
 
 
-def run(cell: Cell, places: Places, folder: Path) -> Result:
+def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """Train, look, score.
 
     Raises:
         InputError: data that are missing, settings that do not fit, a training that diverged.
     """
-    asked = cell.settings
-    settings = _settings(cell, places, folder / "run", str(places.texts(asked["texts"])))
+    asked = job.settings
+    settings = _settings(job, sources, folder / "run", str(sources.texts(asked["texts"])))
     outcome = trained(train, settings)
     scored, precision = asked.get("scored", "sts"), asked.get("measured_in", "32")
-    dev = places.sts_dev(scored)
-    count, size = asked.get("held", _HELD)
+    dev = sources.sts_dev(scored)
+    count, size = asked.get("held", _HELD_OUT)
     seen = functools.partial(
-        _Seen,
+        _Snapshot,
         dev=dev,
-        held=_held(places, asked["texts"], count * size, asked.get("held_from", "next")),
+        held=_held_out_texts(sources, asked["texts"], count * size, asked.get("held_from", "next")),
         size=size,
         max_length=settings.max_length,
-        seed=cell.seed,
+        seed=job.seed,
     )
     looks: list[Row] = []
     details: dict[str, Any] = {"looks": looks, "components": _components(folder / "run")}
     encoder = _encoder(settings, precision)
-    for step, file in _kept(folder / "run"):
+    for step, file in _checkpoints(folder / "run"):
         _load(encoder, file)
         details.setdefault("encoder", encoder.fingerprint())  # before training
         newest = CachedEncoder(encoder)  # what was looked at is not embedded to be scored again
         look = seen(encoder, newest)
-        looks.append({"step": step, **_looked(look, asked.get("looks", ()))})
+        looks.append({"step": step, **_measure(look, asked.get("looks", ()))})
     metrics = _metrics(looks)
     if asked.get("scores"):
         first, last = (looks[i]["step"] for i in (0, -1))
@@ -143,41 +146,43 @@ def run(cell: Cell, places: Places, folder: Path) -> Result:
             step = int(steps[end])
             _load(encoder, folder / "run" / "checkpoints" / f"step-{step}.ckpt")
             known = newest if step == last else CachedEncoder(encoder)
-            found = _scores(known, asked, places)
+            found = _scores(known, asked, sources)
             metrics |= {f"{task} {end}": value for task, value in found.items()}
             if count := asked.get("whitened", 0):
-                same = Whitened(known, _held(places, asked["texts"], count, "next"))
-                found = _sts(same, places.sts(scored)) | {"dev": sts_dev(same, dev)}
+                same = WhitenedEncoder(
+                    known, _held_out_texts(sources, asked["texts"], count, "next")
+                )
+                found = _sts_scores(same, sources.sts(scored)) | {"dev": sts_dev(same, dev)}
                 metrics |= {f"{task} whitened {end}": value for task, value in found.items()}
     return Result(
         kind="text",
         name=asked["objective"],
         metrics=metrics,
         details=details,
-        provenance=provenance(seed=cell.seed, data=outcome.result.provenance.get("data")),
+        provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
 
-def _settings(cell: Cell, places: Places, output: Path, texts: str) -> TrainSettings:
-    own = {name: value for name, value in cell.settings.items() if name not in _OWN}
-    if not {"texts", "encoder", "objective"} <= set(cell.settings):
-        raise InputError("a cell of text has texts, encoder and objective")
-    fixed = {"files": [texts], "output": str(output), "seed": cell.seed, "progress": False}
-    own["encoder"] = places.encoder(own["encoder"])
+def _settings(job: Job, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
+    own = {name: value for name, value in job.settings.items() if name not in _NOT_TRAINING}
+    if not {"texts", "encoder", "objective"} <= set(job.settings):
+        raise InputError("a job of text has texts, encoder and objective")
+    fixed = {"files": [texts], "output": str(output), "seed": job.seed, "progress": False}
+    own["encoder"] = sources.encoder(own["encoder"])
     if "keep_every" in own:  # those that stay are checkpoints to go on from, too
         own.setdefault("checkpoint_every", 10**9)
     return TrainSettings.read({**own, **fixed})
 
 
-def _held(places: Places, name: str, count: int, source: str) -> list[str]:
+def _held_out_texts(sources: DataRegistry, name: str, count: int, source: str) -> list[str]:
     """Texts to look at: those that follow in the same corpus, or else its last."""
     kind, _, trained = name.partition(":")
     if trained.isdecimal() and source == "next":
         name = f"{kind}:{int(trained) + count}"
-    return [text for _, text in lines(places.texts(name))][-count:]
+    return [text for _, text in lines(sources.texts(name))][-count:]
 
 
-def _kept(run: Path) -> list[tuple[int, Path]]:
+def _checkpoints(run: Path) -> list[tuple[int, Path]]:
     """Return the checkpoints that stayed, by step."""
     files = sorted((int(f.stem[5:]), f) for f in (run / "checkpoints").glob("step-*.ckpt"))
     if not files:
@@ -201,18 +206,20 @@ def _load(encoder: SentenceEncoder, file: Path) -> None:
     encoder.load_state_dict(own)
 
 
-def _scores(encoder: CachedEncoder, asked: Mapping[str, Any], places: Places) -> dict[str, float]:
+def _scores(
+    encoder: CachedEncoder, asked: Mapping[str, Any], sources: DataRegistry
+) -> dict[str, float]:
     """Score an encoder on what was asked."""
     scored, wanted = asked.get("scored", "sts"), asked["scores"]
     found: dict[str, float] = {}
     if "sts" in wanted:
-        found |= _sts(encoder, places.sts(scored))
+        found |= _sts_scores(encoder, sources.sts(scored))
     names = [name for name in wanted if name != "sts"]
     if names:
         mode = asked.get("mode", "full")
         scores = {
             name: transfer_task(encoder, task, mode=mode)
-            for name, task in places.transfer(_transfer(scored), names).items()
+            for name, task in sources.transfer(_transfer_set(scored), names).items()
         }
         result = transfer_result(asked["objective"], scores, mode=mode)
         found |= {k: v for k, v in _numbers(result).items() if k != "average"}
@@ -220,7 +227,7 @@ def _scores(encoder: CachedEncoder, asked: Mapping[str, Any], places: Places) ->
     return found
 
 
-def _sts(encoder: Encoder, sets: Mapping[str, Sequence[Subset]]) -> dict[str, float]:
+def _sts_scores(encoder: Encoder, sets: Mapping[str, Sequence[Subset]]) -> dict[str, float]:
     tasks = [score_task(encoder, task, subsets) for task, subsets in sets.items()]
     return _numbers(with_average(tasks))
 
@@ -236,7 +243,7 @@ def _components(run: Path) -> list[Row]:
     return found
 
 
-def _transfer(scored: str) -> str:
+def _transfer_set(scored: str) -> str:
     return "transfer" if scored == "sts" else scored
 
 
@@ -256,16 +263,16 @@ def _metrics(looks: Sequence[Row]) -> dict[str, float | int | str | None]:
     return found
 
 
-def _looked(seen: "_Seen", looks: Sequence[str]) -> Row:
+def _measure(seen: "_Snapshot", looks: Sequence[str]) -> Row:
     """Return what was asked for of an encoder at one step."""
     found: Row = {}
     for look in looks:
-        found |= LOOKS[look](seen)
+        found |= MEASURES[look](seen)
     return found
 
 
 @dataclass
-class _Seen:
+class _Snapshot:
     """An encoder, with the batches that several looks share; made when the first asks."""
 
     encoder: SentenceEncoder
@@ -296,7 +303,7 @@ class _Seen:
         return Views(first, second)
 
 
-def _dev(seen: _Seen) -> Row:
+def _dev_scores(seen: _Snapshot) -> Row:
     """The score, and where paper 001, figure 1a plots it: alignment of all pairs scored above 4,
     uniformity of all sentences.
     """
@@ -312,19 +319,19 @@ def _dev(seen: _Seen) -> Row:
     }
 
 
-def _probes(seen: _Seen) -> Row:
+def _probes(seen: _Snapshot) -> Row:
     """The three losses of paper 001, figures 1 and 3, on batches like those of the training, and
     on pairs of the dev set: their own tau and t, whatever is trained.
     """
-    every = [_probed(views) for views in seen.batches]
+    every = [_probe_losses(views) for views in seen.batches]
     train = {name: sum(row[name] for row in every) / len(every) for name in every[0]}
     return {
         **{f"train {name}": value for name, value in train.items()},
-        **{f"dev {name}": value for name, value in _probed(seen.close).items()},
+        **{f"dev {name}": value for name, value in _probe_losses(seen.close).items()},
     }
 
 
-def _probed(views: Views) -> dict[str, float]:
+def _probe_losses(views: Views) -> dict[str, float]:
     a, b = (x.double() for x in (views.anchors, views.positives))
     return {
         "contrastive": float(_PROBE(a, b)),
@@ -335,20 +342,20 @@ def _probed(views: Views) -> dict[str, float]:
     }
 
 
-def _angles(seen: _Seen) -> Row:
+def _angles(seen: _Snapshot) -> Row:
     """Paper 000, figure 9."""
     found = angle_statistics(seen.batches)
     return {f"{name} {k}": v for name, one in found.items() for k, v in asdict(one).items()}
 
 
-def _cosines(seen: _Seen) -> Row:
+def _cosines(seen: _Snapshot) -> Row:
     """Paper 000, figure 5."""
     found = densities(seen.batches, points=101)
     named = {"cosine": found.cosine, "positive": found.positive, "negative": found.negative}
     return {"densities": {name: _rounded(values) for name, values in named.items()}}
 
 
-def _hardest(seen: _Seen) -> Row:
+def _hardest(seen: _Snapshot) -> Row:
     """Paper 000, figure 7: by temperature, of the weight and of the released statistic."""
     return {
         f"hardest {kind}": {
@@ -361,7 +368,7 @@ def _hardest(seen: _Seen) -> Row:
     }
 
 
-def _lemma(seen: _Seen) -> Row:
+def _lemma(seen: _Snapshot) -> Row:
     """Paper 000, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
     found: dict[str, Row] = {}
     for views in seen.batches[:1]:
@@ -380,12 +387,12 @@ def _lemma(seen: _Seen) -> Row:
     return {"lemma": found}
 
 
-def _ratios(seen: _Seen) -> Row:
+def _ratios(seen: _Snapshot) -> Row:
     """Paper 000, figure 8b: all registered dynamic ratios."""
     return {"ratios": {k: asdict(v) for k, v in dynamic_ratios(seen.batches).items()}}
 
 
-def _closeness(seen: _Seen) -> Row:
+def _closeness(seen: _Snapshot) -> Row:
     """Paper 000, figure 8c: how close held-out positives lie."""
     cosines = [v.unit().map(lambda x: x.double()) for v in seen.batches]
     mean = sum(float((v.anchors * v.positives).sum(dim=1).mean()) for v in cosines)
@@ -396,13 +403,13 @@ def _rounded(values: Tensor) -> list[float]:
     return [float(f"{value:.5g}") for value in values.tolist()]
 
 
-_PROBE = registry.build("infonce", {"temperature": _PROBED})
+_PROBE = registry.build("infonce", {"temperature": _PROBE_TEMPERATURE})
 _KINDS: tuple[Literal["weight", "projection"], ...] = ("weight", "projection")
 _QUANTILES = torch.tensor([0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0], dtype=torch.float64)
 _RATIOS = (1.0, 1.25, 1.5, 1.75, 2.0)
 
-LOOKS: dict[str, Callable[[_Seen], Row]] = {
-    "dev": _dev,
+MEASURES: dict[str, Callable[[_Snapshot], Row]] = {
+    "dev": _dev_scores,
     "probes": _probes,
     "angles": _angles,
     "cosines": _cosines,

@@ -20,11 +20,11 @@ from isotrope.paradigm.bounds.contrastive import (
     uniformity_bound,
 )
 from isotrope.paradigm.proof import BATCHES, batch
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 COUNT: dict[Scale, int] = {"smoke": 40, "cpu": 2000, "paper": 2000}
 SHOWN = 60  # batches whose anchors are in the picture
@@ -155,7 +155,7 @@ def checked(scale: Scale) -> list[tuple[int, float]]:
     return list(zip(failures, gaps, strict=True))
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return in how many random batches each claim fails."""
     every = list(zip((*INEQUALITIES, *SLIPS), checked(scale), strict=True))
     count = COUNT[scale]
@@ -171,7 +171,7 @@ def show(scale: Scale, found: Found) -> Shown:
         for one, (failed, gap) in every
     ]
     header = ["eq.", "claim", "paper", "ours: batches where it fails", "mean gap", "verdict"]
-    return Shown(
+    return Rendered(
         tables=[Table(header, rows)],
         verdicts=[
             Verdict(f"eq. {one.equation}: {one.claim}", not failed, f"fails in {failed} of {count}")
@@ -207,6 +207,6 @@ def _drawn(scale: Scale) -> "Picture":
 
 ARTIFACT = Artifact(
     title="bounds of eq. 12 and of appendices D and E, as a table of violations",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

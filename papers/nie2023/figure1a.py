@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import shown, told
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import format_changes, format_spread
 from papers.machinery.verdicts import RULE, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.losses import DECOUPLED, NAMES, longer
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 LOSSES = ("infonce", *DECOUPLED)
 NEAR = 0.1  # of the ranges of alignment and uniformity
@@ -22,14 +22,14 @@ Place = tuple[float, float, float]
 """Uniformity, alignment, score; the first of a training is that of the untrained encoder."""
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """InfoNCE and its two decoupled forms."""
-    return [cell for objective in LOSSES for cell in longer(scale, objective)]
+    return [job for objective in LOSSES for job in longer(scale, objective)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the ends of each path, and whether places tell scores."""
-    paths = {objective: _paths(scale, found, objective) for objective in LOSSES}
+    paths = {objective: _paths(scale, results, objective) for objective in LOSSES}
     matched = {one: _matched(paths["infonce"], paths[one]) for one in DECOUPLED}
     run = all(paths[one].keys() & paths["infonce"].keys() for one in DECOUPLED)
     ahead = {NAMES[one]: spread(gaps.values()) for one, gaps in matched.items()}
@@ -40,14 +40,14 @@ def show(scale: Scale, found: Found) -> Shown:
         above(spread(gaps)) if len(gaps) == seeds[one] else False for one, gaps in matched.items()
     )
     near = ", ".join(f"{len(gaps)} of {seeds[one]}" for one, gaps in matched.items())
-    return Shown(
+    return Rendered(
         tables=[_table(paths)],
         verdicts=[
             Verdict(
                 "at the places where a decoupled loss comes by, InfoNCE scores higher",
                 met if run else None,
-                f"STS-B dev, by matched places: {told(ahead) or 'none is near'}; seeds with such "
-                f"places: {near}"
+                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; seeds with "
+                f"such places: {near}"
                 if run
                 else "",
             ),
@@ -55,12 +55,12 @@ def show(scale: Scale, found: Found) -> Shown:
             Verdict(
                 "both decoupled losses fall further from their best score than InfoNCE",
                 all_of(above(change) for change in fallen.values()) if run else None,
-                f"STS-B dev, {told(fallen)}" if run else "",
+                f"STS-B dev, {format_changes(fallen)}" if run else "",
             ),
             Verdict(
                 "InfoNCE ends above both",
                 all_of(above(change) for change in ended.values()) if run else None,
-                f"STS-B dev, {told(ended)}" if run else "",
+                f"STS-B dev, {format_changes(ended)}" if run else "",
             ),
         ],
         pictures={"figure1a": partial(_drawn, paths)},
@@ -77,9 +77,9 @@ def show(scale: Scale, found: Found) -> Shown:
     )
 
 
-def _paths(scale: Scale, found: Found, objective: str) -> dict[int, list[Place]]:
+def _paths(scale: Scale, found: Results, objective: str) -> dict[int, list[Place]]:
     """Where a training comes by, for each seed that was run."""
-    results = {cell.seed: found.get(cell) for cell in longer(scale, objective)}
+    results = {job.seed: found.get(job) for job in longer(scale, objective)}
     return {
         seed: [
             (row["dev set"]["uniformity"], row["dev set"]["alignment"], row["dev"])
@@ -147,7 +147,7 @@ def _table(paths: dict[str, dict[int, list[Place]]]) -> Table:
         }
         for at, places in ends.items():
             values = [_each(places, axis) for axis in (0, 1, 2)]
-            rows.append([NAMES[objective], at, *map(shown, values)])
+            rows.append([NAMES[objective], at, *map(format_spread, values)])
     return Table(["loss", "at", "uniformity", "alignment", "STS-B dev"], rows)
 
 
@@ -170,6 +170,6 @@ def _drawn(paths: dict[str, dict[int, list[Place]]]) -> "Picture":
 
 ARTIFACT = Artifact(
     title="figure 1a: alignment over uniformity of STS-B dev along training, by score",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

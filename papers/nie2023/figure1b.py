@@ -1,7 +1,7 @@
 """Figure 1b: the three probes while InfoNCE trains."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, TRAIN, Claim, probed
 
@@ -11,18 +11,18 @@ CLAIMS = (
 )
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """InfoNCE."""
     return longer(scale, "infonce")
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the curves and how they go."""
-    return probed(scale, found, "figure1b", cells(scale), CLAIMS)
+    return probed(scale, results, "figure1b", jobs(scale), CLAIMS)
 
 
 ARTIFACT = Artifact(
     title="figure 1b: L_cl, L_align and L_uniform on train and dev while InfoNCE trains",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

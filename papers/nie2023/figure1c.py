@@ -1,7 +1,7 @@
 """Figure 1c: the three probes while alignment and uniformity are trained jointly."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.nie2023.losses import longer
 from papers.nie2023.probes import AGAIN, NOT_AGAIN, TRAIN, Claim, probed
 
@@ -16,18 +16,18 @@ CLAIMS = (
 )
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Alignment and uniformity."""
     return longer(scale, "alignuniform")
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the curves and how they go."""
-    return probed(scale, found, "figure1c", cells(scale), CLAIMS)
+    return probed(scale, results, "figure1c", jobs(scale), CLAIMS)
 
 
 ARTIFACT = Artifact(
     title="figure 1c: L_cl, L_align and L_uniform while alignment and uniformity train",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

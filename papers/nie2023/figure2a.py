@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from isotrope.diagnostics.landscape import Landscape
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from isotrope.diagnostics.simulation.landscape import Landscape
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.norms import (
     COUNTS,
@@ -28,7 +28,7 @@ MORE = (65_536.0, 1e10, 1e20, 1e24)
 """Negatives beyond those of the panels, by eq. 7; 65,536 is what the paper says of images."""
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the surfaces, beside the paper's equations and what it reads off its own."""
     first = surfaces(scale, "alignment")[INFONCE[0]]
     limit = [(float(k), *_shares(first, k)) for k in (*COUNTS, *MORE)]
@@ -38,7 +38,7 @@ def show(scale: Scale, found: Found) -> Shown:
         [f"{k:,.0f}" if k < 1e6 else f"{k:g}", f"{100 * s:.1f} %", f"{d:.2g}"] for k, s, d in limit
     ]
     across = {title: lost(surfaces(scale, "alignment")[title].value) for title in TITLES}
-    return Shown(
+    return Rendered(
         tables=[
             side_by_side(scale, "alignment", TITLES),
             Table(["negatives", "shaded", "mean difference"], rows, title="InfoNCE against DCL"),
@@ -93,6 +93,6 @@ def _falls(values: Sequence[float]) -> bool:
 
 ARTIFACT = Artifact(
     title="figure 2a: norm of the alignment part, of InfoNCE and its decoupled forms",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

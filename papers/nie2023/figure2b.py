@@ -4,7 +4,7 @@ import dataclasses
 from functools import partial
 from itertools import pairwise
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import MARGINS
 from papers.nie2023.norms import (
@@ -25,7 +25,7 @@ INFONCE = PANELS["InfoNCE, 64 negatives"]
 ALMOST = 0.9  # of the plane: where surfaces count as almost the same
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the surfaces, beside the paper's equations and what it says of them."""
     own = PANELS["DCL+"]
     same = dataclasses.replace(own, settings=INFONCE.settings)
@@ -33,7 +33,7 @@ def show(scale: Scale, found: Found) -> Shown:
     area = {title: float(active(scale, PANELS[title]).mean()) for title in TITLES}
     away = {title: lost(surfaces(scale, "alignment")[title].value) for title in TITLES}
     tau, other = (panel.settings["temperature"] for panel in (INFONCE, own))
-    return Shown(
+    return Rendered(
         tables=[side_by_side(scale, "alignment", TITLES)],
         verdicts=[
             agreement(scale, "alignment", TITLES),
@@ -72,6 +72,6 @@ def show(scale: Scale, found: Found) -> Shown:
 
 ARTIFACT = Artifact(
     title="figure 2b: norm of the alignment part, of DCL+, MPT, MET and MAT",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import after
-from papers.machinery.over_seeds import by_seed, extreme, shown, told
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import at_end
+from papers.machinery.over_seeds import by_seed, combine_by_seed, format_changes, format_spread
 from papers.machinery.verdicts import RULE, BySeed, Spread, Verdict, above, all_of, minus, spread
 from papers.nie2023.figure3b import gap
 from papers.nie2023.losses import (
@@ -20,7 +20,7 @@ from papers.nie2023.losses import (
 )
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 AXES = {"gap": "d_ij", "average": "STS", "transfer": "transfer"}
 MUCH = 2  # times: how much more STS must vary than transfer
@@ -29,32 +29,32 @@ Points = Mapping[str, Mapping[str, BySeed]]
 """By training, and by axis."""
 
 
-def trainings(scale: Scale) -> dict[str, list[Cell]]:
+def trainings(scale: Scale) -> dict[str, list[Job]]:
     """Return MPT at three margins; to stand beside them, InfoNCE and what is decoupled of it."""
     margins = {f"MPT, m = {m:.2f}": with_margin(scale, m) for m in MARGINS}
     return margins | {NAMES[one]: trained(scale, one) for one in ("infonce", *DECOUPLED)}
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """All of them; but for two margins they are those of table 1."""
-    return [cell for own in trainings(scale).values() for cell in own]
+    return [job for own in trainings(scale).values() for job in own]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the scores by gap, and how much each of them depends on the margin."""
     points = {
         name: {
-            "gap": after(found, own, gap),
-            **{m: by_seed(found, own, f"{m} {end(scale)}") for m in ("average", "transfer")},
+            "gap": at_end(results, own, gap),
+            **{m: by_seed(results, own, f"{m} {end(scale)}") for m in ("average", "transfer")},
         }
         for name, own in trainings(scale).items()
     }
     rows = [
-        [name, *(shown(spread(values.values())) for values in point.values())]
+        [name, *(format_spread(spread(values.values())) for values in point.values())]
         for name, point in points.items()
     ]
-    tasks = [name for name in cells(scale)[0].settings["scores"] if name != "sts"]
-    return Shown(
+    tasks = [name for name in jobs(scale)[0].settings["scores"] if name != "sts"]
+    return Rendered(
         tables=[Table(["training", *AXES.values()], rows)],
         verdicts=_verdicts([points[f"MPT, m = {m:.2f}"] for m in MARGINS]),
         pictures={"figure3a": partial(_drawn, points)},
@@ -84,17 +84,17 @@ def _verdicts(margins: list[Mapping[str, BySeed]]) -> list[Verdict]:
         Verdict(
             "a larger margin ends with a wider gap",
             all_of(above(change) for change in wider.values()),
-            told(wider, 3),
+            format_changes(wider, 3),
         ),
         Verdict(
             f"STS is higher at m = {MARGINS[1]:.2f} than at the margins on both sides",
             all_of(above(change) for change in ahead.values()),
-            told(ahead),
+            format_changes(ahead),
         ),
         Verdict(
             "STS depends on the margin much more than transfer does",
             above(more),
-            f"highest less lowest: {told(sizes)}" if more else "",
+            f"highest less lowest: {format_changes(sizes)}" if more else "",
         ),
     ]
 
@@ -102,7 +102,7 @@ def _verdicts(margins: list[Mapping[str, BySeed]]) -> list[Verdict]:
 def _reach(margins: list[Mapping[str, BySeed]], metric: str) -> dict[int, float]:
     """The highest score of the margins less the lowest, by seed."""
     every = [point[metric] for point in margins]
-    high, low = extreme(max, every), extreme(min, every)
+    high, low = combine_by_seed(max, every), combine_by_seed(min, every)
     return {seed: high[seed] - low[seed] for seed in high}
 
 
@@ -122,6 +122,6 @@ def _drawn(points: Points) -> "Picture":
 
 ARTIFACT = Artifact(
     title="figure 3a: STS and transfer averages over the final distance gap, by margin",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -3,17 +3,17 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import after, before, curve, shown, steps
-from papers.machinery.over_seeds import signed, told
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import at_end, at_start, by_step, curve, format_by_seed
+from papers.machinery.over_seeds import format_change, format_changes
 from papers.machinery.verdicts import Spread, Verdict, above, all_of, minus
 from papers.nie2023.losses import DECOUPLED, NAMES, trained
 from papers.nie2023.probes import notes
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
-    from papers.machinery.looks import Row
+    from isotrope.reports.surfaces import Picture
+    from papers.machinery.logged import Row
 
 
 HEADER = ("loss", "d_ij before", "d_ij at the end", "against InfoNCE", "margin gap at the end")
@@ -29,43 +29,43 @@ def margin_gap(row: "Row") -> float | None:
     return row.get("train margin gap")
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """All losses of table 1."""
-    return [cell for objective in NAMES for cell in trained(scale, objective)]
+    return [job for objective in NAMES for job in trained(scale, objective)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the gap at both ends of training, and whose grows beyond InfoNCE's."""
-    ends = {objective: after(found, trained(scale, objective), gap) for objective in NAMES}
+    ends = {objective: at_end(results, trained(scale, objective), gap) for objective in NAMES}
     rows = [
         [
             name,
-            shown(before(found, trained(scale, objective), gap), 3),
-            shown(ends[objective], 3),
-            signed(minus(ends[objective], ends["infonce"]), 3),
-            shown(after(found, trained(scale, objective), margin_gap), 3),
+            format_by_seed(at_start(results, trained(scale, objective), gap), 3),
+            format_by_seed(ends[objective], 3),
+            format_change(minus(ends[objective], ends["infonce"]), 3),
+            format_by_seed(at_end(results, trained(scale, objective), margin_gap), 3),
         ]
         for objective, name in NAMES.items()
     ]
     beyond = {NAMES[one]: minus(ends[one], ends["infonce"]) for one in DECOUPLED}
-    grown = {NAMES[one]: _late(scale, found, one) for one in DECOUPLED}
-    return Shown(
+    grown = {NAMES[one]: _late(scale, results, one) for one in DECOUPLED}
+    return Rendered(
         tables=[Table(HEADER, rows)],
         verdicts=[
             Verdict(
                 "both decoupled losses end with a wider gap than InfoNCE",
                 all_of(above(change) for change in beyond.values()),
-                told(beyond, 3),
+                format_changes(beyond, 3),
             ),
             Verdict(
                 "their gap is still growing in the last part of training",
                 all_of(above(change) for change in grown.values()),
-                told(grown, 3),
+                format_changes(grown, 3),
             ),
         ],
-        pictures={"figure3b": partial(_drawn, scale, found)},
+        pictures={"figure3b": partial(_drawn, scale, results)},
         notes=[
-            *notes(scale, cells(scale)),
+            *notes(scale, jobs(scale)),
             "the margin gap is d_ij of section 4.3, |rho_pos - min rho_neg| of distances; the "
             "caption's, which is drawn, has the mean over all negatives",
             "which losses the paper's panel shows is not in its text: here are all seven",
@@ -73,20 +73,20 @@ def show(scale: Scale, found: Found) -> Shown:
     )
 
 
-def _late(scale: Scale, found: Found, objective: str) -> Spread | None:
+def _late(scale: Scale, results: Results, objective: str) -> Spread | None:
     """The change between the last two looks."""
     trainings = trained(scale, objective)
-    last = after(found, trainings, gap)
-    rows = {cell.seed: result.details["looks"] for cell in trainings if (result := found.get(cell))}
+    last = at_end(results, trainings, gap)
+    rows = {job.seed: result.details["looks"] for job in trainings if (result := results.get(job))}
     earlier = {seed: gap(looks[-2]) for seed, looks in rows.items() if len(looks) > 1}
     return minus(last, {seed: value for seed, value in earlier.items() if value is not None})
 
 
-def _drawn(scale: Scale, found: Found) -> "Picture":
+def _drawn(scale: Scale, results: Results) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     lines = [
-        curve(name, steps(found, trained(scale, objective), gap))
+        curve(name, by_step(results, trained(scale, objective), gap))
         for objective, name in NAMES.items()
     ]
     return charts([Chart("distance gap", lines, x="step", y="d_ij")])
@@ -94,6 +94,6 @@ def _drawn(scale: Scale, found: Found) -> "Picture":
 
 ARTIFACT = Artifact(
     title="figure 3b: the distance gap d_ij over training, of every loss",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

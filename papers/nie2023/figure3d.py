@@ -1,7 +1,7 @@
 """Figure 3d: the three probes while MPT trains with its best margin."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, Claim, probed
 
@@ -15,18 +15,18 @@ CLAIMS = (
 )
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """MPT as in table 1."""
     return with_margin(scale, MARGINS[1])
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the curves and how they go."""
-    return probed(scale, found, "figure3d", cells(scale), CLAIMS)
+    return probed(scale, results, "figure3d", jobs(scale), CLAIMS)
 
 
 ARTIFACT = Artifact(
     title="figure 3d: L_cl, L_align and L_uniform while MPT trains with m = .23",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -1,7 +1,7 @@
 """Figure 3e: the three probes while MPT trains with a margin that is too large."""
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale
+from papers.machinery.job import Job
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
 
@@ -11,18 +11,18 @@ CLAIMS = (
 )
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """MPT with the large margin."""
     return with_margin(scale, MARGINS[2])
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the curves and how they go."""
-    return probed(scale, found, "figure3e", cells(scale), CLAIMS)
+    return probed(scale, results, "figure3e", jobs(scale), CLAIMS)
 
 
 ARTIFACT = Artifact(
     title="figure 3e: L_cl, L_align and L_uniform while MPT trains with m = .80",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from isotrope.diagnostics.figures import FIGURES
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, no_cells
+from isotrope.diagnostics.simulation.figures import FIGURES
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.figure2a import INFONCE
 from papers.nie2023.norms import (
@@ -26,13 +26,13 @@ MARGINS = ("MPT", "MET", "MAT")
 MANY = 1e24  # negatives, by eq. 16
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the surfaces, beside the paper's equations and the findings of appendix B."""
     apart = [_apart(scale, float(PANELS[title].negatives or 0)) for title in INFONCE]
     apart.append(_apart(scale, MANY))
     along = {title: _along(scale, title) for title in (INFONCE[0], *DECOUPLED, "DCL+", *MARGINS)}
     close = {title: alike(scale, PANELS[INFONCE[0]], PANELS[title]) for title in ("DCL+", *MARGINS)}
-    return Shown(
+    return Rendered(
         tables=[side_by_side(scale, "uniformity", TITLES)],
         verdicts=[
             agreement(scale, "uniformity", TITLES),
@@ -88,6 +88,6 @@ def _shares(along: dict[str, float], titles: tuple[str, ...]) -> str:
 
 ARTIFACT = Artifact(
     title="figure 4: norm of the uniformity part of every loss, of one negative",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

@@ -13,8 +13,8 @@ from isotrope.paradigm.registry import find
 from papers.li2024 import losses as shared
 from papers.li2024.losses import BERT, Loss
 from papers.machinery.artifact import Scale
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import text_cells
+from papers.machinery.job import Job
+from papers.machinery.recipes import text_jobs
 
 __all__ = [
     "BACKBONES",
@@ -67,8 +67,8 @@ def trained(
     objective: str,
     backbone: str = BERT,
     changed: Mapping[str, float | str] | None = None,
-) -> list[Cell]:
-    """Return the trainings with one loss, a cell for each seed.
+) -> list[Job]:
+    """Return the trainings with one loss, a job for each seed.
 
     Args:
         scale: of the training.
@@ -80,12 +80,12 @@ def trained(
     values = {**preset.values, **(changed or {})}
     if backbone == BERT:
         own = {BERT: dataclasses.replace(preset, values=values)}
-        return Loss(NAMES[objective], objective, objective, own).cells(scale)
-    return text_cells(scale, objective, values, **_own(backbone, preset))
+        return Loss(NAMES[objective], objective, objective, own).jobs(scale)
+    return text_jobs(scale, objective, values, **_own(backbone, preset))
 
 
-def longer(scale: Scale, objective: str) -> list[Cell]:
-    """Return trainings that are long enough to overfit, a cell for each seed.
+def longer(scale: Scale, objective: str) -> list[Job]:
+    """Return trainings that are long enough to overfit, a job for each seed.
 
     At the paper's scale those of table 1. At ``cpu`` six passes over the sentences instead of one,
     after which all losses still get better; not scored but looked at, on sentences trained on.
@@ -94,21 +94,21 @@ def longer(scale: Scale, objective: str) -> list[Cell]:
         return trained(scale, objective)
     own: dict[str, Any] = {"max_steps": 600, "keep_every": 100}
     own |= {"looks": ["dev", "probes"], "held_from": "trained"}
-    return text_cells(scale, objective, tuned(objective).values, scored=False, **own)
+    return text_jobs(scale, objective, tuned(objective).values, scored=False, **own)
 
 
-def with_margin(scale: Scale, margin: float) -> list[Cell]:
+def with_margin(scale: Scale, margin: float) -> list[Job]:
     """Return the trainings with MPT at a margin; that of table 2 is table 1's."""
     return trained(scale, "mpt", changed={"margin": margin})
 
 
-def untrained(scale: Scale, backbone: str = BERT) -> list[Cell]:
-    """Return the cell that scores an encoder before any training (metrics ``... first``)."""
+def untrained(scale: Scale, backbone: str = BERT) -> list[Job]:
+    """Return the job that scores an encoder before any training (metrics ``... first``)."""
     if backbone == BERT:
         return shared.untrained(scale)
     preset = tuned("infonce", backbone)
     first = {"looks": ["dev"], "ends": ["first"], "max_steps": 1, "keep_every": 1}
-    return text_cells(scale, "infonce", preset.values, seeds=[0], **_own(backbone, preset) | first)
+    return text_jobs(scale, "infonce", preset.values, seeds=[0], **_own(backbone, preset) | first)
 
 
 def _own(backbone: str, preset: Preset) -> dict[str, Any]:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.draws import Angles, Floats
-from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.surfaces import gradient_norm
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import gradient_norm
 from isotrope.paradigm.registry import build
 from papers.machinery.artifact import Scale, Table
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import MARGINS
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = [
     "COUNTS",
@@ -124,12 +124,12 @@ def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Table:
     rows = []
     for title in titles:
         panel, found = PANELS[title], surfaces(scale, part)[title]
-        cells = [title, _NUMBERS[part][panel.name]]
+        columns = [title, _NUMBERS[part][panel.name]]
         for p, n in _POINTS:
             told = equation(panel, part, np.array(p * np.pi), np.array(n * np.pi))
-            cells += [f"{float(told):.4g}", f"{_at(panel, part, p * np.pi, n * np.pi):.4g}"]
+            columns += [f"{float(told):.4g}", f"{_at(panel, part, p * np.pi, n * np.pi):.4g}"]
         low = numbers("norm", found)["under 1 %"] or 0.0
-        rows.append([*cells, f"{_difference(panel, part, found):.0e}", f"{100 * low:.1f} %"])
+        rows.append([*columns, f"{_difference(panel, part, found):.0e}", f"{100 * low:.1f} %"])
     points = [f"at pi/{1 / p:.0f}, pi/{1 / n:.0f}" for p, n in _POINTS]
     header = ["panel", "eq."]
     header += [f"{whose}, {point}" for point in points for whose in ("paper", "ours")]
@@ -206,7 +206,7 @@ def lost(values: Floats) -> float:
 
 def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> "Picture":
     """Return heat maps, each with its own colours."""
-    from isotrope.report.surfaces import ANGLES, Surface, heatmaps
+    from isotrope.reports.surfaces import ANGLES, Surface, heatmaps
 
     found = surfaces(scale, part)
     shown = [

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.looks import Row, curve, steps
+from papers.machinery.artifact import Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.logged import Row, by_step, curve
 from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 __all__ = ["AGAIN", "DEV", "NOT_AGAIN", "STAYS", "TRAIN", "Claim", "course", "notes", "probed"]
 
@@ -50,30 +50,30 @@ class Claim:
 
 
 def probed(
-    scale: Scale, found: Found, name: str, trainings: Sequence[Cell], claims: Sequence[Claim]
-) -> Shown:
+    scale: Scale, results: Results, name: str, trainings: Sequence[Job], claims: Sequence[Claim]
+) -> Rendered:
     """Return the curves of one training, and what becomes of claims on them.
 
     Args:
         scale: of the training.
-        found: what was run.
+        results: what was run.
         name: of the picture.
         trainings: one loss, all seeds.
         claims: to be decided.
     """
-    taken = {look: course(found, trainings, look) for look in (*TRAIN, *DEV)}
-    return Shown(
-        tables=[_table(found, trainings, taken)],
+    taken = {look: course(results, trainings, look) for look in (*TRAIN, *DEV)}
+    return Rendered(
+        tables=[_table(results, trainings, taken)],
         verdicts=[_decided(claim, taken) for claim in claims],
-        pictures={name: partial(_drawn, found, trainings)},
+        pictures={name: partial(_drawn, results, trainings)},
         notes=notes(scale, trainings),
     )
 
 
-def course(found: Found, trainings: Iterable[Cell], look: str) -> str | None:
+def course(results: Results, trainings: Iterable[Job], look: str) -> str | None:
     """Return how a curve goes: one of four words; None if it was not measured."""
     falls, rises = [], []
-    for values in _curves(found, trainings, look, trained=True):
+    for values in _curves(results, trainings, look, trained=True):
         span = max(values) - min(values) or 1.0
         falls.append((values[0] - min(values)) / span - _CLEARLY)
         rises.append((values[-1] - min(values)) / span - _CLEARLY)
@@ -84,7 +84,7 @@ def course(found: Found, trainings: Iterable[Cell], look: str) -> str | None:
     return UNDECIDED if UNDECIDED in (fall, rise) else words[fall is True, rise is True]
 
 
-def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
+def notes(scale: Scale, trainings: Sequence[Job]) -> list[str]:
     """Return how the curves were measured, and what the paper's are."""
     own = trainings[0].settings
     length = f"{own['max_steps']} steps" if "max_steps" in own else "one pass"
@@ -111,21 +111,21 @@ def notes(scale: Scale, trainings: Sequence[Cell]) -> list[str]:
 
 
 def _curves(
-    found: Found, trainings: Iterable[Cell], look: str, *, trained: bool
+    found: Results, trainings: Iterable[Job], look: str, *, trained: bool
 ) -> list[list[float]]:
     """One list of values for each seed that has them: of the trained encoder, or else before."""
-    results = [result for cell in trainings if (result := found.get(cell))]
+    results = [result for job in trainings if (result := found.get(job))]
     rows = [[row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results]
     every = [[row.get(look) for row in own] for own in rows]
     known = [[float(value) for value in values if value is not None] for values in every]
     return [values for values in known if values]
 
 
-def _table(found: Found, trainings: Sequence[Cell], taken: Mapping[str, str | None]) -> Table:
+def _table(results: Results, trainings: Sequence[Job], taken: Mapping[str, str | None]) -> Table:
     rows: list[list[str | None]] = []
     for look, word in taken.items():
-        before = _curves(found, trainings, look, trained=False)
-        curves = _curves(found, trainings, look, trained=True)
+        before = _curves(results, trainings, look, trained=False)
+        curves = _curves(results, trainings, look, trained=True)
         numbers = [
             spread(values[0] for values in before),
             spread(values[0] for values in curves),
@@ -151,16 +151,16 @@ def _name(look: str) -> str:
 
 
 def _text(value: Spread | None) -> str | None:
-    return None if value is None else value.shown(3)
+    return None if value is None else value.text(3)
 
 
-def _drawn(found: Found, trainings: Sequence[Cell]) -> "Picture":
+def _drawn(results: Results, trainings: Sequence[Job]) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     panels = []
     for probe, symbol in SYMBOLS.items():
         looks = {side: partial(_read, f"{side} {probe}") for side in ("train", "dev")}
-        lines = [curve(side, steps(found, trainings, read)) for side, read in looks.items()]
+        lines = [curve(side, by_step(results, trainings, read)) for side, read in looks.items()]
         panels.append(Chart(symbol, lines, x="step", y=symbol))
     return charts(panels)
 

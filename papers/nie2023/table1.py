@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import by_seed, shown, signed, told
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import by_seed, format_change, format_changes, format_spread
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import (
     RULE,
@@ -33,7 +33,7 @@ from papers.nie2023.losses import (
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 METRICS = {"average": "STS", "transfer": "TR"}
 MARGINS = {"bert-large": ("mpt",)}
@@ -45,7 +45,7 @@ class Measured:
     """What there is of one backbone at one scale."""
 
     scale: Scale
-    found: Found
+    results: Results
     base: str
 
     @property
@@ -57,8 +57,8 @@ class Measured:
         """Return a score by seed; of ``untrained`` the same for every seed."""
         if objective != "untrained":
             own = trained(self.scale, objective, self.base)
-            return by_seed(self.found, own, f"{metric} {end(self.scale)}")
-        first = by_seed(self.found, untrained(self.scale, self.base), f"{metric} first")
+            return by_seed(self.results, own, f"{metric} {end(self.scale)}")
+        first = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
         return {seed: value for value in first.values() for seed in SEEDS[self.scale]}
 
     def over(self, a: str, b: str, metric: str = "average") -> Spread | None:
@@ -72,19 +72,19 @@ class Measured:
         return float(theirs.rows[f"{self.base}/{row}"][list(METRICS).index(metric)] or 0)
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """Seven losses on every backbone that a scale has, and the encoders as they were."""
     every = []
     for base in backbones(scale):
         every += untrained(scale, base)
-        every += [cell for objective in NAMES for cell in trained(scale, objective, base)]
+        every += [job for objective in NAMES for job in trained(scale, objective, base)]
     return every
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the averages beside the paper's, and what becomes of its claims."""
-    every = [Measured(scale, found, base) for base in backbones(scale)]
-    return Shown(
+    every = [Measured(scale, results, base) for base in backbones(scale)]
+    return Rendered(
         tables=[_table(of) for of in every],
         verdicts=[verdict for of in every for verdict in _verdicts(of)],
         pictures={"table1": partial(_drawn, every)},
@@ -98,7 +98,7 @@ def _table(of: Measured) -> Table:
         row: list[str | None] = [NAMES.get(objective, objective)]
         for metric in METRICS:
             own = spread(of.of(objective, metric).values())
-            row += [f"{of.printed(objective, metric):.2f}", shown(own)]
+            row += [f"{of.printed(objective, metric):.2f}", format_spread(own)]
         rows.append([*row, *_against_infonce(of, objective)])
     header = [f"{name}, {whose}" for name in METRICS.values() for whose in ("paper", "ours")]
     title = of.base if of.scale == "paper" else f"paper: {of.base}; ours: its stand-in"
@@ -113,9 +113,9 @@ def _against_infonce(of: Measured, objective: str) -> tuple[str | None, str | No
     if change is None:
         return None, None
     if objective in ("met", "mat") and objective not in of.margins:
-        return signed(change), "-"
+        return format_change(change), "-"
     same = above if of.printed(objective) > of.printed("infonce") else below
-    return signed(change), "as in the paper" if same(change) else "otherwise"
+    return format_change(change), "as in the paper" if same(change) else "otherwise"
 
 
 def _verdicts(of: Measured) -> list[Verdict]:
@@ -136,7 +136,7 @@ def _verdicts(of: Measured) -> list[Verdict]:
         Verdict(
             f"the decoupled forms are not below InfoNCE in transfer{on}",
             all_of(negated(below(change)) for change in transfer.values()),
-            told(transfer),
+            format_changes(transfer),
         ),
         _every(
             f"cutting DCL off at 0 (DCL+) raises STS{on}", plus, f"; paper: +{printed_gain:.2f}"
@@ -144,7 +144,7 @@ def _verdicts(of: Measured) -> list[Verdict]:
         Verdict(
             f"losses with a margin are not below InfoNCE in STS{on}",
             all_of(negated(below(change)) for change in level.values()),
-            told(level),
+            format_changes(level),
         ),
         _every(f"losses with a margin end above the decoupled forms in STS{on}", ahead),
     ]
@@ -158,7 +158,7 @@ def _gain(of: Measured, objective: str, metric: str) -> BySeed:
 
 def _every(claim: str, changes: Mapping[str, Spread | None], more: str = "") -> Verdict:
     """Hold a claim that each of some differences is positive."""
-    text = told(changes)
+    text = format_changes(changes)
     holds = all_of(above(change) for change in changes.values())
     return Verdict(claim, holds, text + more if text else "")
 
@@ -204,6 +204,6 @@ def _drawn(every: Sequence[Measured]) -> "Picture":
 
 ARTIFACT = Artifact(
     title="table 1: STS and transfer averages after training with seven losses",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

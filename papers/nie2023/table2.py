@@ -2,7 +2,7 @@
 
 import math
 
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table, no_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, trained, tuned
 from papers.paper_numbers import printed
@@ -10,7 +10,7 @@ from papers.paper_numbers import printed
 RATES = {"learning_rate": "learning rate", "batch_size": "batch size"}
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the printed values beside those of our presets."""
     theirs = printed(PAPER, "table2")
     rows, wrong = [], []
@@ -21,8 +21,8 @@ def show(scale: Scale, found: Found) -> Shown:
         wrong += [] if same else [row]
         told = [f"{b:g} / {a:g}" for a, b in zip(own, values, strict=True)]
         rows.append([NAMES[objective], RATES.get(name, name), *told, "same" if same else "differs"])
-    cell = trained(scale, "dcl")[0].settings
-    return Shown(
+    settings = trained(scale, "dcl")[0].settings
+    return Rendered(
         tables=[Table(["loss", "", *theirs.columns, "verdict"], rows, title="paper / ours")],
         verdicts=[
             Verdict(
@@ -33,7 +33,7 @@ def show(scale: Scale, found: Found) -> Shown:
         ],
         notes=[
             f"at this scale losses are trained with the column bert-base, batches of "
-            f"{cell['batch_size']} and a learning rate of {cell['learning_rate']:g}"
+            f"{settings['batch_size']} and a learning rate of {settings['learning_rate']:g}"
             if scale != "paper"
             else "at this scale every loss is trained with its column",
             *theirs.notes,
@@ -51,6 +51,6 @@ def _preset(objective: str, name: str, backbone: str) -> float:
 
 ARTIFACT = Artifact(
     title="table 2: hyperparameters of seven losses on four backbones",
-    cells=no_cells,
-    show=show,
+    jobs=no_jobs,
+    render=render,
 )

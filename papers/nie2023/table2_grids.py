@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from papers.li2024.losses import BERT
-from papers.machinery.artifact import Artifact, Found, Scale, Shown, Table
-from papers.machinery.cell import Cell
-from papers.machinery.recipes import text_cells
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.recipes import text_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, tuned
 from papers.paper_numbers import printed
@@ -36,7 +36,7 @@ def rates() -> dict[str, list[float]]:
     return {name: [float(v) for v in rows[name] if v is not None] for name in RATES}
 
 
-def searched(objective: str) -> Iterator[Cell]:
+def searched(objective: str) -> Iterator[Job]:
     """Yield both searches: rates at table 2's hyperparameters, and these at table 2's rates."""
     preset = tuned(objective)
     for rate, size in itertools.product(*rates().values()):
@@ -48,14 +48,14 @@ def searched(objective: str) -> Iterator[Cell]:
         yield _cell(objective, changed, preset.learning_rate, preset.batch_size)
 
 
-def cells(scale: Scale) -> list[Cell]:
+def jobs(scale: Scale) -> list[Job]:
     """The searches on BERT-base, one seed, by the dev score alone; nothing below that scale."""
     if scale != "paper":
         return []
-    return [cell for objective in NAMES for cell in searched(objective)]
+    return [job for objective in NAMES for job in searched(objective)]
 
 
-def show(scale: Scale, found: Found) -> Shown:
+def render(scale: Scale, results: Results) -> Rendered:
     """Return the grids, which optima lie in them, and the best of those that were run."""
     rows, outside = [], []
     for objective, name in NAMES.items():
@@ -67,10 +67,10 @@ def show(scale: Scale, found: Found) -> Shown:
             rows.append([name, key, _short(tried), optima, "no" if off else "yes"])
     header = ["loss", "hyperparameter", "grid of A.3", "table 2", "all in the grid"]
     ours: list[list[str | None]] = [
-        [name, *_best(objective, found)] if scale == "paper" else [name, None, None]
+        [name, *_best(objective, results)] if scale == "paper" else [name, None, None]
         for objective, name in NAMES.items()
     ]
-    return Shown(
+    return Rendered(
         tables=[
             Table(header, rows, title=f"optima of {', '.join(BACKBONES)}"),
             Table(["loss", "best of ours", "STS-B dev"], ours, title="ours, BERT-base"),
@@ -81,7 +81,7 @@ def show(scale: Scale, found: Found) -> Shown:
                 not outside,
                 f"outside: {', '.join(outside)}" if outside else "",
             ),
-            _found_again(scale, found),
+            _found_again(scale, results),
         ],
         notes=[
             "read as two searches, each with the other's values at the optimum of table 2; all "
@@ -92,8 +92,8 @@ def show(scale: Scale, found: Found) -> Shown:
     )
 
 
-def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: int) -> Cell:
-    (cell,) = text_cells(
+def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: int) -> Job:
+    (job,) = text_jobs(
         "paper",
         objective,
         values,
@@ -104,7 +104,7 @@ def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: 
         batch_size=size,
         keep_every=KEPT // size,
     )
-    return cell
+    return job
 
 
 def _named(name: str, value: float) -> tuple[str, float]:
@@ -124,26 +124,26 @@ def _short(values: Sequence[float]) -> str:
     return f"{values[0]:g} to {values[-1]:g} by {values[1] - values[0]:g}"
 
 
-def _scored(objective: str, found: Found) -> dict[Cell, float]:
-    every = {cell: found.values([cell], "dev best") for cell in searched(objective)}
-    return {cell: values[0] for cell, values in every.items() if values}
+def _scored(objective: str, results: Results) -> dict[Job, float]:
+    every = {job: results.values([job], "dev best") for job in searched(objective)}
+    return {job: values[0] for job, values in every.items() if values}
 
 
-def _best(objective: str, found: Found) -> tuple[str | None, str | None]:
-    scores = _scored(objective, found)
+def _best(objective: str, results: Results) -> tuple[str | None, str | None]:
+    scores = _scored(objective, results)
     if not scores:
         return None, None
-    best = max(scores, key=lambda cell: scores[cell])
+    best = max(scores, key=lambda job: scores[job])
     names = [*RATES, *(f"objective.{name}" for name in tuned(objective).values)]
     told = ", ".join(f"{name.removeprefix('objective.')} {best.settings[name]:g}" for name in names)
     return told, f"{scores[best]:.2f}"
 
 
-def _found_again(scale: Scale, found: Found) -> Verdict:
+def _found_again(scale: Scale, results: Results) -> Verdict:
     """Whether table 2's values are the best of ours, for losses whose search was finished."""
     again = {}
     for objective, name in NAMES.items():
-        scores = _scored(objective, found) if scale == "paper" else {}
+        scores = _scored(objective, results) if scale == "paper" else {}
         if scores and len(scores) == len(set(searched(objective))):
             preset = tuned(objective, BERT)
             own = _cell(objective, preset.values, preset.learning_rate, preset.batch_size)
@@ -157,6 +157,6 @@ def _found_again(scale: Scale, found: Found) -> Verdict:
 
 ARTIFACT = Artifact(
     title="table 2, the grids of section A.3 that its values were searched in",
-    cells=cells,
-    show=show,
+    jobs=jobs,
+    render=render,
 )

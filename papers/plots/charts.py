@@ -19,7 +19,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from isotrope.report.surfaces import Picture, settings, written
+from isotrope.reports.surfaces import Picture, settings, written
 from papers.plots.framing import (
     label_points,
     limits,

@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
-from isotrope.report.plots import INK
+from isotrope.reports.plots import INK
 from papers.plots.labels import Box, apart, beside, room
 from papers.plots.shapes import COLOURS, Shape
 from papers.plots.ticks import linear_ticks, log_ticks, numbers

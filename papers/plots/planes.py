@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from isotrope.report.plots import INK
-from isotrope.report.surfaces import Picture, settings, written
+from isotrope.reports.plots import INK
+from isotrope.reports.surfaces import Picture, settings, written
 
 __all__ = ["Dots", "Plane", "Role", "planes"]
 

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from isotrope.report.plots import INK, styles
-from isotrope.report.surfaces import DASHES
+from isotrope.reports.plots import INK, styles
+from isotrope.reports.surfaces import DASHES
 
 __all__ = ["COLOURS", "Look", "Shape", "draw_bars", "draw_line", "draw_points", "handle", "look"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from isotrope.encoders.sentence import SentenceEncoder
-from tests.report.folders import write_run
+from tests.reports.folders import write_run
 from tests.training.conftest import sentences
 
 

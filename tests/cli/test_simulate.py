@@ -154,7 +154,7 @@ def test_a_missing_extra_names_itself(
     import sys
 
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "isotrope.report.surfaces", raising=False)
+    monkeypatch.delitem(sys.modules, "isotrope.reports.surfaces", raising=False)
     found = run("simulate", "ratio", *QUICK, "--output", tmp_path)
     assert found.code == 2
     assert f"pip install 'isotrope[{extra}]'" in found.err

@@ -146,7 +146,7 @@ def test_a_missing_extra_names_itself(
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "isotrope.report.convergence", raising=False)
+    monkeypatch.delitem(sys.modules, "isotrope.reports.convergence", raising=False)
     found = run("simulate", *kind, "--output", tmp_path)
     assert found.code == 2
     assert "pip install 'isotrope[report]'" in found.err

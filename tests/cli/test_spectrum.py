@@ -201,7 +201,7 @@ def test_a_missing_extra_names_itself(run, images: Path, monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "isotrope.report.spectra", raising=False)
+    monkeypatch.delitem(sys.modules, "isotrope.reports.spectra", raising=False)
     found = run("spectrum", images, *QUICK)
     assert found.code == 2
     assert "pip install 'isotrope[report]'" in found.err

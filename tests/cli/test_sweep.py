@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from isotrope.sweep.checks import METRICS
-from tests.sweep.pretended import pretend, score
+from isotrope.sweeps.checks import METRICS
+from tests.sweeps.pretended import pretend, score
 from tests.training.conftest import sentences
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
@@ -154,9 +154,9 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
 def test_without_a_package_nothing_is_written(
     run, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    for name in ("sweep.study", "sweep.checks", "sweep.sweep", "sweep.plot", "sweep.tables"):
+    for name in ("sweeps.study", "sweeps.checks", "sweeps.sweep", "sweeps.plot", "sweeps.tables"):
         monkeypatch.delitem(sys.modules, f"isotrope.{name}", raising=False)
-    monkeypatch.delitem(sys.modules, "isotrope.report.scores", raising=False)
+    monkeypatch.delitem(sys.modules, "isotrope.reports.scores", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     found = run("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED)
     assert found.code == 2

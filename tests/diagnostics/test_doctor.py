@@ -295,7 +295,7 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
     finding = found.findings[0]
     decided = finding.evidence[0]
     assert decided.name in THRESHOLDS
-    assert THRESHOLDS[decided.name].sick(decided.number)
+    assert THRESHOLDS[decided.name].crossed_by(decided.number)
     assert finding.source
     assert finding.detail.endswith(".")
 

@@ -7,7 +7,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.evidence import RunEvidence, is_run, of_rows, of_run
 from isotrope.objectives.infonce import InfoNCE
-from tests.report.folders import OLD, write_run
+from tests.reports.folders import OLD, write_run
 
 HEADER = "step,loss,dead,dev\n"
 

@@ -24,11 +24,11 @@ def test_every_threshold_is_used_and_says_for_what(name: str) -> None:
 
 def test_a_number_is_sick_on_one_side_only() -> None:
     above, below = THRESHOLDS["norm"], THRESHOLDS["rank_share"]
-    assert above.sick(above.value + 1)
-    assert not above.sick(above.value)
-    assert below.sick(0.0)
-    assert not below.sick(below.value)
-    assert not above.sick(None)
+    assert above.crossed_by(above.value + 1)
+    assert not above.crossed_by(above.value)
+    assert below.crossed_by(0.0)
+    assert not below.crossed_by(below.value)
+    assert not above.crossed_by(None)
 
 
 def test_evidence_brings_its_threshold() -> None:

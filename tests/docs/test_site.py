@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("zensical", reason="of the extra docs: make test-docs")
 
 import isotrope
-from tests.report.chromium import NAMES, Tab, chromium, installed
+from tests.reports.chromium import NAMES, Tab, chromium, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}

@@ -46,7 +46,7 @@ def test_normalised_rows_have_length_one(model: Path, corpus: Path, tmp_path: Pa
 
 
 def test_lines_are_those_of_the_file(model: Path, corpus: Path) -> None:
-    (score, line, text), *_ = files.search_file(model, corpus, TEXTS[3], top=2, device="cpu")
+    (score, line, text), *_ = files.search(model, corpus, TEXTS[3], top=2, device="cpu")
     assert (line, text) == (7, TEXTS[3])
     assert score == pytest.approx(1, abs=1e-6)
 
@@ -55,9 +55,101 @@ def test_what_is_refused(model: Path, corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in \.npy"):
         files.encode_file(model, corpus, tmp_path / "out.csv")
     with pytest.raises(InputError, match="the query is empty"):
-        files.search_file(model, corpus, "  ")
+        files.search(model, corpus, "  ")
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one\ttwo\n")
     with pytest.raises(InputError, match="holds pairs; name the one column"):
         files.encode_file(model, pairs, tmp_path / "out.npy")
     assert not (tmp_path / "out.npy").exists()
+
+
+class Table:
+    """An encoder of four words."""
+
+    name = "table"
+    rows = {"river": [1, 0], "boat": [1, 0.2], "mill": [0, 1], "stream": [1, 0.01]}  # noqa: RUF012
+
+    def encode(self, texts):
+        return np.array([self.rows[text] for text in texts], dtype=np.float32)
+
+
+WORDS = ["mill", "boat", "stream"]
+
+
+def test_search_among_texts() -> None:
+    found = files.search(Table(), WORDS, "river", top=2)
+    assert [(hit.place, hit.text) for hit in found] == [(2, "stream"), (1, "boat")]
+    assert found[0].score == pytest.approx(1 / np.hypot(1, 0.01))
+    assert files.search(Table(), ["mill", "river"], "river", top=1) == [(1.0, 1, "river")]
+
+
+def test_many_queries_at_once() -> None:
+    several = files.search(Table(), WORDS, ["river", "mill"])
+    assert several == [files.search(Table(), WORDS, query) for query in ("river", "mill")]
+
+
+def test_search_among_embeddings() -> None:
+    texts = files.search(Table(), WORDS, "river")
+    rows = files.search(Table(), Table().encode(WORDS), "river")
+    assert [hit[:2] for hit in rows] == [hit[:2] for hit in texts]
+    assert {hit.text for hit in rows} == {""}
+
+
+def test_searches_that_are_refused() -> None:
+    with pytest.raises(InputError, match="at least 1 result must be asked for; found 0"):
+        files.search(Table(), ["mill"], "river", top=0)
+    for corpus in ([], np.empty((0, 2))):
+        with pytest.raises(InputError, match="the corpus is empty, so there is nothing to search"):
+            files.search(Table(), corpus, "river")
+    for shape in ((4, 3), (4,)):
+        with pytest.raises(InputError, match="table gives 2 numbers for each of 4 texts; encode"):
+            files.search(Table(), np.ones(shape), "river")
+    with pytest.raises(InputError, match="the query is no UTF-8 text"):
+        files.search(Table(), WORDS, "\ud800")
+
+
+def test_stored_embeddings_are_used_and_recognised(
+    model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = tmp_path / "out.npy"
+    files.encode_file(model, corpus, stored, device="cpu")
+    fresh = files.search(model, corpus, TEXTS[3], device="cpu")
+    monkeypatch.setattr(files, "_HELD_AGAINST", 2)
+    encoded: list[str] = []
+    encode = SentenceEncoder.encode
+
+    def counted(self, texts, **options):
+        encoded.extend(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", counted)
+    kept = files.search(model, corpus, TEXTS[3], device="cpu", embeddings=stored)
+    assert encoded == [TEXTS[3], TEXTS[0], TEXTS[-1]]
+    assert [hit[1:] for hit in kept] == [hit[1:] for hit in fresh]
+    np.testing.assert_allclose([hit.score for hit in kept], [hit.score for hit in fresh], atol=1e-5)
+
+    rows = np.load(stored)
+    np.save(stored, rows[::-1])
+    with pytest.raises(InputError, match=r"row 0 of .* is not what .* makes of text 1 of the corp"):
+        files.search(model, corpus, "x", device="cpu", embeddings=stored)
+    np.save(stored, rows[1:])
+    with pytest.raises(InputError, match=r"have shape \(17, 128\) but .* for each of 18 texts"):
+        files.search(model, corpus, "x", device="cpu", embeddings=stored)
+    stored.write_text("nothing")
+    with pytest.raises(InputError, match="is no matrix of numpy"):
+        files.search(model, corpus, "x", device="cpu", embeddings=stored)
+
+
+def test_prompts_are_those_the_model_was_saved_with(
+    model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    encoder = SentenceEncoder.load(model, device="cpu")
+    encoder.model.prompts = {"query": "question: ", "document": "passage: "}
+    encoder.save(tmp_path / "prompted")
+    own = files.search(tmp_path / "prompted", corpus, "a boat", device="cpu")
+    given = {"query_prompt": "question: ", "passage_prompt": "passage: "}
+    assert own == files.search(model, corpus, "a boat", device="cpu", **given)
+    assert own != files.search(model, corpus, "a boat", device="cpu")
+    files.encode_file(tmp_path / "prompted", corpus, tmp_path / "a.npy", device="cpu")
+    files.encode_file(model, corpus, tmp_path / "b.npy", prompt="passage: ", device="cpu")
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"), atol=1e-6)

@@ -8,7 +8,7 @@ from isotrope.core.errors import InputError
 from isotrope.encoders import names
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation import image_files
-from isotrope.evaluation.files import encode_file, search_file
+from isotrope.evaluation.files import encode_file, search
 from isotrope.evaluation.image_files import pictures_below
 
 
@@ -54,7 +54,7 @@ def test_a_name_that_is_no_utf_8(model, folder, tmp_path):
 
 
 def test_a_picture_finds_itself_first(model, folder):
-    found = search_file(model, folder, str(folder / "a" / "2.JPG"), top=2, device="cpu")
+    found = search(model, folder, str(folder / "a" / "2.JPG"), top=2, device="cpu")
     assert len(found) == 2
     assert found[0] == (pytest.approx(1), 2, "a/2.JPG")
     assert found[1][0] < 1
@@ -64,7 +64,7 @@ def test_an_id_of_the_hub(model, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(names, "_from_hub", {"someone/photos": model}.__getitem__)
     assert encode_file("someone/photos", folder, tmp_path / "x.npy", device="cpu") == (4, 32)
     picture = str(folder / "b.png")
-    (found,) = search_file("someone/photos", folder, picture, top=1, device="cpu")
+    (found,) = search("someone/photos", folder, picture, top=1, device="cpu")
     assert found[1:] == (4, "b.png")
 
 
@@ -77,7 +77,7 @@ def test_what_is_refused(model, folder, tmp_path):
     with pytest.raises(InputError, match="columns and pooling are of text; leave them out"):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
     with pytest.raises(InputError, match=r"none\.png: no such file"):
-        search_file(model, folder, "none.png", device="cpu")
+        search(model, folder, "none.png", device="cpu")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "pictures"]
 
 
@@ -93,11 +93,11 @@ def test_broken_pictures_are_left_out_and_counted(model, folder, tmp_path, monke
     assert said.startswith("left out 8 of 12 pictures that cannot be read, such as: ")
     assert "0.png is no picture that can be read" in said
 
-    found = search_file(model, folder, str(folder / "b.png"), top=9, device="cpu")
+    found = search(model, folder, str(folder / "b.png"), top=9, device="cpu")
     assert sorted(name for _, _, name in found) == NAMES
     assert found[0] == (pytest.approx(1), 4, "b.png")
     with pytest.raises(InputError, match=r"3\.png is no picture that can be read"):
-        search_file(model, folder, str(folder / "3.png"), device="cpu")
+        search(model, folder, str(folder / "3.png"), device="cpu")
 
 
 def test_only_broken_pictures(model, tmp_path):

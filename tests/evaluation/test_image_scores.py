@@ -6,7 +6,7 @@ from isotrope.data.images.sets import load_images
 from isotrope.data.text.labelled import Features
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_features import RawPixels
-from isotrope.evaluation.image_scores import image_scores, knn_look
+from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.evaluation.knn import knn
 from isotrope.evaluation.linear_probe import Probe, linear_probe
 
@@ -53,10 +53,10 @@ def test_the_options_of_the_vote():
 
 def test_knn_on_the_way():
     data = picture_set()
-    look = knn_look(Sums(), data)
+    look = knn_evaluation(Sums(), data)
     assert look.value == 100 * image_scores(Sums(), data).metrics["knn_top1"]
     assert look.value == 100 * look.items.mean()
-    part = knn_look(Sums(), data, limit_train=60, limit_test=30, k=5)
+    part = knn_evaluation(Sums(), data, limit_train=60, limit_test=30, k=5)
     limited = picture_set()
     for side, limit in ((limited.train, 60), (limited.test, 30)):
         ranks = [np.flatnonzero(side.labels == c)[: limit // 6] for c in range(6)]
@@ -70,7 +70,7 @@ def test_noise_scores_chance():
     rng = np.random.default_rng(0)
     for part in (data.train, data.test):
         part.images.pixels = rng.integers(0, 256, size=part.images.pixels.shape, dtype=np.uint8)
-    assert knn_look(RawPixels(data.train), data, k=50).value == pytest.approx(100 / 6, abs=12)
+    assert knn_evaluation(RawPixels(data.train), data, k=50).value == pytest.approx(100 / 6, abs=12)
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +82,10 @@ def cifar(shared_data):
 @pytest.mark.slow
 def test_raw_pixels_of_cifar(cifar):
     # 25.08 without the mean of each channel taken off
-    assert knn_look(RawPixels(cifar.train), cifar).value == pytest.approx(32.95, abs=0.1)
+    assert knn_evaluation(RawPixels(cifar.train), cifar).value == pytest.approx(32.95, abs=0.1)
 
 
 @pytest.mark.slow
 def test_an_untrained_encoder_is_worse_than_raw_pixels(cifar):
     encoder = ImageEncoder.build("resnet18", width=16, image_size=32, seed=0)
-    assert 20 < knn_look(encoder, cifar).value < 32
+    assert 20 < knn_evaluation(encoder, cifar).value < 32

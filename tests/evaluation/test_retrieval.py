@@ -6,7 +6,7 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.retrieval_sets import RetrievalSet
-from isotrope.evaluation.retrieval import retrieval, retrieval_dev, search
+from isotrope.evaluation.retrieval import retrieval, retrieval_dev
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -174,35 +174,3 @@ class TestBadInput:
         data, table = task()
         with pytest.raises(InputError, match=r"no search 'fais' \(did you mean 'faiss'\?\); use"):
             retrieval(table, data, search="fais")
-
-
-class TestSearch:
-    TABLE = Table({"river": [1, 0], "boat": [1, 0.2], "mill": [0, 1], "stream": [1, 0.01]})
-
-    def test_texts(self):
-        found = search(self.TABLE, ["mill", "boat", "stream"], "river", top=2)
-        assert [i for i, _ in found] == [2, 1]
-        assert found[0][1] == pytest.approx(1 / np.hypot(1, 0.01))
-
-    def test_embeddings(self):
-        corpus = self.TABLE.encode(["mill", "boat", "stream"])
-        texts = search(self.TABLE, ["mill", "boat", "stream"], "river")
-        assert search(self.TABLE, corpus, "river") == texts
-        assert len(texts) == 3
-
-    def test_the_query_may_stand_in_the_corpus(self):
-        assert search(self.TABLE, ["mill", "river"], "river", top=1) == [(1, 1.0)]
-
-    def test_no_results(self):
-        with pytest.raises(InputError, match="at least 1 result must be asked for; found 0"):
-            search(self.TABLE, ["mill"], "river", top=0)
-
-    @pytest.mark.parametrize("corpus", [[], np.empty((0, 2))])
-    def test_no_corpus(self, corpus):
-        with pytest.raises(InputError, match="the corpus is empty, so there is nothing to search"):
-            search(self.TABLE, corpus, "river")
-
-    @pytest.mark.parametrize("shape", [(4, 3), (4,)])
-    def test_embeddings_of_another_encoder(self, shape):
-        with pytest.raises(InputError, match="table gives 2 numbers a text; encode it again"):
-            search(self.TABLE, np.ones(shape), "river")

@@ -65,7 +65,7 @@ class Bench:
     @cached_property
     def run(self) -> Path:
         """A finished run on text with its model."""
-        from tests.report.folders import write_run
+        from tests.reports.folders import write_run
 
         folder = write_run(self.folder / "run")
         shutil.copytree(self.text, folder / "model")

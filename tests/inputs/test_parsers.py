@@ -23,9 +23,9 @@ from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.sweep.search_space import read_varied
-from isotrope.sweep.spec import Sweep
-from isotrope.sweep.study import planned
+from isotrope.sweeps.search_space import read_varied
+from isotrope.sweeps.spec import Sweep
+from isotrope.sweeps.study import planned
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings
 
@@ -253,7 +253,8 @@ def test_varied(name: str, told: str, equals: str) -> None:
 @quick
 @given(device=words, pooling=words)
 def test_names_of_devices_and_poolings(device: str, pooling: str) -> None:
-    from isotrope.encoders.sentence import _pooling, find_device
+    from isotrope.encoders.device import find_device
+    from isotrope.encoders.sentence import _pooling
 
     refused_or(lambda: find_device(device))
     refused_or(lambda: _pooling(pooling))

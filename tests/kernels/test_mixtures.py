@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.kernels import rowblock, tiles
+from isotrope.kernels import tiles
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.statistics import Unfused, record
@@ -77,7 +77,7 @@ def test_as_from_the_whole_matrix(
 @pytest.mark.parametrize("objective", ALL, ids=repr)
 def test_mixtures_one_by_one(monkeypatch: pytest.MonkeyPatch, objective: Mixed, kind: str) -> None:
     """What is not fused, losses of single anchors and components, from blocks of rows too."""
-    monkeypatch.setattr(rowblock, "MOST", 128)
+    monkeypatch.setattr(tiles, "MOST", 128)
     views = views_of(kind, n=530).unit()
     whole, blocks = pairs(views, "eager"), pairs(views, "rowblock")
     expected, found = (seen.mixture(objective.mixing) for seen in (whole, blocks))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.views import Views
-from isotrope.kernels import choose, rowblock, tiles
+from isotrope.kernels import choose, tiles
 from isotrope.kernels.coupling import Coupling
 from tests.kernels.formulas import Random, random_objectives
 
@@ -25,9 +25,8 @@ assert COUPLINGS[-1] == "batch"
 def _low_blocks_and_no_eager() -> Iterator[None]:
     """Four rows a block, and ``auto`` never holds the whole matrix."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (tiles, rowblock):
-            patch.setattr(module, "LEAST", 4)
-            patch.setattr(module, "MOST", 4)
+        patch.setattr(tiles, "LEAST", 4)
+        patch.setattr(tiles, "MOST", 4)
         patch.setattr(choose, "EAGER_BYTES", 0)
         yield
 

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views, unit
-from isotrope.kernels import rowblock, surrogate_sums, tiles
+from isotrope.kernels import job, tiles
 from isotrope.kernels.choose import pairs
 from isotrope.kernels.fused import fused
 from isotrope.kernels.statistics import Unfused, record
@@ -56,11 +56,10 @@ LINEAR = ["miov1", "miov2", "miov3"]
 @pytest.fixture(params=[True, False], ids=["copied", "norms aside"])
 def low_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight rows a block, so that a small batch needs many, the last one shorter."""
-    for module in (tiles, rowblock, surrogate_sums):
-        monkeypatch.setattr(module, "LEAST", 8)
-        monkeypatch.setattr(module, "MOST", 8)
+    monkeypatch.setattr(tiles, "LEAST", 8)
+    monkeypatch.setattr(tiles, "MOST", 8)
     if not request.param:
-        monkeypatch.setattr(tiles, "COPIED", 0)
+        monkeypatch.setattr(job, "COPIED", 0)
 
 
 def derivatives(
@@ -186,8 +185,8 @@ def test_statistics_and_their_gradients(statistic: str, against: str, n: int) ->
 
 
 def test_counts_and_nearest_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rowblock, "MOST", 8)
-    monkeypatch.setattr(rowblock, "LEAST", 8)
+    monkeypatch.setattr(tiles, "MOST", 8)
+    monkeypatch.setattr(tiles, "LEAST", 8)
     a, b = (unit(x) for x in batch("random", 21, 4))
     for groups in (None, torch.arange(21) // 3):
         views = Views(a, b, groups=groups)

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
-from isotrope.kernels import rowblock, surrogate_sums
+from isotrope.kernels import tiles
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
@@ -46,9 +46,8 @@ SURROGATES = [n for n in registry.names() if issubclass(registry.find(n), Surrog
 @pytest.fixture
 def low_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight rows a block: several of them, the last one shorter."""
-    for module in (surrogate_sums, rowblock):
-        monkeypatch.setattr(module, "LEAST", 8)
-        monkeypatch.setattr(module, "MOST", 8)
+    monkeypatch.setattr(tiles, "LEAST", 8)
+    monkeypatch.setattr(tiles, "MOST", 8)
 
 
 def inputs() -> dict[str, Views]:

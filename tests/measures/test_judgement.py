@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 from isotrope.core.errors import InputError
 from isotrope.measures.judgement import (
     FILE,
+    DevEvaluation,
+    DevHistory,
     Judgement,
-    Look,
-    Looks,
     judge,
     judgement_of,
     unjudged,
@@ -21,31 +21,31 @@ from isotrope.measures.judgement import (
 NAME = "dev MRR@10"
 
 
-def hits(n: int, share: float) -> Look:
+def hits(n: int, share: float) -> DevEvaluation:
     """Of n queries the first share finds its answer."""
     items = (np.arange(n) < share * n).astype(float)
-    return Look(100 * items.mean(), items)
+    return DevEvaluation(100 * items.mean(), items)
 
 
-def looks(*shares: float, n: int = 400, saved: str = "best") -> Looks:
+def history(*shares: float, n: int = 400, saved: str = "best") -> DevHistory:
     """A run scored every 10 steps."""
-    found = Looks(NAME, saved)  # type: ignore[arg-type]
+    found = DevHistory(NAME, saved)  # type: ignore[arg-type]
     for i, share in enumerate(shares):
         found.add(10 * i, hits(n, share))
     return found
 
 
-def pairs(shift: float, noise: float, size: int = 1_500) -> list[Look]:
+def pairs(shift: float, noise: float, size: int = 1_500) -> list[DevEvaluation]:
     """Scores of pairs before and after, as two models that nearly agree give them."""
     rng = np.random.default_rng(0)
     gold = rng.integers(0, 26, size) / 5
     before = gold + rng.normal(size=size)
     after = before + noise * rng.normal(size=size) - shift * (gold - gold.mean())
-    return [Look(100 * spearmanr(x, gold).statistic, x, gold) for x in (before, after)]
+    return [DevEvaluation(100 * spearmanr(x, gold).statistic, x, gold) for x in (before, after)]
 
 
 def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_no_measurable_change() -> None:
-    found = Looks("dev STS Spearman (dev.tsv)")
+    found = DevHistory("dev STS Spearman (dev.tsv)")
     before, after = pairs(0.0, 0.1)
     assert -0.2 < after.value - before.value < -0.05
     found.add(0, before)
@@ -63,7 +63,7 @@ def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_no_measurable_change() 
 
 def test_a_fall_beyond_noise_is_worse() -> None:
     before, after = pairs(0.3, 0.1)
-    found = Looks("dev STS")
+    found = DevHistory("dev STS")
     found.add(0, before)
     found.add(40, after)
     told = judge(found)
@@ -74,7 +74,7 @@ def test_a_fall_beyond_noise_is_worse() -> None:
 
 
 def test_the_saved_step_is_judged_and_not_the_last() -> None:
-    told = judge(looks(0.5, 0.7, 0.6))
+    told = judge(history(0.5, 0.7, 0.6))
     assert told.outcome == "improved"
     assert told.sentence.startswith(
         f"training improved it: {NAME} rose from 50.00 to 70.00 at step 10 (saved; on the dev set "
@@ -85,7 +85,7 @@ def test_the_saved_step_is_judged_and_not_the_last() -> None:
 
 
 def test_an_improvement_that_ends_in_ruin_says_both() -> None:
-    told = judge(looks(0.5, 0.7, 0.2))
+    told = judge(history(0.5, 0.7, 0.2))
     assert told.outcome == "improved"
     assert "; the end was worse than the start: 20.00 at step 20 (last step, not saved" in (
         told.sentence
@@ -93,30 +93,30 @@ def test_an_improvement_that_ends_in_ruin_says_both() -> None:
 
 
 def test_a_gain_within_noise_before_ruin_is_worse_and_names_both_models() -> None:
-    told = judge(looks(0.5, 0.505, 0.2))
+    told = judge(history(0.5, 0.505, 0.2))
     assert told.outcome == "worse"
     assert "was 50.00 at the start and 20.00 at step 20 (last step, not saved" in told.sentence
     assert "; the saved model is another: 50.50 at step 10 (saved; on the dev set" in told.sentence
 
 
 def test_a_gain_within_noise_is_no_measurable_change() -> None:
-    told = judge(looks(0.5, 0.505))
+    told = judge(history(0.5, 0.505))
     assert told.outcome == "no measurable change"
     assert "and 50.50 at step 10 (saved; on the dev set that chose the step: +0.50" in told.sentence
 
 
 def test_of_images_the_last_step_is_the_saved_one() -> None:
-    told = judge(looks(0.5, 0.8, 0.7, saved="last"))
+    told = judge(history(0.5, 0.8, 0.7, saved="last"))
     assert told.outcome == "improved"
     assert "rose from 50.00 to 70.00 at step 20 (saved: +20.00" in told.sentence
     assert told.sentence.endswith("; the highest was 80.00 at step 10, not saved")
-    worse = judge(looks(0.5, 0.2, saved="last"))
+    worse = judge(history(0.5, 0.2, saved="last"))
     assert worse.outcome == "worse"
     assert "was 50.00 at the start and 20.00 at step 10 (saved: -30.00" in worse.sentence
 
 
 def test_without_a_second_look_nothing_is_known() -> None:
-    told = judge(looks(0.5))
+    told = judge(history(0.5))
     assert told.outcome == "not known"
     assert told.sentence == f"{NAME} was 50.00 at step 0, and nothing else has been scored yet"
     told = unjudged(NAME, 50.0, 51.0, 1_000)
@@ -125,7 +125,7 @@ def test_without_a_second_look_nothing_is_known() -> None:
 
 
 def test_two_comparisons_are_corrected_by_holm() -> None:
-    alone, both = judge(looks(0.5, 0.515)), judge(looks(0.5, 0.515, 0.514))
+    alone, both = judge(history(0.5, 0.515)), judge(history(0.5, 0.515, 0.514))
     assert both.numbers["saved"]["p"] == pytest.approx(2 * alone.numbers["saved"]["p"])
 
 
@@ -133,20 +133,20 @@ def test_equal_models_are_called_different_in_a_twentieth_of_draws_at_most() -> 
     called = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        found = Looks(NAME)
+        found = DevHistory(NAME)
         for step in (0, 10):
             items = (rng.random(100) < 0.5).astype(float)
-            found.add(step, Look(100 * items.mean(), items))
+            found.add(step, DevEvaluation(100 * items.mean(), items))
         called += judge(found).outcome in ("improved", "worse")
     assert called <= 20  # 5% of 200 and three deviations
 
 
 @pytest.mark.parametrize("with_gold", [True, False])
 def test_what_is_kept_is_judged_alike(tmp_path: Path, with_gold: bool) -> None:
-    found = Looks("näme", "best")
+    found = DevHistory("näme", "best")
     for step, look in enumerate([*pairs(0.1, 0.3), *pairs(0.2, 0.2)] if with_gold else []):
         found.add(10 * step, look)
-    found = found if with_gold else looks(0.5, 0.6, 0.7, 0.4, 0.5)
+    found = found if with_gold else history(0.5, 0.6, 0.7, 0.4, 0.5)
     found.save(tmp_path / FILE)
     assert (tmp_path / FILE).stat().st_size < 60_000
     assert judgement_of(tmp_path, None) == judge(found)
@@ -157,13 +157,13 @@ def test_what_is_kept_is_judged_alike(tmp_path: Path, with_gold: bool) -> None:
 
 
 def test_three_looks_are_kept_at_most() -> None:
-    found = looks(0.5, 0.7, 0.6, 0.7, 0.4, 0.65)
-    assert sorted(found.looks) == [0, 10, 50]
+    found = history(0.5, 0.7, 0.6, 0.7, 0.4, 0.65)
+    assert sorted(found.evaluations) == [0, 10, 50]
     assert len(found.scores) == 6
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
-    looks(0.5, 0.6).save(tmp_path / FILE)
+    history(0.5, 0.6).save(tmp_path / FILE)
     whole = (tmp_path / FILE).read_bytes()
     for content in (b"", b"no archive", whole[: len(whole) // 2]):
         (tmp_path / FILE).write_bytes(content)

@@ -12,11 +12,11 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from papers import encoder
-from papers.machinery.places import Places, kept
-from papers.pretraining import MaskedLM, Recipe, Tokens, masked, rate_at
+from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.pretraining import MaskedLM, PretrainingRecipe, Tokens, masked, rate_at
 
 WORDS = ["river", "stone", "cloud", "engine", "garden", "mirror", "ocean", "paper", "rocket"]
-TINY = Recipe(
+TINY = PretrainingRecipe(
     layers=1,
     width=64,
     steps=6,
@@ -67,14 +67,14 @@ def test_15_percent_are_masked_as_bert_does_it_and_special_tokens_never():
 
 
 def test_the_rate_rises_and_falls_to_nothing():
-    recipe = Recipe(layers=1, width=64, steps=10, warmup=4, learning_rate=1.0)
+    recipe = PretrainingRecipe(layers=1, width=64, steps=10, warmup=4, learning_rate=1.0)
     assert [rate_at(recipe, step) for step in (0, 3, 4, 7, 9)] == [0.25, 1.0, 1.0, 0.5, 1 / 6]
 
 
 def test_a_batch_is_a_function_of_seed_and_step_and_of_one_length():
     starts = np.concatenate([[0], np.cumsum(np.arange(1000) % 7 + 3)])
     tokens = Tokens(np.arange(starts[-1]), starts)
-    recipe = Recipe(layers=1, width=64, steps=10, batch_size=8)
+    recipe = PretrainingRecipe(layers=1, width=64, steps=10, batch_size=8)
     batches = {step: tokens.batch(recipe, 0, step) for step in (0, 1, 49, 50)}
     again = tokens.batch(recipe, 0, 50)
     assert all(np.array_equal(a, b) for a, b in zip(batches[50], again, strict=True))
@@ -174,10 +174,10 @@ def test_a_batch_with_nothing_to_fill_in_teaches_nothing(whole: tuple[Result, Pa
 
 
 def test_both_gates_must_be_passed():
-    assert encoder.passed({"dev": 20.0, "mean cosine": 0.99})
-    assert not encoder.passed({"dev": 45.1, "mean cosine": 0.8})
-    assert not encoder.passed({"dev": 30.0, "mean cosine": 0.5})
-    assert not encoder.passed({"dev": 30.0})
+    assert encoder.passes_gates({"dev": 20.0, "mean cosine": 0.99})
+    assert not encoder.passes_gates({"dev": 45.1, "mean cosine": 0.8})
+    assert not encoder.passes_gates({"dev": 30.0, "mean cosine": 0.5})
+    assert not encoder.passes_gates({"dev": 30.0})
 
 
 def test_without_data_it_says_what_is_missing(tmp_path: Path):
@@ -187,7 +187,7 @@ def test_without_data_it_says_what_is_missing(tmp_path: Path):
 
 def test_a_raw_encoder_that_is_not_there_is_named_with_its_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    places = Places(None, tmp_path)
+    places = DataRegistry(None, tmp_path)
     assert places.missing_encoder("raw-2x128-seed1") == [
         "raw-2x128-seed1: `python -m papers encoder raw-2x128 --seed 1` makes it"
     ]
@@ -201,12 +201,12 @@ RECORDS = sorted(encoder.RECORDS.glob("*.json"))
 
 @pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
 def test_the_records_pass_the_gates(file: Path):
-    assert encoder.passed(Result.load(file).metrics)
+    assert encoder.passes_gates(Result.load(file).metrics)
 
 
 @pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
 def test_an_encoder_that_is_there_is_the_recorded_one_and_raw(file: Path):
-    folder = kept() / "encoders" / file.stem
+    folder = cache_folder() / "encoders" / file.stem
     pairs = DATA / "sts/stsb/dev.tsv"
     if not folder.is_dir() or not pairs.is_file():
         pytest.skip("neither the encoder nor STS-B is part of the repository")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from papers.__main__ import main
-from papers.machinery.present import MEANINGLESS
+from papers.machinery.pages import MEANINGLESS
 from tests.cli.conftest import Ran
 from tests.papers.machinery.toy import ASKED, asked_for, install
 
@@ -27,7 +27,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """Nothing else is there to be reproduced; no data is beside the checkout."""
     folder = tmp_path_factory.mktemp("toys")
     install(folder, monkeypatch)
-    monkeypatch.setattr("papers.__main__._beside", lambda: None)
+    monkeypatch.setattr("papers.__main__._shared_data", lambda: None)
     monkeypatch.chdir(folder)
     return folder / "out"
 
@@ -134,7 +134,7 @@ def test_a_cell_that_fails_is_one_line_after_the_tables(run, toys: Path) -> None
     assert "3.0    3.00 ± 0.00" in found.out
     assert "2.0    not run" in found.out
     assert found.err.splitlines()[-1] == (
-        "papers: error: 2 cells failed, the others are kept; toy value=2 fails=True, seed 0: "
+        "papers: error: 2 jobs failed, the others are kept; toy value=2 fails=True, seed 0: "
         "it cannot be done"
     )
 
@@ -155,9 +155,9 @@ def test_a_dry_run_resolves_every_name_and_runs_nothing(run, toys: Path) -> None
     found = run("--all", "--scale", "paper", "--dry-run", "--output", toys)
     assert found.code == 0
     assert found.out.splitlines() == [
-        "toys              figure2    0 cells, ready",
-        "toys              table1     4 cells, needs what is not here: 1",
-        "4 different cells; every name in them resolves",
+        "toys              figure2    0 jobs, ready",
+        "toys              table1     4 jobs, needs what is not here: 1",
+        "4 different jobs; every name in them resolves",
         "not here: wiki: there is none",
     ]
     flags = ("--all", "--scale", "paper", "--dry-run", "--json", "--output", toys)
@@ -181,7 +181,7 @@ def test_missing_data_are_told_before_anything_runs(run, toys: Path) -> None:
     assert asked_for(toys) == []
     found = run("toys", "table1", "--output", toys, "--skip-missing")
     assert found.code == 0
-    assert found.err.startswith("left out: wiki: there is none\n2 cells to run")
+    assert found.err.startswith("left out: wiki: there is none\n2 jobs to run")
     assert "1.0    1.00 ± 0.00\n2.0    not run" in found.out
     assert "cells: 2 of 4 run" in (toys / "toys" / "table1.md").read_text()
 
@@ -201,7 +201,7 @@ def test_what_was_kept_and_edited_is_named(run, toys: Path) -> None:
         file.write("{}\n")
     found = run("toys", "--output", toys)
     assert found.code == 2
-    assert "toy.jsonl:5 is not a result of a cell" in found.err
+    assert "toy.jsonl:5 is not a result of a job" in found.err
 
 
 @pytest.mark.parametrize(
@@ -230,17 +230,17 @@ def test_what_is_wrong_is_one_line(run, toys: Path, arguments: list[str], said: 
 
 
 def test_ctrl_c_keeps_what_is_finished(run, toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from papers.machinery.store import Store
+    from papers.machinery.store import JobStore
 
-    plain = Store.keep
+    plain = JobStore.keep
 
-    def keep(self, cell, result) -> None:
-        plain(self, cell, result)
-        if cell.settings["value"] == 2.5:
+    def keep(self, job, result) -> None:
+        plain(self, job, result)
+        if job.settings["value"] == 2.5:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "keep", keep)
+        patched.setattr(JobStore, "keep", keep)
         found = run("toys", "table1", "--output", toys)
     assert found.code == 130
     assert found.err.endswith("papers: interrupted\n")

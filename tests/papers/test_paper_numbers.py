@@ -176,7 +176,7 @@ def test_hyperparameters_are_the_presets(name: str, base: str) -> None:
         wanted = {**preset.values, "batch_size": preset.batch_size}
         wanted["learning_rate"] = preset.learning_rate
         row = dict(zip(table.columns, table.rows[f"{base}/{loss}"], strict=True))
-        assert {key: cell for key, cell in row.items() if cell is not None} == wanted
+        assert {key: job for key, job in row.items() if job is not None} == wanted
 
 
 def test_hyperparameters_of_seven_losses_are_the_presets() -> None:
@@ -187,8 +187,8 @@ def test_hyperparameters_of_seven_losses_are_the_presets() -> None:
         for row in table.rows:
             loss, name = row.split("/")
             factor = math.pi if name.endswith(" over pi") else 1
-            cell = value(table, row, backbone) * factor
-            told.setdefault(loss, {})[name.removesuffix(" over pi")] = cell
+            job = value(table, row, backbone) * factor
+            told.setdefault(loss, {})[name.removesuffix(" over pi")] = job
         assert len(told) == 7
         for loss, wanted in told.items():
             preset = find(loss).presets[backbone]

@@ -11,16 +11,16 @@ from isotrope.core.result import Result
 from isotrope.paradigm import registry
 from papers import text_command, text_tables
 from papers import text_protocol as protocol
-from papers.machinery.cell import Cell
-from papers.machinery.claims import bed, claims
-from papers.machinery.store import Store
+from papers.machinery.claims import claims, reference_encoder
+from papers.machinery.job import Job
+from papers.machinery.store import JobStore
 from papers.text_protocol import LOSSES, RATES, SEEDS, STAGES
 
 RAW = "raw-2x128-seed0"
 TUNED = [loss for loss in LOSSES.values() if loss.grid]
 
 
-def nothing(cell: Cell) -> None:
+def nothing(job: Job) -> None:
     return None
 
 
@@ -28,9 +28,9 @@ def result(dev: float = 1.0, **more: float) -> Result:
     return Result("text", "x", {"dev best": dev, "dev last": dev, **more})
 
 
-def everything(cell: Cell) -> Result:
+def everything(job: Job) -> Result:
     """The second rate is the best, and with it the last of a grid's sets."""
-    rate, settings = cell.settings["learning_rate"], cell.settings
+    rate, settings = job.settings["learning_rate"], job.settings
     grids = [list(loss.grid) for loss in TUNED if loss.objective == settings["objective"]]
     own = {k.partition(".")[2]: v for k, v in settings.items() if k.startswith("objective.")}
     return result(2.0 * (rate == RATES[1]) + any(own == grid[-1] for grid in grids))
@@ -46,7 +46,7 @@ def test_every_loss_has_the_same_budget():
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=lambda loss: loss.name)
-def test_every_set_of_hyperparameters_can_be_built(loss: protocol.Loss):
+def test_every_set_of_hyperparameters_can_be_built(loss: protocol.ProtocolLoss):
     for values in (loss.values, *loss.grid):
         built = registry.build(loss.objective, values)
         if "variant" not in values and hasattr(built, "variant"):
@@ -54,9 +54,9 @@ def test_every_set_of_hyperparameters_can_be_built(loss: protocol.Loss):
 
 
 def test_a_stage_waits_for_what_it_depends_on():
-    counts = {stage: len(set(protocol.cells(stage, RAW, nothing))) for stage in STAGES}
+    counts = {stage: len(set(protocol.jobs(stage, RAW, nothing))) for stage in STAGES}
     assert counts == {"start": 1, "rates": 112, "settings": 0, "final": 0, "curves": 0, "passes": 0}
-    counts = {stage: len(set(protocol.cells(stage, RAW, everything))) for stage in STAGES}
+    counts = {stage: len(set(protocol.jobs(stage, RAW, everything))) for stage in STAGES}
     assert counts == {
         "start": 1,
         "rates": 112,
@@ -68,10 +68,10 @@ def test_a_stage_waits_for_what_it_depends_on():
 
 
 def test_the_best_of_a_stage_is_what_the_next_goes_on_with():
-    for cell in protocol.trainings(RAW, everything, "infonce"):
-        assert cell.settings["learning_rate"] == RATES[1]
-        assert cell.settings["objective.temperature"] == LOSSES["infonce"].grid[-1]["temperature"]
-        assert (cell.settings["max_steps"], cell.settings["ends"]) == (2_000, ["best"])
+    for job in protocol.trainings(RAW, everything, "infonce"):
+        assert job.settings["learning_rate"] == RATES[1]
+        assert job.settings["objective.temperature"] == LOSSES["infonce"].grid[-1]["temperature"]
+        assert (job.settings["max_steps"], job.settings["ends"]) == (2_000, ["best"])
     (step, *_) = protocol.trainings(RAW, everything, "modifiedmhe GD")
     whole = LOSSES["modifiedmhe"].grid[-1]
     assert step.settings["objective.step"] == "GD"
@@ -80,23 +80,23 @@ def test_the_best_of_a_stage_is_what_the_next_goes_on_with():
 
 
 def test_a_training_that_diverged_is_never_the_best():
-    cells = [(rate, Cell("text", {"learning_rate": rate})) for rate in RATES]
-    scores = dict(zip((cell for _, cell in cells), (3.0, None, 9.0, 8.0), strict=True))
+    jobs = [(rate, Job("text", {"learning_rate": rate})) for rate in RATES]
+    scores = dict(zip((job for _, job in jobs), (3.0, None, 9.0, 8.0), strict=True))
 
-    def find(cell: Cell) -> Result:
-        score = scores[cell]
+    def find(job: Job) -> Result:
+        score = scores[job]
         return Result("text", "x", {} if score is None else {"dev best": score})
 
-    assert protocol.best(cells, find) == RATES[2]
-    assert protocol.best(cells, nothing) is None
+    assert protocol.best(jobs, find) == RATES[2]
+    assert protocol.best(jobs, nothing) is None
 
 
 def test_seeds_that_are_judged_have_chosen_nothing():
     choosing = {
-        cell.seed for s in ("rates", "settings") for cell in protocol.cells(s, RAW, everything)
+        job.seed for s in ("rates", "settings") for job in protocol.jobs(s, RAW, everything)
     }
     assert choosing.isdisjoint(SEEDS)
-    assert {cell.seed for cell in protocol.cells("final", RAW, everything)} == set(SEEDS)
+    assert {job.seed for job in protocol.jobs("final", RAW, everything)} == set(SEEDS)
 
 
 def test_every_name_of_a_claim_is_a_training():
@@ -114,10 +114,10 @@ def test_a_metric_is_read_from_the_results_of_all_seeds():
     one = dataclasses.replace(one, details={"looks": looks})
     finals = set(protocol.trainings(RAW, everything, "infonce"))
 
-    def find(cell: Cell) -> Result | None:
-        if cell in finals:
-            return one if cell.seed != SEEDS[0] else None
-        return everything(cell)
+    def find(job: Job) -> Result | None:
+        if job in finals:
+            return one if job.seed != SEEDS[0] else None
+        return everything(job)
 
     values = protocol.measured(RAW, find)
     expected = {
@@ -136,9 +136,7 @@ def test_a_metric_is_read_from_the_results_of_all_seeds():
 
 def test_before_training_is_the_same_for_every_seed():
     found = result(20.0, **{"average first": 23.0})
-    values = protocol.measured(
-        RAW, lambda cell: found if "first" in cell.settings["ends"] else None
-    )
+    values = protocol.measured(RAW, lambda job: found if "first" in job.settings["ends"] else None)
     assert values("before training", "average") == dict.fromkeys(SEEDS, 23.0)
 
 
@@ -158,11 +156,11 @@ def test_what_is_regained_is_a_share_of_the_fall(course: list, share: float | No
 
 
 def test_the_claims_are_shown_without_any_training(tmp_path: Path):
-    cell = protocol.start(RAW)
-    Store(tmp_path / RAW / "cells").keep(cell, result(30.0, **{"average first": 23.0}))
+    job = protocol.start(RAW)
+    JobStore(tmp_path / RAW / "cells").keep(job, result(30.0, **{"average first": 23.0}))
     (tmp_path / "data").mkdir()
     given = ["--show", "--output", str(tmp_path), "--data", str(tmp_path / "data")]
-    assert bed() == RAW
+    assert reference_encoder() == RAW
     assert text_command.run(given) == 0
     page = (tmp_path / RAW / "claims.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
@@ -174,16 +172,16 @@ def test_tables_show_what_there_is(tmp_path: Path):
     first = result(
         20.0, **{"dev first": 28.78, "average first": 23.0, "average whitened first": 45.0}
     )
-    finals = {cell: 40.0 + cell.seed for cell in protocol.trainings(RAW, everything, "mpt")}
+    finals = {job: 40.0 + job.seed for job in protocol.trainings(RAW, everything, "mpt")}
 
-    def find(cell: Cell) -> Result | None:
-        if cell == protocol.start(RAW):
+    def find(job: Job) -> Result | None:
+        if job == protocol.start(RAW):
             return first
-        if cell in finals:
-            found = result(50.0, **{"average best": finals[cell]})
+        if job in finals:
+            found = result(50.0, **{"average best": finals[job]})
             parts = [{"step": 0, "ratio": 9.0}, {"step": 1_999, "ratio": 1.0, "dissipation": 0.25}]
             return dataclasses.replace(found, details={"components": parts})
-        return everything(cell) if cell.settings["max_steps"] == 500 else None
+        return everything(job) if job.settings["max_steps"] == 500 else None
 
     lines = text_tables.tables(RAW, find).splitlines()
     assert "| before training | - | - | 28.78 | 23.00 | - | - | - | - |" in lines

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from papers.whitening import Whitened, whitening
+from papers.whitening import WhitenedEncoder, whitening
 
 
 def test_covariance_is_one_and_directions_without_variance_are_left_out():
@@ -20,7 +20,7 @@ def test_statistics_are_those_of_the_texts_that_are_given():
             return np.array([[text.count(c) for c in "abc"] for text in texts], dtype=np.float32)
 
     texts = ["a", "bb", "abc", "ccc", "acc"]
-    white = Whitened(Letters(), texts)
+    white = WhitenedEncoder(Letters(), texts)
     np.testing.assert_allclose(np.cov(white.encode(texts), rowvar=False), np.eye(3), atol=1e-10)
     assert white.encode(["a"]).shape == (1, 3)
 

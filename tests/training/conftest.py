@@ -91,7 +91,7 @@ def settings(kind: str, quick: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def train(kind: str) -> Callable[..., Any]:
     """What trains."""
+    from isotrope.training.fit_text import fit
     from isotrope.training.images.train import fit_images
-    from isotrope.training.text import fit
 
     return fit if kind == "text" else fit_images

@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 from isotrope.core.errors import InputError
 from isotrope.encoders.heads import LinearHead
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import check, fit, module_of
+from isotrope.training.text import check, module_of
 
 from .conftest import sentences
 

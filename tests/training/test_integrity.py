@@ -11,8 +11,8 @@ import torch
 from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.errors import CannotResume
 from isotrope.training import simcse
+from isotrope.training.fit_text import fit
 from isotrope.training.run import checkpoint, read_checkpoint
-from isotrope.training.text import fit
 from tests.core.test_checksum import same
 from tests.training.conftest import QUICK, sentences
 from tests.training.test_text import rows, weights

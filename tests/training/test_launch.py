@@ -18,9 +18,10 @@ from isotrope.cli.main import guarded
 from isotrope.core import distributed
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.training import launch as launching
+from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.simcse import step_seed
-from isotrope.training.text import fit, summary, train
+from isotrope.training.step import step_seed
+from isotrope.training.text import summary, train
 from tests.training.conftest import sentences
 
 # an objective that obeys: it fails where and when the environment says

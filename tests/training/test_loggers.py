@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.observe import MEASURED
-from isotrope.training.text import fit
+from isotrope.training.fit_text import fit
 
 STAND_IN = """
 import json, os

@@ -17,8 +17,9 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.encoders.lora import add_lora, lora_facts, merged
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training import simcse
+from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import check, fit, module_of
+from isotrope.training.text import check, module_of
 
 from .conftest import sentences
 from .interrupted import power_cut

@@ -11,13 +11,10 @@ from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.data.text.batches import Batches
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import InfoNCE
 from isotrope.training import simcse
-from isotrope.training.replay import _built
-from isotrope.training.settings import TrainSettings
-from isotrope.training.text import batch_at, check, fit, module_of, store_of
+from isotrope.training.fit_text import fit
 
 from .conftest import sentences
 from .interrupted import power_cut
@@ -104,28 +101,6 @@ def test_resuming_equals_never_stopping(nested: dict, tmp_path: Path) -> None:
         fit(**broken)
     first, second = weights(whole), weights(fit(**broken, resume=True).output)
     assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_a_replayed_batch_has_the_loss_of_its_step(nested: dict, tmp_path: Path) -> None:
-    settings = TrainSettings.read(nested)
-    encoder, objective, _ = check(settings)
-    store = store_of(settings, encoder, tmp_path / "tokens")
-    batches = Batches(store, settings.batch_size, settings.seed)
-    module = module_of(settings, encoder, objective, 3).train()
-    batch = batch_at(settings, encoder, store, batches, 0)
-    torch.manual_seed(simcse.step_seed(settings.seed, 0))
-    expected = simcse.nested(module.views(batch), module.prefixes)
-    chunks = {
-        f"chunks.{i}.{field}": value
-        for i, chunk in enumerate(batch.chunks)
-        for field, value in chunk._asdict().items()
-    }
-    arrays = {**chunks, "inverse": batch.inverse, "groups": batch.groups}
-    part = {name: torch.from_numpy(value) for name, value in arrays.items()}
-    part["sizes"] = torch.tensor(batch.sizes)
-    _, terms = _built(settings, module.state_dict(), [part], 0)
-    for ours, theirs in zip(terms(), expected, strict=True):
-        assert torch.equal(ours.anchors, theirs.anchors)
 
 
 def test_the_spectrum_is_of_the_same_loss(nested: dict, capsys) -> None:

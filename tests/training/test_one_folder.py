@@ -10,8 +10,8 @@ from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.core.lock import LOCK
 from isotrope.training import launch as launching
+from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
-from isotrope.training.text import fit
 from tests.core.test_lock import held, is_free
 from tests.training.conftest import IMAGES
 

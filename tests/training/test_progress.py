@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from isotrope.cli.main import guarded
+from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
-from isotrope.training.text import fit
 
 from .conftest import IMAGES
 

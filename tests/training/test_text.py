@@ -13,19 +13,20 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.measures.judgement import Look, judgement_of
+from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import simcse
 from isotrope.training.callbacks import COLUMNS, Dev
-from isotrope.training.text import fit, summary
+from isotrope.training.fit_text import fit
+from isotrope.training.text import summary
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 
-RETRIEVAL = "isotrope.training.dev_score.retrieval_look"
+RETRIEVAL = "isotrope.training.dev_score.retrieval_evaluation"
 
 
-def hits(score: float) -> Look:
+def hits(score: float) -> DevEvaluation:
     """Of 1,000 queries so many percent find their answer."""
-    return Look(score, (np.arange(1_000) < 10 * score).astype(float))
+    return DevEvaluation(score, (np.arange(1_000) < 10 * score).astype(float))
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -282,9 +283,9 @@ def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, m
 def test_a_fall_within_noise_is_not_called_worse(quick: dict, monkeypatch) -> None:
     values, noise = iter([50.0, 49.9, 49.8]), np.random.default_rng(0)
 
-    def look(*_: object, **__: object) -> Look:
+    def look(*_: object, **__: object) -> DevEvaluation:
         found = hits(next(values))
-        return Look(found.value, noise.permutation(found.items))
+        return DevEvaluation(found.value, noise.permutation(found.items))
 
     monkeypatch.setattr(RETRIEVAL, look)
     outcome = fit(**quick, dev="auto")

@@ -5,12 +5,25 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
+from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
-from isotrope.core.usual import meant
+from isotrope.core.setting_aliases import intended_name
 
-__all__ = ["Parser", "add_fields", "dotted"]
+__all__ = ["Parser", "add_fields", "check_readable", "dotted"]
+
+
+def check_readable(*files: Path | None) -> None:
+    """Refuse a path that cannot be read: before anything is imported that takes seconds.
+
+    Raises:
+        InputError: nothing is there, or neither a file nor a folder.
+    """
+    for file in files:
+        if file is not None and str(file) != "-" and not file.is_dir():
+            check_file(file)
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,7 +43,11 @@ class Parser(argparse.ArgumentParser):
         if rest:
             wrong = next((word for word in rest if word.startswith("--")), "")
             own = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
-            name = meant(wrong[2:].partition("=")[0], [*own, *self.dotted()]) if wrong else None
+            name = (
+                intended_name(wrong[2:].partition("=")[0], [*own, *self.dotted()])
+                if wrong
+                else None
+            )
             hint = "" if name is None else f" (did you mean --{name}?)"
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return given

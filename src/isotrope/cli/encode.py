@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.cli.arguments import Parser
+from isotrope.cli.arguments import Parser, check_readable
 
 EPILOG = """\
 examples:
@@ -43,9 +43,18 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
     parser.add_argument("--normalize", action="store_true", help="rows of length 1")
     parser.add_argument(
+        "--prompt",
+        metavar="TEXT",
+        help="put before every text [the model's own for passages, if it was saved with one]",
+    )
+    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="texts [128]")
+    parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
     )
     given = parser.parse_args(list(arguments))
+    if given.output.suffix != ".npy":
+        parser.error(f"output {given.output} must end in .npy")
+    check_readable(given.file)
     from isotrope.evaluation.files import encode_file
 
     n, d = encode_file(
@@ -55,6 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         columns=[given.columns] if given.columns else None,
         pooling=given.pooling,
         normalize=given.normalize,
+        prompt=given.prompt,
+        batch_size=given.batch_size,
         device=given.device,
         progress=True,
     )

@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse_args(list(arguments))
     if given.diagnose:
         _diagnose(given.runs, given.plugin)
-    from isotrope.report.html import write_report
+    from isotrope.reports.html import write_report
 
     print(write_report(given.runs, given.output, pictures=given.pictures))
     return 0

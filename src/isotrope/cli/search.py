@@ -1,16 +1,26 @@
 """``isotrope search``: the lines of a file, or pictures of a folder, closest to a query."""
 
 import argparse
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from unicodedata import category
 
-from isotrope.cli.arguments import Parser
+from isotrope.cli.arguments import Parser, check_readable
 
 EPILOG = """\
 examples:
   isotrope search runs/wiki sentences.txt "what you are looking for" --top 5
+  isotrope search runs/wiki sentences.txt --queries questions.txt --json > found.jsonl
   isotrope search runs/photos photos/ like-this.jpg
+
+  isotrope encode runs/wiki sentences.txt -o sentences.npy
+  isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
+
+With --embeddings a search takes seconds, however long the file: the rows of the matrix are those of
+its lines. A few lines are encoded again and held against their rows, so a matrix of another model,
+file or prompt is refused.
 """
 
 
@@ -30,30 +40,76 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "file", metavar="FILE|FOLDER", type=Path, help="where to look: text, or pictures"
     )
-    parser.add_argument("query", metavar="QUERY", help="a text, or the path of a picture")
+    parser.add_argument(
+        "query", metavar="QUERY", nargs="*", help="a text, or the path of a picture; or several"
+    )
+    parser.add_argument(
+        "--queries", metavar="FILE", type=Path, help="a file with one query a line ('-': stdin)"
+    )
     parser.add_argument("--top", type=int, default=10, metavar="N", help="how many [10]")
+    parser.add_argument(
+        "--embeddings",
+        metavar="FILE.npy",
+        type=Path,
+        help="of FILE, as `isotrope encode` wrote them: nothing but the query is encoded then",
+    )
+    parser.add_argument(
+        "--query-prompt", metavar="TEXT", help="put before every query [the model's own]"
+    )
+    parser.add_argument(
+        "--passage-prompt", metavar="TEXT", help="put before every text of FILE [the model's own]"
+    )
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
+    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="texts [128]")
     parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object a query and nothing else"
     )
     given = parser.parse_args(list(arguments))
     if given.top < 1:
         parser.error(f"--top must be 1 or more; found {given.top}")
-    from isotrope.evaluation.files import search_file
+    check_readable(given.file, given.embeddings, given.queries)
+    queries = [*given.query, *_lines(given.queries)]
+    if not queries:
+        parser.error("no query: give some words to search for, or --queries FILE")
+    from isotrope.evaluation.files import search
 
-    for score, line, text in search_file(
+    found = search(
         given.model,
         given.file,
-        given.query,
+        queries,
         top=given.top,
         columns=[given.columns] if given.columns else None,
+        embeddings=given.embeddings,
+        query_prompt=given.query_prompt,
+        passage_prompt=given.passage_prompt,
         pooling=given.pooling,
         device=given.device,
+        batch_size=given.batch_size,
         progress=True,
-    ):
-        print(f"{score:.4f}  {line}: {_one_line(text)}")
+    )
+    for query, hits in zip(queries, found, strict=True):
+        if given.json:
+            print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}))
+            continue
+        if len(queries) > 1:
+            print(f"{_one_line(query)}")
+        for score, line, text in hits:
+            print(f"{'  ' * (len(queries) > 1)}{score:.4f}  {line}: {_one_line(text)}")
     return 0
+
+
+def _lines(file: Path | None) -> list[str]:
+    """Return the queries of a file, blank lines left out."""
+    if file is None:
+        return []
+    from isotrope.data.lines import lines
+
+    texts = sys.stdin if str(file) == "-" else (text for _, text in lines(file))
+    return [text.strip() for text in texts if text.strip()]
 
 
 def _one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
 
 KINDS = {
     "dissipation": "how much of the gradient is left, GD (paper 000, figures 2 and 10)",
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
-    from isotrope.diagnostics.figures import FIGURES, FigurePanel, figure, numbers
+    from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
     for plugin in given.plugin:
@@ -158,7 +158,7 @@ def _write(
     given: argparse.Namespace, titles: Sequence[str], found: "Sequence[Landscape]"
 ) -> list[Path]:
     """Write picture and numbers; return their paths."""
-    from isotrope.diagnostics.landscape import as_csv
+    from isotrope.diagnostics.simulation.landscape import as_csv
 
     named = list(zip(titles, found, strict=True))
     picture = _picture(given, named)
@@ -186,7 +186,7 @@ def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
 
 def _picture(given: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
-        from isotrope.report.surfaces import ANGLES, Surface, curves, heatmaps
+        from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]

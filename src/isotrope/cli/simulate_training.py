@@ -14,10 +14,10 @@ from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
-    from isotrope.diagnostics.convergence import Convergence
     from isotrope.diagnostics.latent import LatentSnapshot
-    from isotrope.report.convergence import PlanePairs, StepsOverNorm
-    from isotrope.report.surfaces import Picture
+    from isotrope.diagnostics.simulation.convergence import Convergence
+    from isotrope.reports.convergence import PlanePairs, StepsOverNorm
+    from isotrope.reports.surfaces import Picture
 
 EPILOGS = {
     "convergence": """\
@@ -99,7 +99,7 @@ def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> ar
 
 
 def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from isotrope.diagnostics import convergence as room
+    from isotrope.diagnostics.simulation import convergence as room
     from isotrope.paradigm.registry import build
 
     objective = build(given.objective or "negativecosine", settings)
@@ -150,7 +150,7 @@ def _steps_picture(
     import numpy as np
 
     try:
-        from isotrope.report.convergence import StepsOverNorm, steps_over
+        from isotrope.reports.convergence import StepsOverNorm, steps_over
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 
@@ -228,8 +228,8 @@ def _latent_pictures(
     runs: "Mapping[str, Sequence[LatentSnapshot]]", shown: "Mapping[str, Sequence[LatentSnapshot]]"
 ) -> "tuple[Picture, Picture]":
     try:
-        from isotrope.report.convergence import PlanePairs, pairs_in_plane
-        from isotrope.report.epochs import Course, courses
+        from isotrope.reports.convergence import PlanePairs, pairs_in_plane
+        from isotrope.reports.epochs import Course, courses
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 

@@ -16,7 +16,7 @@ from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.curvature import Compared
-    from isotrope.report.surfaces import Picture
+    from isotrope.reports.surfaces import Picture
     from isotrope.training.spectrum import Asked, Found
 
 EPILOG = """\
@@ -208,7 +208,7 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
 
 def _picture(found: "Sequence[Found]", width: float | None) -> "Picture":
     try:
-        from isotrope.report.spectra import DensityCurve, spectra
+        from isotrope.reports.spectra import DensityCurve, spectra
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     from isotrope.diagnostics.curvature import density, grid

@@ -12,8 +12,8 @@ from isotrope.cli.table import table
 from isotrope.core.errors import InputError, MissingExtra, nearest
 
 if TYPE_CHECKING:
-    from isotrope.sweep.spec import Sweep
-    from isotrope.sweep.trials import Stage
+    from isotrope.sweeps.spec import Sweep
+    from isotrope.sweeps.trials import Stage
     from isotrope.training.settings import RunSettings
 
 VERBS = {"train": "files", "train-images": "data"}
@@ -87,8 +87,8 @@ def run(arguments: Sequence[str]) -> int:
         _parser("").parse_args(["--help"])
     given, base = _parsed(verb, arguments[1:])
     try:
-        from isotrope.sweep.sweep import sweep
-        from isotrope.sweep.tables import as_result, best_command, write
+        from isotrope.sweeps.sweep import sweep
+        from isotrope.sweeps.tables import as_result, best_command, write
     except ModuleNotFoundError as error:
         if error.name not in ("optuna", "matplotlib"):
             raise
@@ -197,9 +197,9 @@ def _spec(verb: str, given: argparse.Namespace, base: dict[str, Any]) -> "Sweep"
     Raises:
         InputError: what contradicts itself, and names that do not exist.
     """
-    from isotrope.sweep.checks import METRICS
-    from isotrope.sweep.search_space import read_varied
-    from isotrope.sweep.spec import SAMPLERS, Sweep
+    from isotrope.sweeps.checks import METRICS
+    from isotrope.sweeps.search_space import read_varied
+    from isotrope.sweeps.spec import SAMPLERS, Sweep
 
     cls = _settings(verb)
     stages = [[read_varied(text, cls) for text in texts] for texts in given.stages]
@@ -263,8 +263,8 @@ def _jobs(jobs: int | None, base: dict[str, Any]) -> int:
 
 
 def _dry(spec: "Sweep") -> int:
-    from isotrope.sweep.checks import check_sweep
-    from isotrope.sweep.study import planned
+    from isotrope.sweeps.checks import check_sweep
+    from isotrope.sweeps.study import planned
 
     check_sweep(spec)
     for place, varied in enumerate(spec.stages, start=1):
@@ -280,7 +280,7 @@ def _dry(spec: "Sweep") -> int:
 
 
 def _text(spec: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]) -> str:
-    from isotrope.sweep.tables import table as rows_of
+    from isotrope.sweeps.tables import table as rows_of
 
     blocks = []
     for place, stage in enumerate(stages, start=1):

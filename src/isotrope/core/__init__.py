@@ -1,1 +1,1 @@
-"""Floor 0: plain records that every other room passes around; no learning ideas live here."""
+"""Floor 0: records and files that every other folder uses; nothing here knows of learning."""

@@ -1,10 +1,10 @@
-"""Sealed: a zip archive that carries a digest of all its bytes, so that no damage goes unnoticed.
+"""Adds a checksum to a zip archive, such as a checkpoint, and verifies it.
 
 The checksums that an archive has by itself are not enough. torch does not look at them, and a
 CRC-32 covers the content of a record, not what the archive says of it: with one bit of the
 attributes flipped, torch takes a record of weights for a folder, and gives what happened to be in
-memory. So the whole file is digested, and the digest is the archive's comment, which everybody else
-who reads the archive passes over.
+memory. So the whole file is digested. The digest is stored as the archive's comment, which other
+readers of the archive ignore.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def add_checksum(path: Path) -> None:
     """Add the digest to an archive that has no comment.
 
     Raises:
-        Damaged: the file does not end as such an archive does.
+        ChecksumMismatch: the file does not end as such an archive does.
     """
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -46,21 +46,21 @@ def add_checksum(path: Path) -> None:
 
 
 def verify_checksum(path: Path) -> None:
-    """Do nothing for an archive that is as it was when it was sealed.
+    """Do nothing for an archive that is as it was when its checksum was added.
 
-    One without a digest (an older version wrote none) is read through, and its records held against
-    their own checksums.
+    An archive without a digest (older versions wrote none) is read through, and its records are
+    compared with their own checksums.
 
     Raises:
-        Damaged: a byte has changed, or the file was cut short.
+        ChecksumMismatch: a byte has changed, or the file was cut short.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
         size = max(0, file.seek(0, os.SEEK_END) - _LENGTH)
         file.seek(size)
-        found = file.read()
-        if _SEAL.fullmatch(found):
-            if _digest(file, size) != found[len(_NAME) :]:
+        trailer = file.read()
+        if _SEAL.fullmatch(trailer):
+            if _digest(file, size) != trailer[len(_NAME) :]:
                 raise ChecksumMismatch("it does not match its digest")
             return
     try:
@@ -75,9 +75,9 @@ def verify_checksum(path: Path) -> None:
 
 def _digest(file: BinaryIO, size: int) -> bytes:
     """Return the digest of the first ``size`` bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     file.seek(0)
     while size > 0 and (piece := file.read(min(size, 1 << 20))):
-        found.update(piece)
+        digest.update(piece)
         size -= len(piece)
-    return found.hexdigest().encode()
+    return digest.hexdigest().encode()

@@ -1,4 +1,4 @@
-"""The rows of all processes: the only file that knows ranks.
+"""Gathers and reduces over the processes of a training; no other file knows ranks.
 
 Without an initialised process group there is one process, and everything here is the identity.
 Backends: gloo on CPUs, NCCL on GPUs; torchrun, or :mod:`isotrope.training.launch`, sets the
@@ -47,7 +47,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return how many processes the environment tells of, and how many of them on this machine."""
+    """Return how many processes the environment announces, and how many of them run here."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -56,7 +56,7 @@ def launched_processes() -> tuple[int, int]:
 
 @contextmanager
 def process_group(device: str) -> Iterator[None]:
-    """Meet the processes that the environment tells of, and part from them at the end.
+    """Join the process group that the environment describes, and leave it at the end.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``; each process takes the GPU of its local rank.
@@ -81,7 +81,7 @@ def is_peer_failure(error: BaseException) -> bool:
 
 
 def barrier() -> None:
-    """Return when every process has come here."""
+    """Wait until every process has called this function."""
     all_reduce_max(0)
 
 
@@ -98,9 +98,9 @@ def all_gather_objects(value: Any) -> list[Any]:  # noqa: ANN401 - what can be p
     """Return the ``value`` of every process, in the order of ranks."""
     if world_size() == 1:
         return [value]
-    found: list[Any] = [None] * world_size()
-    dist.all_gather_object(found, value)
-    return found
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
@@ -126,9 +126,9 @@ class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
     Attributes:
-        views: square: the anchors, positives and further negatives of all, in the order of ranks.
-        rows: those of this process among the anchors.
-        fewest: anchors of the process that has fewest.
+        views: anchors, positives and further negatives of all processes, in the order of ranks.
+        rows: the rows of this process among the anchors.
+        fewest: the number of anchors of the process that has fewest.
     """
 
     views: Views
@@ -139,13 +139,13 @@ class GlobalBatch(NamedTuple):
 def all_gather_views(views: Views) -> GlobalBatch:
     """Return the batch that the square ``views`` of all processes make together.
 
-    Any process may have any number of rows, and of further negatives. The gradient goes through:
-    a row receives the sum of what the losses of all processes want of it. Half-precision rows
+    Any process may have any number of rows, and of further negatives. The gather is differentiable:
+    a row receives the sum of its gradients from the losses of all processes. Half-precision rows
     become float32, as they would inside an objective, so that the sum is in float32. ``groups``
     must mean the same everywhere (isotrope.data.text.batches derives them from the whole batch).
 
     Raises:
-        ValueError: rectangular views: their positives were gathered already.
+        ValueError: the views are rectangular, that is, their positives were gathered already.
     """
     n = len(views.anchors)
     if len(views.positives) != n:
@@ -171,39 +171,39 @@ def all_gather_views(views: Views) -> GlobalBatch:
     if groups is not None:
         groups = torch.cat(_all_gather(groups, many))
     start = sum(many[: rank()])
-    whole = Views(
+    gathered = Views(
         anchors,
         positives,
         negatives if len(negatives) else None,
         groups=groups,
         in_batch=views.in_batch,
     )
-    return GlobalBatch(whole, slice(start, start + n), min(many))
+    return GlobalBatch(gathered, slice(start, start + n), min(many))
 
 
-def _counts(*own: int, device: torch.device) -> list[list[int]]:
+def _counts(*counts: int, device: torch.device) -> list[list[int]]:
     """Return these counts of every process."""
-    mine = torch.tensor(own, device=device)
-    return [row.tolist() for row in _all_gather(mine, [len(own)] * world_size())]
+    mine = torch.tensor(counts, device=device)
+    return [row.tolist() for row in _all_gather(mine, [len(counts)] * world_size())]
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
     """Return the ``x`` of every process, which have the given numbers of rows."""
     padded = x.new_zeros((max(rows), *x.shape[1:]))
     padded[: len(x)] = x
-    found = [torch.empty_like(padded) for _ in rows]
-    dist.all_gather(found, padded)
-    return [part[:many] for part, many in zip(found, rows, strict=True)]
+    parts = [torch.empty_like(padded) for _ in rows]
+    dist.all_gather(parts, padded)
+    return [part[:many] for part, many in zip(parts, rows, strict=True)]
 
 
 def _of_all(x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
-    """The same with gradient."""
+    """Return the same as :func:`_all_gather`, with a gradient."""
     parts: tuple[Tensor, ...] = _Gather.apply(x, rows)  # type: ignore[no-untyped-call]
     return parts
 
 
 class _Gather(torch.autograd.Function):
-    """The rows of all processes; backward sums over the processes what each wants of a row."""
+    """Gathers the rows of all processes; backward sums a row's gradients over the processes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:  # noqa: ANN401
@@ -213,6 +213,6 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        whole = torch.cat(gradients)
-        dist.all_reduce(whole)
-        return torch.split(whole, ctx.rows)[rank()], None
+        gradient = torch.cat(gradients)
+        dist.all_reduce(gradient)
+        return torch.split(gradient, ctx.rows)[rank()], None

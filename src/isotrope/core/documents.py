@@ -1,7 +1,7 @@
-"""Small files that people and other programs write, read whole: text, JSON, YAML, or one refusal.
+"""Reads small text, JSON and YAML files whole, or refuses them with one line that names the file.
 
-Whatever stands there, a pipe, a device, gigabytes, a bomb of aliases, a key given twice: the answer
-is an :class:`InputError` that names the file, and nothing in a file is ever executed.
+Pipes, devices, files of gigabytes, YAML aliases that multiply and repeated keys are refused with an
+:class:`InputError`. Nothing in a file is ever executed.
 """
 
 import json
@@ -29,7 +29,7 @@ def place(path: Path, line: int | None = None) -> str:
 
 
 def brief(value: object) -> str:
-    """Return what was found, for a message: at most a few of its parts, whatever it is."""
+    """Return a short ``repr`` of any value for an error message."""
     short = reprlib.Repr()
     short.maxstring = short.maxlong = short.maxother = 60
     try:
@@ -88,7 +88,7 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
     """Return what a file of JSON holds.
 
     Raises:
-        InputError: see :func:`read_text`; no JSON.
+        InputError: the file is not JSON, or :func:`read_text` refuses it.
     """
     path = Path(path)
     text = read_text(path)
@@ -116,8 +116,8 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         path: where it comes from, for messages.
 
     Raises:
-        InputError: no YAML, no mapping with texts for keys, a key that stands there twice, tags
-            that make objects, aliases that repeat themselves.
+        InputError: the text is not YAML or not a mapping from texts; a key occurs twice; a tag
+            would make an object; an alias repeats itself.
     """
     import yaml
 
@@ -139,9 +139,9 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         if loader is not None:
             loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        found = "other keys" if isinstance(values, dict) else f"a {type(values).__name__}"
+        content = "other keys" if isinstance(values, dict) else f"a {type(values).__name__}"
         raise InputError(
-            f"{place(path)} must hold settings, `key: value` on each line; found {found}"
+            f"{place(path)} must hold settings, `key: value` on each line; found {content}"
         )
     return values
 
@@ -152,10 +152,10 @@ def _check_node(node: Any) -> None:  # noqa: ANN401 - yaml has no types
 
     def size(node: Any) -> int:  # noqa: ANN401
         if id(node) in sizes:
-            known = sizes[id(node)]
-            if known is None:
+            size_before = sizes[id(node)]
+            if size_before is None:
                 raise ValueError("it refers to itself")
-            return known
+            return size_before
         sizes[id(node)] = None
         total = 1
         if isinstance(node.value, list):

@@ -1,13 +1,13 @@
-"""Durations for people."""
+"""Formats durations for people."""
 
-__all__ = ["lasting"]
+__all__ = ["format_duration"]
 
 
-def lasting(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return ``42 s``, ``3 min 20 s`` or ``5 h 10 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"

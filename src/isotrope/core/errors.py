@@ -1,4 +1,4 @@
-"""The errors that a user can cause: what was wrong, what was found and what to do, in one line."""
+"""The errors that a user can cause; each says in one line what was wrong and what to do."""
 
 import difflib
 from collections.abc import Iterable

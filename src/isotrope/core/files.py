@@ -1,4 +1,4 @@
-"""Writing files and folders whole: a reader sees the old content or the new, never half of it."""
+"""Writes files and folders atomically: a reader sees the old content or the new, never a part."""
 
 import os
 import re
@@ -100,13 +100,13 @@ def atomic_replace(path: Path) -> Iterator[Path]:
 
 def stale_temporary_folders(folder: Path) -> list[Path]:
     """Return temporary folders of :func:`atomic_replace` whose process is at work or was killed."""
-    found = []
+    stale = []
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
             with suppress(FileNotFoundError):  # it has just been removed
                 if {inside.name for inside in path.iterdir()} <= {name[1], "previous"}:
-                    found.append(path)
-    return sorted(found)
+                    stale.append(path)
+    return sorted(stale)
 
 
 def tidy(folder: Path) -> None:

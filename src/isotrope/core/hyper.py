@@ -1,4 +1,4 @@
-"""Hyper: what a hyperparameter is called, means and may be; carried in ``Annotated[...]``."""
+"""Declares hyperparameters: name, meaning and bounds, carried in ``Annotated[...]`` fields."""
 
 import dataclasses
 import functools
@@ -65,13 +65,13 @@ def hypers(cls: type) -> Mapping[str, Hyper]:
 @functools.cache
 def _hypers(cls: type) -> Mapping[str, Hyper]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    found: dict[str, Hyper] = {}
+    hypers: dict[str, Hyper] = {}
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         for hyper in getattr(hint, "__metadata__", ()):
             if isinstance(hyper, Hyper):
-                found[field.name] = dataclasses.replace(hyper, choices=_choices(hint.__origin__))
-    return MappingProxyType(found)
+                hypers[field.name] = dataclasses.replace(hyper, choices=_choices(hint.__origin__))
+    return MappingProxyType(hypers)
 
 
 def _choices(hint: object) -> tuple[str | bool, ...]:
@@ -80,16 +80,16 @@ def _choices(hint: object) -> tuple[str | bool, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
-def is_number(given: object) -> bool:
-    """Whether a setting is a number, or the text of one."""
+def is_number(setting: object) -> bool:
+    """Return whether a setting is a number, or the text of one."""
     try:
-        float(given)  # type: ignore[arg-type]
+        float(setting)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
-def value_of(hyper: Hyper, given: Any) -> Any:  # noqa: ANN401 - a setting as the user wrote it
+def value_of(hyper: Hyper, setting: Any) -> Any:  # noqa: ANN401 - a setting as the user wrote it
     """Return a setting (a number, or the text of a flag) as the field's own type.
 
     Raises:
@@ -97,12 +97,12 @@ def value_of(hyper: Hyper, given: Any) -> Any:  # noqa: ANN401 - a setting as th
     """
     if hyper.choices:
         for choice in hyper.choices:
-            if str(given).lower() == str(choice).lower():
+            if str(setting).lower() == str(choice).lower():
                 return choice
-        raise ValueError(f"one of {hyper.bounds}; found {given!r}")
-    if isinstance(given, bool) or not is_number(given):
-        raise ValueError(f"a number; found {given!r}")
-    return float(given)
+        raise ValueError(f"one of {hyper.bounds}; found {setting!r}")
+    if isinstance(setting, bool) or not is_number(setting):
+        raise ValueError(f"a number; found {setting!r}")
+    return float(setting)
 
 
 def check(instance: Any) -> None:  # noqa: ANN401 - any dataclass with Hyper fields

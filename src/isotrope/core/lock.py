@@ -1,10 +1,9 @@
-"""Alone: one process at a time writes into a folder, and one that dies lets the next one in.
+"""Locks a folder for one process; when that process dies, the next one can take it.
 
 The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
-to the open file: what a process that was killed leaves behind (workers that it forked) does not
-hold it, as it would hold flock. A process that starts others, one of which writes (``--devices``),
-holds one half of it and the writer the other, so that neither's death opens the folder while the
-other goes on.
+to the open file: workers that outlive a killed process do not hold it, as they would hold flock.
+A process that starts others, one of which writes (``--devices``), holds one half of it and the
+writer the other, so that the death of either does not open the folder while the other goes on.
 """
 
 import errno
@@ -25,10 +24,21 @@ try:
 except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["LOCK", "Role", "clear", "ensure_not_replaced", "exclusive_lock", "is_effectively_empty"]
+__all__ = [
+    "IN_MEMORY",
+    "LOCK",
+    "Role",
+    "clear",
+    "ensure_not_replaced",
+    "exclusive_lock",
+    "is_effectively_empty",
+]
 
 LOCK = ".lock"
 """The name of the file; it is removed at the end."""
+
+IN_MEMORY = "data-from-python.jsonl"
+"""The name of a file that may be in a run folder before its run: data given by Python."""
 
 Role = Literal["only", "starter", "started"]
 
@@ -48,12 +58,13 @@ def exclusive_lock(
 ) -> Iterator[None]:
     """Keep others out of ``folder`` until the end.
 
-    Where the file system knows no locks, that is told on stderr, and nobody is kept out.
+    Where the file system has no locks, a warning says so on stderr, and nobody is kept out.
 
     Args:
-        folder: made if need be; removed at the end if it was made here and nothing is in it.
-        doing: what one does there, for the message to others.
-        hint: what else there is to say.
+        folder: the folder; it is made if need be, and removed at the end if it was made here and
+            is empty.
+        doing: what this process does there, for the message to others.
+        hint: what else the message should say.
         role: ``"starter"`` lets one process in, whose role is ``"started"``.
 
     Raises:
@@ -63,7 +74,7 @@ def exclusive_lock(
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         with _looking:
-            handle = _held[os.getpid(), folder] = _taken(folder, role)
+            handle = _held[os.getpid(), folder] = _acquire(folder, role)
         try:
             yield
         finally:
@@ -83,7 +94,7 @@ def exclusive_lock(
 
 
 def ensure_not_replaced(folder: Path) -> None:
-    """Do nothing for a folder that is as it was when it was taken, or was not taken at all.
+    """Do nothing for a folder that is as it was when it was locked, or was not locked at all.
 
     Raises:
         InputError: it was removed, and perhaps made anew.
@@ -98,11 +109,15 @@ def ensure_not_replaced(folder: Path) -> None:
 
 
 def is_effectively_empty(folder: Path) -> bool:
-    """Return whether a folder is not there, or holds no more than a first write cut short."""
+    """Return whether a folder is not there, or holds no more than a first write cut short.
+
+    Data that was given by Python does not count.
+    """
     if not folder.exists():
         return True
     return {path.name for path in folder.iterdir()} <= {
         LOCK,
+        IN_MEMORY,
         *(path.name for path in stale_temporary_folders(folder)),
     }
 
@@ -126,7 +141,7 @@ class _Busy(Exception):
     """Somebody else has the folder."""
 
 
-def _taken(folder: Path, role: Role) -> IO[str]:
+def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     ours = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in ours):

@@ -1,4 +1,4 @@
-"""Second moments of two views: the only statistic that decorrelating objectives need."""
+"""Second moments of two views, the only statistic that decorrelating objectives need."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ __all__ = ["cross_moment", "gram"]
 def cross_moment(views: Views) -> Tensor:
     """Return C = sum_i h_i h'_i^T / n, d x d, of the anchors and their own positives.
 
-    Paper 000, section 4.1 (the cross-correlation without batch normalisation).
+    Li et al., 2024, section 4.1 (the cross-correlation without batch normalisation).
     """
     return views.anchors.T @ views.own / len(views.anchors)
 
 
 def gram(x: Tensor) -> Tensor:
     """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
-    found: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
-    return found
+    product: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
+    return product
 
 
 class _Gram(torch.autograd.Function):

@@ -1,10 +1,10 @@
-"""From a picture of any kind, size and orientation to the pixels that an encoder sees.
+"""Decodes a picture of any kind, size and orientation into the pixels that an encoder takes.
 
-Training, evaluation and use all read pictures here. What a file is, its content says, whatever its
-name. The orientation of a camera is applied, grey is repeated, of 16 bits the upper 8 are taken,
-transparent pixels become white, CMYK is converted. The shorter side is resized to ``side`` by
-Pillow's bilinear filter, which averages where it makes smaller, and the centre is cut out: to the
-byte what the image processor does that is saved for transformers.
+Training, evaluation and use all read pictures here. The content of a file decides its format, not
+its name. The camera's orientation is applied, grey is repeated, of 16 bits the upper 8 are taken,
+transparent pixels become white, and CMYK is converted. The shorter side is resized to ``side`` by
+Pillow's bilinear filter, which averages when it shrinks, and the centre is cut out. The saved image
+processor of transformers gives the same bytes.
 """
 
 import warnings
@@ -112,7 +112,7 @@ def _pillow() -> ModuleType:
 
 @contextmanager
 def _refusing(what: str) -> Iterator[None]:
-    """Whatever fails inside says that a picture cannot be read."""
+    """Turn whatever fails inside into :class:`Unreadable`."""
     try:
         # odd metadata is no reason for a warning: what matters are the pixels
         with warnings.catch_warnings(action="ignore"):
@@ -124,7 +124,7 @@ def _refusing(what: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
-    """Open a file by its header; whatever fails inside says that it is unreadable."""
+    """Open a file by its header; whatever fails inside becomes :class:`Unreadable`."""
     pillow = _pillow()
     if isinstance(file, Path):
         try:

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, where that is a terminal; elsewhere none."""
+"""Shows a progress bar on stderr if that is a terminal, and none elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,13 +14,13 @@ DELAY = 1.0
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool
 ) -> Iterator[Callable[[float], object]]:
-    """Yield what is called with the number of things that are done since the last time.
+    """Yield a function to call with the number of things done since the last call.
 
     Args:
-        total: all of them; None where it is not known, and of 0 there is no bar.
-        what: is done.
+        total: the number of things; None where it is not known, and for 0 there is no bar.
+        what: what is done, the title of the bar.
         unit: what is counted.
-        show: whether a bar is wanted. Without tqdm there is none.
+        show: whether a bar is wanted; without tqdm there is none.
     """
     try:
         from tqdm import tqdm

@@ -1,4 +1,4 @@
-"""Result: numbers with the provenance that makes them worth keeping; all that reports read."""
+"""The Result: measured numbers with their provenance, which is all that reports read."""
 
 import json
 import math
@@ -38,7 +38,7 @@ class Result:
 
     Attributes:
         kind: what was done: ``"train"``, ``"sts"``, ``"retrieval"``, ...
-        name: of the run or model.
+        name: the name of the run or model.
         metrics: flat numbers (None where a number does not exist).
         details: everything nested: tables, parameters, per-subset values.
         provenance: versions, machine, seed, data fingerprint, command (see :func:`provenance`).
@@ -73,17 +73,17 @@ class Result:
         """
         text = read_text(path)
         try:
-            found = cls(**json.loads(text))
-            if not isinstance(found.kind, str) or not isinstance(found.name, str):
+            result = cls(**json.loads(text))
+            if not isinstance(result.kind, str) or not isinstance(result.name, str):
                 raise TypeError("kind and name must be texts")
             for name in ("metrics", "details", "provenance"):
-                if not isinstance(getattr(found, name), dict):
+                if not isinstance(getattr(result, name), dict):
                     raise TypeError(f"{name} must be an object")
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{path} is not a result of isotrope ({error}); was it cut short or edited?"
             ) from error
-        return found
+        return result
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
@@ -129,9 +129,9 @@ def provenance(
     """Return what somebody needs to repeat a result.
 
     Args:
-        seed: of the run.
-        data: fingerprint of the data.
-        command: argument vector; by default this process's own.
+        seed: the seed of the run.
+        data: the fingerprint of the data.
+        command: the argument vector; by default this process's own.
     """
     return {
         "versions": {p: v for p in _PACKAGES if (v := _version(p)) is not None},

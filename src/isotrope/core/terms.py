@@ -1,4 +1,4 @@
-"""Terms: the three components of an objective's gradient on its anchors."""
+"""Terms: gradient dissipation, weight and ratio, the components of an objective's gradient."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -26,8 +26,8 @@ class Terms:
     """Gradient dissipation, weight and ratio of every anchor of a batch.
 
     The gradient of anchor i's loss with respect to the *normalised* anchor, all else held
-    constant, is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i) + residual_i`` (paper 000,
-    section 2.3), where x_j are the columns named by ``against``.
+    constant, is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i) + residual_i`` (Li et al.,
+    2024, section 2.3), where x_j are the columns named by ``against``.
 
     Attributes:
         dissipation: n, GD.

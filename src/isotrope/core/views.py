@@ -1,4 +1,4 @@
-"""Views: the one input of every objective."""
+"""Views: anchors, positives and further negatives, the one input of every objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN,
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
-    found: tuple[Tensor, Tensor] = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
-    return found[0]
+    result: tuple[Tensor, Tensor] = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
+    return result[0]
 
 
 class _Unit(torch.autograd.Function):
@@ -50,12 +50,13 @@ class _Unit(torch.autograd.Function):
         by_norm: Tensor | None,
     ) -> tuple[Tensor | None, None]:
         unit, norm = ctx.saved_tensors
-        found = None if by_norm is None else unit * by_norm  # asked for by second derivatives only
+        # second derivatives alone ask for the norms
+        gradient = None if by_norm is None else unit * by_norm
         if by_unit is not None:
             along = (by_unit * unit).sum(dim=-1, keepdim=True)
             across = torch.addcmul(by_unit, unit, along, value=-1).div_(norm)
-            found = across if found is None else found + across
-        return found, None
+            gradient = across if gradient is None else gradient + across
+        return gradient, None
 
     @staticmethod
     def jvp(ctx: Any, change: Tensor, _: None) -> tuple[Tensor, Tensor]:  # noqa: ANN401
@@ -148,6 +149,16 @@ class Views:
     def own(self) -> Tensor:
         """The positive of each anchor, n x d."""
         return self.positives[self.rows]
+
+    @property
+    def own_groups(self) -> Tensor | None:
+        """The group of each anchor, n, or None."""
+        return None if self.groups is None else self.groups[self.rows]
+
+    def among_positives(self) -> "Views":
+        """The positives of the anchors, n x d, compared with each other as one view is."""
+        own = self.own
+        return replace(self, anchors=own, positives=own, offset=0, groups=self.own_groups)
 
     def unit(self) -> "Views":
         """The same views with every row on the unit sphere."""

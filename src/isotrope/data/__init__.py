@@ -1,1 +1,1 @@
-"""Text and images in: readers, the memory-mapped token store, and batches."""
+"""Floor 3: reads text and images from files, tokenises or decodes them, and makes batches."""

@@ -1,4 +1,4 @@
-"""Lines of text from plain or gzipped files, in constant memory; errors name the line."""
+"""Reads lines of text from plain or gzipped files in constant memory; errors name the line."""
 
 import gzip
 import io
@@ -18,7 +18,7 @@ __all__ = [
     "lines",
     "open_bytes",
     "place",
-    "shown",
+    "quoted",
     "visible",
 ]
 
@@ -39,7 +39,7 @@ def visible(text: str) -> str:
     return text if text.isascii() or text.strip(_UNSEEN) else ""
 
 
-def shown(value: object, width: int = 40) -> str:
+def quoted(value: object, width: int = 40) -> str:
     """Return ``value`` as a short one-line quotation for an error message."""
     text = repr(value[: width + 1] if isinstance(value, str) else value)
     return text if len(text) <= width + 2 else f"{text[:width]}..."

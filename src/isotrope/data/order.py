@@ -1,4 +1,4 @@
-"""A seeded shuffle of any number of records that is computed per index and never stored."""
+"""Shuffles any number of records by a seed; the order is computed per index, never stored."""
 
 import hashlib
 from typing import Any
@@ -26,7 +26,7 @@ class Order:
 
     Args:
         n: number of records, at least 1.
-        seed: of the run.
+        seed: the seed of the run.
         epoch: each epoch has its own order.
     """
 

@@ -1,4 +1,4 @@
-"""Which split of a dataset a file is of, by the words in its name: the hub's convention."""
+"""Recognises the split of a file by the words in its name, as the Hugging Face hub does."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def named_split(path: Path, folder: Path) -> str | None:
     """Return ``train``, ``test`` or ``validation``; None if no word says it.
 
     Args:
-        path: of a file below the folder, in folders or with a name of several words.
+        path: the path of a file below the folder, in folders or with a name of several words.
         folder: whose own name says nothing.
     """
     words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))

@@ -1,4 +1,4 @@
-"""Rows of chosen columns from .csv, .jsonl and .parquet files, one row in memory at a time."""
+"""Reads chosen columns of .csv, .jsonl and .parquet files, one row in memory at a time."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
-from isotrope.data.lines import MAX_CHARACTERS, check_file, lines, open_bytes, place, shown
+from isotrope.data.lines import MAX_CHARACTERS, check_file, lines, open_bytes, place, quoted
 
 __all__ = [
     "Choose",
@@ -35,14 +35,14 @@ def named(columns: Sequence[str]) -> Choose:
     column is not there or is there twice.
     """
 
-    def choose(path: Path, found: Sequence[str]) -> Sequence[str]:
+    def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
         for column in columns:
-            if found.count(column) != 1:
-                problem = "no column" if column not in found else "more than one column"
+            if header.count(column) != 1:
+                problem = "no column" if column not in header else "more than one column"
                 raise InputError(
                     f"{place(path)}: {problem} {column!r}"
-                    f"{nearest(column, found) if column not in found else ''}; "
-                    f"found {', '.join(map(repr, found)) or 'none'}"
+                    f"{nearest(column, header) if column not in header else ''}; "
+                    f"found {', '.join(map(repr, header)) or 'none'}"
                 )
         return columns
 
@@ -59,7 +59,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
         return ""
     if not isinstance(value, str):
         raise InputError(
-            f"{place(path, line)}: column {column!r} holds {shown(value)} "
+            f"{place(path, line)}: column {column!r} holds {quoted(value)} "
             f"({type(value).__name__}), not text; choose a column of text"
         )
     if len(value) > MAX_CHARACTERS:
@@ -71,7 +71,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
     if "\0" in value or not _encodes(value):
         raise InputError(
             f"{place(path, line)}: column {column!r} holds a character that is no text "
-            f"({shown(value)}); remove it"
+            f"({quoted(value)}); remove it"
         )
     return value.strip()
 
@@ -139,7 +139,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             ) from error
         if not isinstance(value, dict):
             raise InputError(
-                f"{place(path, number)}: found {shown(value)} where a JSON object such as "
+                f"{place(path, number)}: found {quoted(value)} where a JSON object such as "
                 '{"text": "..."} is needed'
             )
         yield number, value
@@ -205,7 +205,7 @@ def parquet_rows(path: Path, choose: Choose) -> Iterator[Row]:
             after = f" after row {number}" if number else ""
             raise InputError(
                 f"{place(path)}: not a parquet file, or damaged{after} "
-                f"({shown(str(error), 80)}); write it again"
+                f"({quoted(str(error), 80)}); write it again"
             ) from error
     if not number:
         raise InputError(f"{place(path)}: is empty; give a file with at least one row of text")

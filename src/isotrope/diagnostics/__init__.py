@@ -1,20 +1,18 @@
-"""Floor 4: what an objective does to embeddings, without training, in training, and after it.
+"""Floor 4: what an objective does to embeddings, before, in and after training, and what is wrong.
 
-Without: ``angles`` lets an objective work on angles alone, ``draws`` draws them; ``simulate``
-averages components over drawn angles, ``surfaces`` evaluates them at given ones; both return the
-``landscape`` of a quantity over the two angles. ``convergence`` and ``latent`` train embeddings
-themselves, ``cosine_checks`` draws directions.
-
-In training: ``observe`` measures a batch, ``anatomy`` does so in anyone's loop.
-
-Of a model: ``held_out`` embeds batches as paper 000 looks at them, for ``angle_statistics``,
-``hardest_negative``, ``dynamic_ratios`` and ``lemma_share``; ``curvature`` is of its loss. The
-``doctor`` says what is wrong, by its ``rules`` and ``thresholds``, from ``evidence``.
+- ``simulation`` needs no model: an objective works on drawn or given angles (``averages``,
+  ``surfaces``), or moves free embeddings (``convergence``).
+- ``anatomy`` follows a training in anyone's loop; ``observe`` measures one batch, ``catch`` gets
+  hold of embeddings and their gradients. ``latent`` follows pairs of images in the plane.
+- ``model_statistics`` measures the embeddings of a model, ``curvature`` its loss.
+- ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
+  ``rules`` hold one rule for each verdict, ``thresholds`` every number they decide by, and
+  ``findings`` are what it says.
 """
 
-from isotrope.diagnostics.draws import Angles
-from isotrope.diagnostics.landscape import Landscape
-from isotrope.diagnostics.simulate import dissipation, hardest_share
-from isotrope.diagnostics.surfaces import gradient_norm, ratio
+from isotrope.diagnostics.simulation.angle_draws import Angles
+from isotrope.diagnostics.simulation.averages import dissipation, hardest_share
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
 
 __all__ = ["Angles", "Landscape", "dissipation", "gradient_norm", "hardest_share", "ratio"]

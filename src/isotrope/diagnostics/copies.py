@@ -1,4 +1,4 @@
-"""Copies: how many texts of a corpus have another one beside them that says the same.
+"""Counts the texts of a corpus that have a near-copy among the others.
 
 Two texts are copies if the sets of their words overlap by four fifths (Jaccard), digits left out:
 ``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are.
@@ -55,5 +55,5 @@ def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
 
 def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
     """The same number for texts that are the same up to case and punctuation."""
-    found: dict[bytes, int] = {}
-    return np.array([found.setdefault(near_identical(text), len(found)) for text in texts])
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(near_identical(text), len(numbers)) for text in texts])

@@ -6,7 +6,7 @@ The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the knowl
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
-from isotrope.diagnostics.readings import later_dead, most_dimensions, negatives, sick
+from isotrope.diagnostics.readings import crosses, later_dead, most_dimensions, negatives
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen
 from isotrope.diagnostics.thresholds import compared
@@ -43,5 +43,5 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
     return tuple(
         compared(name, number)
         for name, number in found.items()
-        if number is not None and not sick(name, number)
+        if number is not None and not crosses(name, number)
     )

@@ -1,4 +1,4 @@
-"""Examining: from what a user names, a run or a model, to the case that the doctor looks at.
+"""Reads what a user names, a run or a model, into the evidence that the doctor judges.
 
 Of a run its log, its scores and its settings are read, and its saved encoder is probed with the
 data that it was trained on; where these have gone, the rest decides. Of a model there is nothing
@@ -46,7 +46,7 @@ def examine(
     Args:
         target: a run folder, or whatever names an encoder (:func:`isotrope.load`).
         data: what to embed, instead of a run's own data: text or pairs, or images.
-        columns: of tables of text.
+        columns: the columns to read from tables of text.
         objective: whose components are looked at, of a model; a run has its own.
 
     Raises:
@@ -60,14 +60,14 @@ def examine(
     if not (folder / "model").is_dir():
         if data is not None:
             raise InputError(f"{folder} has no saved model to embed {data} with; leave --data out")
-        return _noting(case, "no saved model to probe")
+        return _with_note(case, "no saved model to probe")
     try:
         probe = _images_of_run if case.kind == "images" else _texts_of_run
         return probe(case, folder, data, columns)
     except InputError as error:
         if data is not None:
             raise
-        return _noting(case, f"the saved model was not probed: {error}")
+        return _with_note(case, f"the saved model was not probed: {error}")
 
 
 def _of_model(
@@ -83,15 +83,15 @@ def _of_model(
     encoder = load_encoder(target)
     assert isinstance(encoder, SentenceEncoder)
     probe = probe_texts(encoder, texts, objective=objective, max_length=_TOKENS)
-    return RunEvidence(kind="text", objective=objective, probe=probe, notes=(_shown(texts),))
+    return RunEvidence(kind="text", objective=objective, probe=probe, notes=(_texts_note(texts),))
 
 
 def _docstrings() -> Texts:
     """Pairs that every machine has: the documentation of Python's own library."""
     from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 
-    found = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
-    return texts_of(found, views="pairs", name="docstrings of Python's library, no --data given")
+    pairs = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
+    return texts_of(pairs, views="pairs", name="docstrings of Python's library, no --data given")
 
 
 def _texts_of_run(
@@ -107,28 +107,28 @@ def _texts_of_run(
         prompts=prompts,
         guarded=data is None,
     )
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),
         "guarded": data is None,
     }
-    case = _noting(case, _shown(texts))
-    case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **told))
+    case = _with_note(case, _texts_note(texts))
+    case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
     if texts.views == "dropout" or began == "scratch":
         return case
     try:
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
-        return replace(case, start=probe_texts(encoder, texts, **told))
+        return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
-        return _noting(case, f"the encoder that training began with was not probed: {error}")
+        return _with_note(case, f"the encoder that training began with was not probed: {error}")
 
 
 def _images_of_run(
     case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
 ) -> RunEvidence:
     probe = _crops(folder, data or case.settings["data"], case.settings, case.details, None)
-    case = _noting(case, f"{probe['count']:.0f} images, two crops of each")
+    case = _with_note(case, f"{probe['count']:.0f} images, two crops of each")
     return replace(case, probe=probe)
 
 
@@ -162,14 +162,16 @@ def _crop(values: Mapping[str, Any]) -> "Augment":
     """An augmentation as result.json has it, its tuples as lists."""
     from isotrope.data.images.augment import Augment
 
-    found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return Augment(**found)
+    settings: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+    }
+    return Augment(**settings)
 
 
-def _shown(texts: Texts) -> str:
+def _texts_note(texts: Texts) -> str:
     what = "pairs" if len(texts.records[0]) > 1 else "texts"
     return f"{len(texts.records)} of {texts.read:,} {what} ({texts.name})"
 
 
-def _noting(case: RunEvidence, note: str) -> RunEvidence:
+def _with_note(case: RunEvidence, note: str) -> RunEvidence:
     return replace(case, notes=(*case.notes, note))

@@ -1,4 +1,4 @@
-"""Latent looks: the two views of images in a latent space of two dimensions (paper 003, figure 4).
+"""Snapshots of pairs of images in a latent plane during training (Draganov et al., 2024, fig. 4).
 
 This is the record of what was seen, with its norms and angles. The training that it is a record of
 needs the methods themselves (SimCLR, BYOL), a floor above: ``isotrope.training.latent``.
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
-from isotrope.diagnostics.cosine_checks import FAR
+from isotrope.diagnostics.simulation.cosine_checks import FAR
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
 

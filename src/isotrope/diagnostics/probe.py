@@ -1,4 +1,4 @@
-"""Probes: embeddings of data under an encoder, both views as training makes them, in numbers.
+"""Measures an encoder on texts or pictures of the user's, both views as training makes them.
 
 The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), of the
 encoder's own embeddings: the head of a run is thrown away when it ends. Besides them a probe has
@@ -50,7 +50,7 @@ class Texts:
         views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
         copies: see the module.
         read: records that they were drawn from.
-        name: of where they come from.
+        name: the name of where they come from.
     """
 
     records: Sequence[tuple[str, ...]]
@@ -72,7 +72,7 @@ def read_texts(
 
     Args:
         files: as for ``isotrope train``.
-        columns: of tables.
+        columns: the columns to read from tables.
         views: as for ``isotrope train``.
         prompts: put before anchors and positives.
         guarded: near-identical texts are no copies: training sees to them.
@@ -83,13 +83,13 @@ def read_texts(
     records = read(files, columns=columns, limit=_READ)
     first = next(records)
     former = Former(resolve_views(views, first), holdout=0.0, seed=_SEED)
-    found = [formed.texts[:2] for formed in former.form(_chained(first, records))]
+    drawn = [formed.texts[:2] for formed in former.form(_chained(first, records))]
     name = ", ".join(Path(file).name for file in files)
-    return texts_of(found, views=former.views, name=name, prompts=prompts, guarded=guarded)
+    return texts_of(drawn, views=former.views, name=name, prompts=prompts, guarded=guarded)
 
 
 def texts_of(
-    found: Sequence[tuple[str, ...]],
+    drawn: Sequence[tuple[str, ...]],
     *,
     views: str,
     name: str,
@@ -101,20 +101,20 @@ def texts_of(
     Raises:
         InputError: fewer than two of them.
     """
-    if len(found) < 2:
-        raise InputError(f"{name}: {len(found)} text is too few to compare; give at least 2")
+    if len(drawn) < 2:
+        raise InputError(f"{name}: {len(drawn)} text is too few to compare; give at least 2")
     records = [
         tuple(prompt + text for prompt, text in zip(prompts, record, strict=False))
-        for record in _evenly(found, ROWS)
+        for record in _evenly(drawn, ROWS)
     ]
-    columns = zip(*_evenly(found, _COMPARED), strict=True)
+    columns = zip(*_evenly(drawn, _COMPARED), strict=True)
     copies = max(copied(column, guarded=guarded) for column in columns)
-    return Texts(records, views, copies, len(found), name)
+    return Texts(records, views, copies, len(drawn), name)
 
 
-def _evenly(found: Sequence[tuple[str, ...]], most: int) -> Sequence[tuple[str, ...]]:
+def _evenly(records: Sequence[tuple[str, ...]], most: int) -> Sequence[tuple[str, ...]]:
     """At most so many of the records, from first to last."""
-    return found[:: -(-len(found) // most)]
+    return records[:: -(-len(records) // most)]
 
 
 def probe_texts(
@@ -156,8 +156,8 @@ def probe_texts(
         for module, mode in modes:
             module.training = mode
     groups = _groups(texts) if guarded else None
-    found = measure(objective, Views(views[0], views[1], groups=groups))
-    return found | _besides(plain) | {"copies": texts.copies}
+    measured = measure(objective, Views(views[0], views[1], groups=groups))
+    return measured | _besides(plain) | {"copies": texts.copies}
 
 
 def probe_images(
@@ -180,8 +180,8 @@ def probe_images(
     with torch.no_grad():
         crops = [a.apply(images, a.draw(len(images), generator)) for a in augments[:2]]
         views = [torch.cat([encoder(x) for x in crop.split(_PIECE)]) for crop in crops]
-    found = measure(objective, Views(views[0], views[1]))
-    return found | _besides(views[0]) | {"copies": None}
+    measured = measure(objective, Views(views[0], views[1]))
+    return measured | _besides(views[0]) | {"copies": None}
 
 
 def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Readings: what several rules take from a case, computed in one place."""
+"""Quantities that several rules compute from the evidence."""
 
 import statistics
 
@@ -12,6 +12,9 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = [
     "anchors_done_on_ideal",
+    "collapsed_at_start",
+    "crosses",
+    "further_evidence",
     "gained",
     "later_dead",
     "learning_rate",
@@ -19,27 +22,24 @@ __all__ = [
     "most_dimensions",
     "negatives",
     "parameters",
-    "point_at_first",
     "pushing",
     "separation",
-    "sick",
     "temperature",
-    "told",
     "weight_decay",
 ]
 
 _IDEAL = 64  # rows of the ideal batch
 
 
-def sick(name: str, number: float | None) -> bool:
-    """Tell whether a number lies on the sick side of the threshold of that name."""
-    return THRESHOLDS[name].sick(number)
+def crosses(name: str, number: float | None) -> bool:
+    """Return whether a number lies beyond the threshold of that name."""
+    return THRESHOLDS[name].crossed_by(number)
 
 
-def told(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
+def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
     """Return the numbers at the end that explain a finding without deciding it."""
-    found = ((column, case.end(column)) for column in columns)
-    return tuple(Evidence(name, number) for name, number in found if number is not None)
+    numbers = ((column, case.end(column)) for column in columns)
+    return tuple(Evidence(name, number) for name, number in numbers if number is not None)
 
 
 def gained(case: RunEvidence) -> float | None:
@@ -53,10 +53,10 @@ def later_dead(case: RunEvidence) -> float | None:
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
 
-def point_at_first(case: RunEvidence) -> bool:
+def collapsed_at_start(case: RunEvidence) -> bool:
     """Tell whether all embeddings were one point before the first update."""
-    at_first = sick("collapse_uniformity", case.first("uniformity"))
-    return at_first or sick("collapse_std", case.first("std"))
+    at_first = crosses("collapse_uniformity", case.first("uniformity"))
+    return at_first or crosses("collapse_std", case.first("std"))
 
 
 def separation(row: Row | None) -> float | None:
@@ -91,8 +91,8 @@ def most_dimensions(case: RunEvidence) -> int | None:
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     if d is None and case.probe is not None:
         d = case.probe.get("dimension")
-    found = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
-    return min(found) if found else None
+    limits = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
+    return min(limits) if limits else None
 
 
 def negatives(case: RunEvidence) -> int | None:
@@ -127,27 +127,27 @@ def parameters(case: RunEvidence) -> dict[str, object]:
     """Return the objective's hyperparameters and exchanged parts, those of a parent included."""
     if case.objective is None:
         return {}
-    own = case.objective.hyperparameters()
-    parent = own.get("parent")
+    of_objective = case.objective.hyperparameters()
+    parent = of_objective.get("parent")
     inherited = parent.hyperparameters() if isinstance(parent, Objective) else {}
-    return {**inherited, **own}
+    return {**inherited, **of_objective}
 
 
 def temperature(case: RunEvidence) -> float | None:
     """Return the temperature of the weights, None where they have none."""
-    own = parameters(case)
-    name, _, value = str(own.get("weight", "")).partition(":")
+    values = parameters(case)
+    name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":
         return float(value.split(":")[0])
-    tau = own.get("temperature")
+    tau = values.get("temperature")
     return float(tau) if isinstance(tau, (int, float)) else None
 
 
 def _planned(case: RunEvidence, name: str) -> float | None:
-    told = case.setting(name)
-    if told is None:
-        told = (case.details.get("plan") or {}).get(name.replace("-", "_"))
-    return None if told is None else float(told)
+    value = case.setting(name)
+    if value is None:
+        value = (case.details.get("plan") or {}).get(name.replace("-", "_"))
+    return None if value is None else float(value)
 
 
 def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Thresholds: every number that the doctor decides by, in one table with its source.
+"""Every threshold that the doctor decides by, in one table with its source.
 
 What no paper gives was set on the tuning parts of a benchmark of small trainings, most of them
 broken on purpose (benchmarks/zoo), and judged on its last part.
@@ -26,12 +26,12 @@ NEWER = (
 
 @dataclass(frozen=True)
 class Threshold:
-    """One number that decides.
+    """One number that decides about a verdict.
 
     Attributes:
-        value: the number itself is healthy.
-        unit: of the value.
-        side: where a measured number is sick: ``above`` the value or ``below`` it.
+        value: the threshold; a measured number that is equal to it is healthy.
+        unit: the unit of the value.
+        side: the side on which a measured number counts: ``above`` the value or ``below`` it.
         decides: the verdict, and what is measured.
         source: paper and figure, or how the value was set.
     """
@@ -42,8 +42,8 @@ class Threshold:
     decides: str
     source: str
 
-    def sick(self, number: float | None) -> bool:
-        """Return whether a number lies on the sick side; one that was not measured does not."""
+    def crossed_by(self, number: float | None) -> bool:
+        """Return whether a number lies beyond the threshold; None, not measured, does not."""
         if number is None:
             return False
         return number > self.value if self.side == "above" else number < self.value
@@ -106,7 +106,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "",
         "above",
         "collapsed, because of --weight-decay: the decay of images",
-        "paper 003, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
+        "Draganov et al., 2024, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
     ),
     "separation": Threshold(
         0.15,
@@ -135,7 +135,8 @@ THRESHOLDS: dict[str, Threshold] = {
         "times the start",
         "above",
         "diverging, of images, together with `norm`: norm in the first third over that of step 0",
-        "norms grow by (learning rate x gradient)^2 (paper 003, corollary 3.2); value " + ZOO,
+        "norms grow by (learning rate x gradient)^2 (Draganov et al., 2024, corollary 3.2); value "
+        + ZOO,
     ),
     "norm_jump_text": Threshold(
         4.0,
@@ -171,56 +172,56 @@ THRESHOLDS: dict[str, Threshold] = {
         "",
         "above",
         "norms-too-large: mean norm of what the objective sees",
-        "gradients shrink as 1/norm, convergence as 1/norm^2 (paper 003, Prop. 3.1, figure 2); "
-        + ZOO,
+        "gradients shrink as 1/norm, convergence as 1/norm^2 (Draganov et al., 2024, proposition "
+        "3.1, figure 2); " + ZOO,
     ),
     "norm_without_decay": Threshold(
         1.0,
         "",
         "above",
         "norms-too-large, together with the decay: mean norm of what the objective sees",
-        "paper 003, table 1: 13.5 to 31.4 without decay, .41 to .81 at 5e-4",
+        "Draganov et al., 2024, table 1: 13.5 to 31.4 without decay, 0.41 to 0.81 at 5e-4",
     ),
     "decay_that_holds": Threshold(
         1e-5,
         "",
         "below",
         "norms-too-large, together with the norm: weight decay of images from scratch",
-        "paper 003, table 1: 5e-6 does no more than 0",
+        "Draganov et al., 2024, table 1: 5e-6 does no more than 0",
     ),
     "hardest_times_uniform": Threshold(
         1.5,
         "times uniform",
         "below",
         "negatives-not-hard: share of the weight on the hardest negative times their number",
-        "paper 000, figure 3 and section 3.2.2 (falls from temperature .3 on); value " + ZOO,
+        "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value " + ZOO,
     ),
     "gd_on_ideal": Threshold(
         0.5,
         "",
         "above",
         "never-dissipating: GD of the objective on an ideal batch (h = h', negatives orthogonal)",
-        "paper 000, table 2: 1 for the ineffective objectives; 0 for those that stop",
+        "Li et al., 2024, table 2: 1 for the ineffective objectives; 0 for those that stop",
     ),
     "gd_at_the_end": Threshold(
         0.99,
         "",
         "above",
         "never-dissipating: mean GD, median of the last third",
-        "paper 000, sections 3.1 and 4; paper 001, section 4.2",
+        "Li et al., 2024, sections 3.1 and 4; Nie et al., 2023, section 4.2",
     ),
     "done_at_first": Threshold(
         0.5,
         "of the anchors",
         "above",
-        "nothing-left-to-learn: anchors with GD < .01 at the first logged step, before any update",
+        "nothing-left-to-learn: anchors with GD < 0.01 at the first logged step, before any update",
         NEWER,
     ),
     "done_throughout": Threshold(
         0.75,
         "of the anchors",
         "above",
-        "nothing-left-to-learn: anchors with GD < .01, median of the whole run; without a dev "
+        "nothing-left-to-learn: anchors with GD < 0.01, median of the whole run; without a dev "
         "score it is the value of dead_early",
         NEWER,
     ),
@@ -228,8 +229,8 @@ THRESHOLDS: dict[str, Threshold] = {
         0.9,
         "of the anchors",
         "above",
-        "dissipated-early: anchors with GD < .01, median of the whole run after its first fifth",
-        "GD below .01 as in paper 000's released code; share " + OURS,
+        "dissipated-early: anchors with GD < 0.01, median of the whole run after its first fifth",
+        "GD below 0.01 as in the released code of Li et al., 2024; share " + OURS,
     ),
     "gain": Threshold(
         1.0,
@@ -243,7 +244,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "of the active anchors",
         "below",
         "ratio-under-bound: anchors whose ratio exceeds the lower bound of Lemma 1",
-        "paper 000, Lemma 1 and figure 8; share " + OURS,
+        "Li et al., 2024, Lemma 1 and figure 8; share " + OURS,
     ),
     "pull": Threshold(
         0.01,
@@ -258,7 +259,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "",
         "above",
         "anisotropic-start: mean cosine of different texts",
-        "about .5 in raw BERT (paper 000, figure 5); value " + OURS,
+        "about .5 in raw BERT (Li et al., 2024, figure 5); value " + OURS,
     ),
     "spread": Threshold(
         -1.0,

@@ -1,4 +1,4 @@
-"""Floor 3: text or images in, embeddings out; trainable state lives here, never in a loss."""
+"""Floor 3: encoders of text and images; trainable state lives here, never in a loss."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Heads: what stands between encoder and objective in training, and is thrown away afterwards."""
+"""Heads between encoder and objective, which are used in training and dropped afterwards."""
 
 import torch
 from torch import Tensor, nn
@@ -46,5 +46,5 @@ class LinearHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Return h A^T + b for embeddings ``h`` (n x d)."""
-        found: Tensor = self.dense(h)
-        return found
+        projected: Tensor = self.dense(h)
+        return projected

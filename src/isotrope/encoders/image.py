@@ -1,4 +1,4 @@
-"""The image encoder: pictures in, embeddings out, around a network of transformers or one's own.
+"""The image encoder: pictures in, embeddings out, around a network of transformers or your own.
 
 Three jobs, as the sentence encoder's:
 
@@ -27,9 +27,9 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.pictures import Picture, square
 from isotrope.core.progress import bar
 from isotrope.encoders import image_folder
+from isotrope.encoders.device import find_device
 from isotrope.encoders.image_nets import READERS, Reader, build_net
 from isotrope.encoders.names import resolve
-from isotrope.encoders.sentence import find_device
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageEncoder"]
 
@@ -50,8 +50,8 @@ class ImageEncoder(nn.Module):
         read: how its features are had, of the model and n x 3 x h x w normalised pixels.
         name: what the user called it.
         image_size: side S of the pictures that :meth:`encode` prepares.
-        mean: of red, green and blue, subtracted from pixels in [0, 1].
-        std: of the same, which they are then divided by.
+        mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
+        std: the standard deviation of the same, by which pixels are then divided.
 
     Attributes:
         name: what the user asked for.
@@ -153,8 +153,8 @@ class ImageEncoder(nn.Module):
             InputError: no such model, a broken one or one of another kind, or no such device.
         """
         where = find_device(device)
-        found = image_folder.read(resolve(name))
-        encoder = cls._around(found.model, str(name), found.image_size, found.mean, found.std)
+        stored = image_folder.read(resolve(name))
+        encoder = cls._around(stored.model, str(name), stored.image_size, stored.mean, stored.std)
         return encoder.to(where).eval()
 
     @classmethod
@@ -300,8 +300,8 @@ class ImageEncoder(nn.Module):
             InputError: the folder cannot be written.
         """
         mean, std = self._colours()
-        found = image_folder.Stored(self.model, self.image_size, mean, std)
-        image_folder.write(found, Path(folder), self._card() if card is None else card)
+        stored = image_folder.Stored(self.model, self.image_size, mean, std)
+        image_folder.write(stored, Path(folder), self._card() if card is None else card)
 
     def _colours(self) -> tuple[list[float], list[float]]:
         mean, std = (

@@ -1,4 +1,4 @@
-"""The folder of an image encoder: weights, network and preparation of pictures, no code.
+"""Reads and writes the folder of an image encoder: weights, network and preprocessing, no code.
 
 ``model.safetensors`` and ``config.json`` are those of transformers, ``preprocessor_config.json``
 that of its CLIP processor, which resizes the shorter side and cuts out the centre as we do.
@@ -36,10 +36,10 @@ class Stored(NamedTuple):
     """What a folder holds.
 
     Attributes:
-        model: of transformers, or any module when writing.
+        model: a model of transformers, or any module when writing.
         image_size: side of the prepared pictures.
-        mean: of red, green and blue.
-        std: of the same.
+        mean: the mean of red, green and blue.
+        std: the standard deviation of the same.
     """
 
     model: nn.Module
@@ -50,8 +50,8 @@ class Stored(NamedTuple):
 
 def _json(file: Path) -> dict[str, Any]:
     """Return what a file that was checked to be JSON holds; nothing where there is none."""
-    found = read_json(file) if file.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    content = read_json(file) if file.is_file() else {}
+    return content if isinstance(content, dict) else {}
 
 
 def read(folder: Path) -> Stored:

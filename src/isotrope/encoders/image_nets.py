@@ -1,10 +1,10 @@
-"""The networks of the image encoder, built by transformers: ResNets and vision transformers.
+"""Builds the networks of the image encoder from transformers: ResNets and vision transformers.
 
 Weights start as their papers' do: in ResNets convolutions are normal with He's variance by fan-out
 and batch norms are the identity, as in torchvision; in vision transformers matrices, tokens and
-positions are N(0, 0.02), biases zero, as in DeiT and DINO. (lightly's ResNets, on which paper 004
-is built, start as torch's convolutions do: where the channels stay as many, smaller by the square
-root of 6. Before a batch norm that is a larger effective learning rate.)
+positions are N(0, 0.02), biases zero, as in DeiT and DINO. (lightly's ResNets, on which Manna et
+al., 2023 is built, start as torch's convolutions do: where the channels stay as many, smaller by
+the square root of 6. Before a batch norm that is a larger effective learning rate.)
 """
 
 from collections.abc import Callable

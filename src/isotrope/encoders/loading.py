@@ -1,4 +1,4 @@
-"""Loading an encoder of whatever a folder holds: of text or of images."""
+"""Loads the encoder that a folder holds, whether it encodes text or images."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +24,9 @@ def load_encoder(
 
     Args:
         name: as for :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
-        pooling: of text only: replaces the model's own.
+        pooling: for text only: replaces the model's own.
         device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
-        trust_remote_code: of text only: run code that comes with the model.
+        trust_remote_code: for text only: run code that comes with the model.
 
     Raises:
         InputError: no such model, a broken one, or a pooling or device that does not exist.

@@ -1,4 +1,4 @@
-"""LoRA: a transformer whose own weights stay, trained through small matrices beside them, by peft.
+"""LoRA by peft: small matrices are trained beside a transformer's own frozen weights.
 
 A layer ``W x`` becomes ``W x + (alpha / rank) B A x`` (Hu et al. 2021, "LoRA: low-rank adaptation
 of large language models", section 4.1). ``B`` begins as zero, so the first step starts from the
@@ -42,11 +42,11 @@ def add_lora(
 
     Args:
         encoder: changed in place.
-        rank: of ``B A``.
+        rank: the rank of ``B A``.
         alpha: the product counts ``alpha / rank`` times; None for twice the rank.
         targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for those
             that peft takes for this architecture, and all linear ones where it knows none.
-        seed: of the initial ``A``.
+        seed: the seed of the initial ``A``.
 
     Raises:
         InputError: peft is not installed, or there is no such layer, or it cannot have matrices.
@@ -168,9 +168,9 @@ def save_adapter(encoder: "SentenceEncoder", folder: Path) -> None:
     from safetensors.torch import save_file
 
     # with "auto" it would ask the hub for the encoder's configuration
-    found = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
+    state = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
     folder.mkdir()
-    weights = {f"base_model.model.{name}": value.contiguous() for name, value in found.items()}
+    weights = {f"base_model.model.{name}": value.contiguous() for name, value in state.items()}
     save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     saved = copy.copy(config)
     saved.inference_mode = True

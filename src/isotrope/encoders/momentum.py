@@ -15,12 +15,13 @@ class Momentum(nn.Module):
     """An exponential moving average of a module: theta' <- decay theta' + (1 - decay) theta.
 
     Only parameters are averaged. Buffers (the running statistics of batch norms) are the copy's
-    own and move by its own forward passes, as in the released code of MoCo, BYOL and paper 003.
-    The copy takes no gradient; everything is in the ``state_dict``.
+    own and move by its own forward passes, as in the released code of MoCo, BYOL and Draganov et
+    al., 2024. The copy takes no gradient; everything is in the ``state_dict``.
 
     Args:
         module: what is copied, as it stands; cut-initialise it before.
-        decay: of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1 in DINO.
+        decay: the decay of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1
+            in DINO.
 
     Attributes:
         module: the copy.

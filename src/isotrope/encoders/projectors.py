@@ -4,7 +4,7 @@ How the papers' heads are written, D being the dimension of the encoder:
 
 | method | head |
 |---|---|
-| SimCLR, MoCo v2 (paper 003, benchmark) | ``projector(D, [512], 128, batch_norm=False)`` |
+| SimCLR, MoCo v2 (Draganov et al.) | ``projector(D, [512], 128, batch_norm=False)`` |
 | SimCLR (Chen et al.) | ``projector(D, [512], 128, last_norm="affine")`` |
 | BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
 | SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |
@@ -38,13 +38,13 @@ def projector(
     A linear layer that a batch norm follows has no bias, which the norm would take away.
 
     Args:
-        dimension: of the embeddings that come in.
+        dimension: the dimension of the embeddings that come in.
         hidden: widths of the hidden layers, none for a single linear layer.
         out: dimension of what comes out.
         batch_norm: after every hidden linear layer.
         last_norm: a batch norm after the last layer: ``none``, with (``affine``) or without
             (``plain``) scale and shift.
-        bias: of the last linear layer, where no norm follows it.
+        bias: the bias of the last linear layer, where no norm follows it.
 
     Raises:
         InputError: a width below 1, or another ``last_norm``.

@@ -1,4 +1,4 @@
-"""The queue of MoCo: the embeddings of earlier batches, which serve as negatives."""
+"""The queue of MoCo: embeddings of earlier batches that serve as negatives."""
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ class Queue(nn.Module):
     Args:
         size: rows.
         dimension: d, of the embeddings.
-        seed: of the rows it starts with.
+        seed: the seed of the rows it starts with.
 
     Attributes:
         rows: size x d, in no particular order. Pushing writes into this very tensor, so a loss
@@ -48,8 +48,8 @@ class Queue(nn.Module):
         """
         size = len(self.rows)
         end = self.place + len(rows)
-        kept = nn.functional.normalize(rows[-size:].float(), dim=1)
+        newest = nn.functional.normalize(rows[-size:].float(), dim=1)
         # where they would stand had they come one by one
-        places = torch.arange(-len(kept), 0, device=self.rows.device) + end
-        self.rows[places % size] = kept
+        places = torch.arange(-len(newest), 0, device=self.rows.device) + end
+        self.rows[places % size] = newest
         self.place.copy_(end % size)

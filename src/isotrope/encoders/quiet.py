@@ -1,4 +1,4 @@
-"""Loading a model of other people's libraries without their progress bars, reports and dice."""
+"""Silences progress bars and reports of libraries, and keeps their random draws from ours."""
 
 import logging
 import re

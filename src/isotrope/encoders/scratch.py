@@ -1,4 +1,4 @@
-"""An encoder from nothing: a WordPiece vocabulary learnt from the text, and a small random BERT.
+"""Makes an untrained encoder: a WordPiece vocabulary from the text, and a small random BERT.
 
 It is what tests and offline first steps use, and a starting point for text in no known language.
 """

@@ -27,6 +27,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import atomic_replace
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
+from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged, save_adapter
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.quiet import quiet_loading
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["POOLINGS", "SentenceEncoder", "find_device"]
+__all__ = ["POOLINGS", "SentenceEncoder"]
 
 POOLINGS = {
     "mean": "mean",
@@ -74,7 +75,7 @@ class SentenceEncoder(nn.Module):
         tokenizer: the model's own.
         dimension: d, of the embeddings.
         max_length: tokens, special ones included, at which the model truncates by itself.
-        pooling: of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
+        pooling: one of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
             gives one vector itself.
         normalizes: whether the model ends in a Normalize module.
         prompt: what the model puts before every text it embeds, by its own configuration.
@@ -467,26 +468,6 @@ def _unwritable(texts: list[str]) -> InputError | None:
     return None
 
 
-def find_device(name: str) -> torch.device:
-    """Return the device that ``name`` means on this machine."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:1 or mps") from error
-    there = {
-        "cpu": True,
-        "cuda": (device.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not there.get(device.type, False):
-        raise InputError(f"this machine or its torch has no device {name!r}; use --device auto")
-    return device
-
-
 def _pooling(name: str) -> str:
     """Return the name sentence-transformers gives to a pooling."""
     if name not in POOLINGS:
@@ -565,13 +546,13 @@ def _normalizes(module: nn.Module, kind: type) -> bool:
 
 def _positions(config: Any, model: nn.Module) -> int:  # noqa: ANN401 - any transformers config
     """Return how many tokens have a position; a very large number for relative positions."""
-    known = getattr(config, "max_position_embeddings", None) or -1
-    if known < 1:
+    positions = getattr(config, "max_position_embeddings", None) or -1
+    if positions < 1:
         return 2**31 - 1
     # the RoBERTa family counts its positions from padding_idx + 1
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         offset = getattr(module, "padding_idx", None)
         if isinstance(table, nn.Embedding) and isinstance(offset, int):
-            return int(known) - offset - 1
-    return int(known)
+            return int(positions) - offset - 1
+    return int(positions)

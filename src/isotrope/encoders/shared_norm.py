@@ -1,4 +1,4 @@
-"""Batch norms whose statistics are those of the rows of all processes, on any device.
+"""Batch normalisation over the rows of all processes, on any device.
 
 ``torch.nn.SyncBatchNorm`` refuses tensors on the CPU; this one computes the same through whatever
 backend the processes use. They may hold different numbers of rows.

@@ -1,4 +1,4 @@
-"""Floor 4: an encoder and data in, a Result out.
+"""Floor 4: scores an encoder on data and returns a Result.
 
 The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, ``corpus`` and
 ``compare`` live in the files of the same names.
@@ -12,9 +12,9 @@ __all__ = ["Encoder", "evaluate", "holdout_set", "retrieval_dev", "search", "sts
 if TYPE_CHECKING:
     from isotrope.evaluation.dispatch import evaluate as evaluate
     from isotrope.evaluation.embed import Encoder as Encoder
+    from isotrope.evaluation.files import search as search
     from isotrope.evaluation.holdout import holdout_set as holdout_set
     from isotrope.evaluation.retrieval import retrieval_dev as retrieval_dev
-    from isotrope.evaluation.retrieval import search as search
     from isotrope.evaluation.sts import sts_dev as sts_dev
 
 _HOME = {
@@ -22,7 +22,7 @@ _HOME = {
     "evaluate": "dispatch",
     "holdout_set": "holdout",
     "retrieval_dev": "retrieval",
-    "search": "retrieval",
+    "search": "files",
     "sts_dev": "sts",
 }
 

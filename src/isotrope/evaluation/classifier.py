@@ -42,11 +42,11 @@ class ClassifierProtocol:
     """How a classifier is trained.
 
     Attributes:
-        folds: of each cross-validation.
-        optimiser: ``"adam"`` (learning rate .001) or ``"rmsprop"`` (.01).
+        folds: the number of folds of each cross-validation.
+        optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: examples a step.
         tenacity: looks without improvement that are forgiven.
-        passes: over the training set between two looks at the development set.
+        passes: passes over the training set between two scores on the development set.
         most: passes after which no further look follows.
     """
 
@@ -102,13 +102,13 @@ def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear
         return torch.nn.Linear(dimension, classes, dtype=dtype)
 
 
-def held_out(given: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
+def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
     """Return the rows to train on and those to look at; ``draws`` is asked where none are given."""
-    if given.dev is not None:
-        return given.train, given.dev
-    order = draws.permutation(len(given.train))
+    if training_set.dev is not None:
+        return training_set.train, training_set.dev
+    order = draws.permutation(len(training_set.train))
     cut = int(0.05 * len(order))
-    return given.train[order[cut:]], given.train[order[:cut]]
+    return training_set.train[order[cut:]], training_set.train[order[:cut]]
 
 
 def fit_sequential(
@@ -129,19 +129,19 @@ def fit_sequential(
         protocol: how.
         done: called with the number of fits that have ended since the last call.
     """
-    found = []
-    for given in sets:
+    fitted = []
+    for training_set in sets:
         fits = []
-        for decay in given.decays:
+        for decay in training_set.decays:
             draws = np.random.RandomState(SEED)  # draws what numpy.random.seed(SEED) leads to
-            train, dev = held_out(given, draws)
+            train, dev = held_out(training_set, draws)
             fits.append(
                 _fit((x[train], y[train]), (x[dev], y[dev]), classes, decay, protocol, draws)
             )
             done(1)
         weights, accuracies = zip(*fits, strict=True)
-        found.append(Fitted(torch.stack(weights), list(accuracies)))
-    return found
+        fitted.append(Fitted(torch.stack(weights), list(accuracies)))
+    return fitted
 
 
 def _fit(

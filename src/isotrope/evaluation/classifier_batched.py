@@ -53,18 +53,18 @@ def fit_batched(
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()
     ones = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # the bias is one more weight
     targets = torch.eye(classes, dtype=x.dtype)[y]
-    found: dict[int, Fitted] = {}
+    fitted: dict[int, Fitted] = {}
     for places in _stacks(sets):
         stack = _Stack(ones, targets, first, [sets[i] for i in places], protocol)
-        found.update(zip(places, stack.fit(x, y, done), strict=True))
-    return [found[i] for i in range(len(sets))]
+        fitted.update(zip(places, stack.fit(x, y, done), strict=True))
+    return [fitted[i] for i in range(len(sets))]
 
 
 def _stacks(sets: Sequence[TrainingSet]) -> Iterator[list[int]]:
     """Yield the places of sets that share their orders and the number of their decays."""
     alike: dict[tuple[int, bool, int], list[int]] = {}
-    for i, given in enumerate(sets):
-        key = (len(given.train), given.dev is None, len(given.decays))
+    for i, training_set in enumerate(sets):
+        key = (len(training_set.train), training_set.dev is None, len(training_set.decays))
         alike.setdefault(key, []).append(i)
     for places in alike.values():
         for start in range(0, len(places), _TOGETHER):
@@ -85,18 +85,18 @@ class _Stack:
         self.x, self.targets, self.protocol = x, targets, protocol
         self.classes = len(first)
         pairs: list[tuple[Indices, Indices]] = []
-        for given in sets:
+        for training_set in sets:
             # equal sizes, equal draws: any of the generators serves all
             self.draws = np.random.RandomState(SEED)
-            pairs.append(held_out(given, self.draws))
+            pairs.append(held_out(training_set, self.draws))
         self.rows = torch.from_numpy(np.stack([train for train, _ in pairs]))  # F x n
         self.dev = [dev for _, dev in pairs]
-        decays = torch.tensor([given.decays for given in sets], dtype=x.dtype)  # F x R
+        decays = torch.tensor([each.decays for each in sets], dtype=x.dtype)  # F x R
         self.decays = decays.repeat_interleave(self.classes, dim=1)[:, :, None]  # F x RC x 1
         self.weights = first.repeat(len(sets), decays.shape[1], 1)  # F x RC x D
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
         self.steps = 0
-        self.there = list(range(len(sets)))  # places of the sets that are still in the stack
+        self.active = list(range(len(sets)))  # places of the sets that are still in the stack
         self.best = self._by_fit(self.weights).clone()  # F x R x C x D, of all sets, as the next
         self.accuracies = torch.full_like(decays, -1.0, dtype=torch.float64)
         self.failures = torch.zeros_like(decays, dtype=torch.int64)
@@ -107,13 +107,13 @@ class _Stack:
     def fit(self, x: Tensor, y: Tensor, done: Callable[[int], object]) -> list[Fitted]:
         """Train until every fit has ended; x are the features without the column of ones."""
         passes = 0
-        while passes <= self.protocol.most and self.there:
+        while passes <= self.protocol.most and self.active:
             for _ in range(self.protocol.passes):
                 order = torch.from_numpy(self.draws.permutation(self.rows.shape[1]))
                 for rows in torch.split(self.rows[:, order], self.protocol.batch, dim=1):
                     self._step(rows)
             passes += self.protocol.passes
-            done(self._look(x, y))
+            done(self._validate(x, y))
         done(int((self.failures <= self.protocol.tenacity).sum()))
         return [
             Fitted(weights, accuracies.tolist())
@@ -134,11 +134,11 @@ class _Stack:
         else:
             _rmsprop(self.weights, grad, self.square)
 
-    def _look(self, x: Tensor, y: Tensor) -> int:
+    def _validate(self, x: Tensor, y: Tensor) -> int:
         """Compare with the best so far, let ended sets leave; return how many fits ended."""
         running = self.failures <= self.protocol.tenacity
         now = self._by_fit(self.weights)
-        for i, place in enumerate(self.there):
+        for i, place in enumerate(self.active):
             dev = self.dev[place]
             features, labels = x[dev], y[dev]
             for j in running[place].nonzero().flatten().tolist():
@@ -150,12 +150,12 @@ class _Stack:
                 else:
                     self.failures[place, j] += 1
         still = self.failures <= self.protocol.tenacity
-        self._keep([i for i, place in enumerate(self.there) if still[place].any()])
+        self._keep([i for i, place in enumerate(self.active) if still[place].any()])
         return int((running & ~still).sum())
 
     def _keep(self, places: list[int]) -> None:
-        if len(places) < len(self.there):
-            self.there = [self.there[i] for i in places]
+        if len(places) < len(self.active):
+            self.active = [self.active[i] for i in places]
             self.rows, self.decays = self.rows[places], self.decays[places]
             self.weights, self.mean = self.weights[places], self.mean[places]
             self.square = self.square[places]

@@ -1,4 +1,4 @@
-"""Which differences between models are noise: paired bootstrap over what was scored.
+"""Decides which differences between models are noise, by the paired bootstrap.
 
 Every resample draws as many pairs, examples or queries of a task as it has, with replacement, the
 same for all models, and every number is computed anew from them: Spearman's correlation with the
@@ -42,8 +42,9 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
 
     Args:
         results: what ``isotrope.evaluate`` returned for each model on the same data.
-        resamples: of the bootstrap; None is 5,000, or 100 for each comparison where that is more.
-        seed: of the bootstrap; a task's resamples depend on it and the task's name alone.
+        resamples: the number of bootstrap resamples; None is 5,000, or 100 for each comparison
+            where that is more.
+        seed: the seed of the bootstrap; a task's resamples depend on it and the task's name alone.
 
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
@@ -90,8 +91,8 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
 def _metric(name: str, result: Result) -> str:
     """Return what a column measures, by the name under which a task's scores have it."""
     scores = result.details.get("tasks", {}).get(name, {})
-    found = _AVERAGES.get(name) or next((m for m in _AVERAGES.values() if m in scores), name)
-    return found.capitalize() if found == "spearman" else found
+    metric = _AVERAGES.get(name) or next((m for m in _AVERAGES.values() if m in scores), name)
+    return metric.capitalize() if metric == "spearman" else metric
 
 
 def _same_weights(results: Sequence[Result]) -> list[list[int]]:
@@ -106,19 +107,19 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
 
 def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np.ndarray]:
     """Return for every column the numbers of every model in every resample (m x b)."""
-    found = {}
+    draws = {}
     for name, (size, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         blocks = [statistic(counts) for counts in resampled(rng, size, resamples)]
-        found[name] = np.concatenate(blocks, axis=1)
+        draws[name] = np.concatenate(blocks, axis=1)
     ordered: dict[str, np.ndarray] = {}
     for average, score in _AVERAGES.items():
         tasks = results[0].details.get("tasks", {}).items()
-        parts = {task: found.pop(task) for task, scores in tasks if score in scores}
+        parts = {task: draws.pop(task) for task, scores in tasks if score in scores}
         ordered |= parts
         if parts and average in results[0].metrics:
             ordered[average] = np.mean(list(parts.values()), axis=0)
-    return ordered | found
+    return ordered | draws
 
 
 def _enough(results: Sequence[Result]) -> int:
@@ -132,18 +133,18 @@ def _enough(results: Sequence[Result]) -> int:
 
 def _statistics(results: Sequence[Result]) -> dict[str, tuple[int, _Statistic]]:
     """Return for every column how many things were scored, and the number of a resample."""
-    found: dict[str, tuple[int, _Statistic]] = {}
+    statistics: dict[str, tuple[int, _Statistic]] = {}
     tasks = results[0].details.get("tasks", {})
     for item, values in results[0].items.items():
         name, _, part = item.rpartition("/")
         if part == "gold":
             predicted = [result.items[f"{name}/cosine"] for result in results]
-            found[name] = len(values), _correlation(predicted, values)
+            statistics[name] = len(values), _correlation(predicted, values)
         elif all(result.metrics.get(item) is not None for result in results):
             scale = 100.0 if item in tasks else 1.0
             rows = np.stack([scale * result.items[item] for result in results])
-            found[item] = len(values), _mean(rows)
-    return found
+            statistics[item] = len(values), _mean(rows)
+    return statistics
 
 
 def _correlation(predicted: Sequence[np.ndarray], gold: np.ndarray) -> _Statistic:

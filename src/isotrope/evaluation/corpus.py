@@ -1,4 +1,4 @@
-"""Measures of a model on any texts: how its embeddings lie, without labels or a task.
+"""Measures how a model's embeddings of any texts lie, without labels or a task.
 
 The texts are encoded block by block. What is a sum over rows is exact whatever their number
 (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs); what compares
@@ -36,7 +36,7 @@ Records = Callable[[], Iterator[tuple[str, ...]]]
 
 
 @dataclass
-class _Seen:
+class _SideSample:
     """What is kept of one side of the corpus: all single texts, or the first or second of pairs."""
 
     tally: Tally | None = None
@@ -44,8 +44,8 @@ class _Seen:
     texts: list[str] = field(default_factory=list)  # of the sample
 
     def add(self, rows: Tensor, texts: Sequence[str], chosen: np.ndarray) -> None:
-        found = tally(rows)
-        self.tally = found if self.tally is None else self.tally + found
+        block = tally(rows)
+        self.tally = block if self.tally is None else self.tally + block
         self.rows.append(rows[torch.from_numpy(chosen)].double())
         self.texts += [texts[i] for i in chosen]
 
@@ -79,9 +79,9 @@ def corpus(
         encoder: anything with ``encode``; positives of single texts need our ``SentenceEncoder``.
         data: a file or folder that training reads, n texts, or n pairs; further texts of a record
             are left out.
-        columns: of a table; one for texts, two for pairs.
+        columns: the columns of a table; one for texts, two for pairs.
         sample: records that are compared all with all, at least 2.
-        seed: of the sample and the dropout.
+        seed: the seed of the sample and the dropout.
         batch_size: texts a batch.
         progress: show a bar on stderr, where the encoder can.
 
@@ -101,7 +101,7 @@ def corpus(
         raise InputError(f"a corpus needs at least two records; found {count}")
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(count, min(count, sample), replace=False))
-    sides, squares = _seen(encoder, records(), chosen, batch_size, progress)
+    sides, squares = _encode_all(encoder, records(), chosen, batch_size, progress)
     rows = [torch.cat(side.rows) for side in sides]
     positives, origin = rows, "pairs"
     if len(sides) == 1:
@@ -111,8 +111,8 @@ def corpus(
         squares = _squares(*positives) if positives else np.empty(0)
     items = {"alignment": squares} if positives else {}
     if positives:
-        found = gaps(*positives)
-        items |= {"distance_gap": found[0].numpy(), "margin_gap": found[1].numpy()}
+        distance_gaps = gaps(*positives)
+        items |= {"distance_gap": distance_gaps[0].numpy(), "margin_gap": distance_gaps[1].numpy()}
     values = {**_spread([side.tally for side in sides if side.tally]), **_closeness(items)}
     values["uniformity"] = float(np.mean([float(uniformity(side)) for side in rows]))
     return Result(
@@ -168,15 +168,15 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
         raise InputError(f"{place(path)}: a corpus needs at least two records; found {count}")
 
 
-def _seen(
+def _encode_all(
     encoder: Encoder,
     records: Iterator[tuple[str, ...]],
     chosen: np.ndarray,
     batch_size: int,
     progress: bool,
-) -> tuple[list[_Seen], np.ndarray]:
+) -> tuple[list[_SideSample], np.ndarray]:
     """Encode all records; return what is kept of each side, and ||h_i - h'_i||^2 of all pairs."""
-    sides: list[_Seen] = []
+    sides: list[_SideSample] = []
     squares: list[np.ndarray] = []
     start = 0
     while block := list(islice(records, _BLOCK)):
@@ -184,7 +184,7 @@ def _seen(
         texts = [text for column in columns for text in column]
         vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
         first, last = np.searchsorted(chosen, (start, start + len(block)))
-        sides = sides or [_Seen() for _ in columns]
+        sides = sides or [_SideSample() for _ in columns]
         parts = [torch.from_numpy(part) for part in np.split(vectors, len(columns))]
         for side, part, column in zip(sides, parts, columns, strict=True):
             side.add(part, column, chosen[first:last] - start)
@@ -196,25 +196,25 @@ def _seen(
 
 def _squares(anchors: Tensor, positives: Tensor) -> np.ndarray:
     """Return ||h_i - h'_i||^2 of the unit rows, n."""
-    found: np.ndarray = (
+    squares: np.ndarray = (
         (unit(anchors.double()) - unit(positives.double())).square().sum(dim=1).numpy()
     )
-    return found
+    return squares
 
 
 def _spread(tallies: Sequence[Tally]) -> dict[str, float | None]:
     """Return the measures that are sums over rows."""
-    whole = tallies[0] if len(tallies) == 1 else tallies[0] + tallies[1]
+    joint = tallies[0] if len(tallies) == 1 else tallies[0] + tallies[1]
     return {
-        "norm_mean": whole.norm_mean,
-        "norm_std": whole.norm_std,
-        "norm_min": whole.norm_min,
-        "norm_max": whole.norm_max,
-        "std_mean": float(whole.std.mean()),
-        "std_min": float(whole.std.min()),
-        "std_max": float(whole.std.max()),
-        "effective_rank": whole.effective_rank(),
-        "rankme": whole.effective_rank(centre=False),
+        "norm_mean": joint.norm_mean,
+        "norm_std": joint.norm_std,
+        "norm_min": joint.norm_min,
+        "norm_max": joint.norm_max,
+        "std_mean": float(joint.std.mean()),
+        "std_min": float(joint.std.min()),
+        "std_max": float(joint.std.max()),
+        "effective_rank": joint.effective_rank(),
+        "rankme": joint.effective_rank(centre=False),
         "mean_cosine": float(np.mean([side.mean_cosine for side in tallies])),
     }
 

@@ -1,4 +1,4 @@
-"""``isotrope.evaluate``: what the command of the same name does, as one function."""
+"""``isotrope.evaluate``: chooses the tasks, scores an encoder on them, joins their Results."""
 
 import sys
 from collections.abc import Sequence
@@ -65,9 +65,9 @@ def evaluate(
         knn: classify ``labels`` by nearest neighbours.
         linear: classify ``labels`` by a linear probe.
         corpus: file or folder of texts or pairs, to measure how the embeddings lie.
-        mode: of the transfer tasks: ``full`` is what papers print.
+        mode: the mode of the transfer tasks: ``full`` is what papers print.
         pooling: None keeps the model's own; only for a name or folder.
-        truncate_dim: of text: score the first so many coordinates alone.
+        truncate_dim: for text, score only so many of the first coordinates.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
         batch_size: texts or pictures a batch.
         results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
@@ -86,7 +86,7 @@ def evaluate(
         InputError: nothing to evaluate on, or something wrong with the model or the data.
     """
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
-    asked: dict[str, Any] = {"knn": knn, "linear": linear, **options}
+    settings: dict[str, Any] = {"knn": knn, "linear": linear, **options}
     texts = {"sts": sts, "transfer": transfer, "retrieval": retrieval, "corpus": corpus}
     of_text = [name for name, path in texts.items() if path is not None]
     if takes_images(model, ask_hub=labels is not None and not of_text):
@@ -94,10 +94,10 @@ def evaluate(
         if truncate_dim is not None:
             raise InputError("embeddings of pictures are not cut: leave the dimension out")
         encoder = _encoder(model, pooling, device)
-        tasks = _of_pictures(model, encoder, labels, labels_test, asked)
+        tasks = _of_pictures(model, encoder, labels, labels_test, settings)
     else:
         # all data first: a mistyped folder, or a broken line, shows before a model is loaded
-        tasks = _of_texts(texts, mode, labels, labels_test, asked)
+        tasks = _of_texts(texts, mode, labels, labels_test, settings)
         encoder = _encoder(model, pooling, device)
         if takes_images(encoder):
             _check_pictures(model, of_text, knn=knn, linear=linear)
@@ -108,14 +108,14 @@ def evaluate(
     store = None
     if results is not None and identity is not None:
         store = Store(store_folder(model) if results == "auto" else Path(results))
-    known = _known(tasks, store, identity, again=again, progress=progress)
+    finished = _finished_before(tasks, store, identity, again=again, progress=progress)
 
     def keep(task: Task, result: Result) -> None:
         if store is not None and identity is not None:
             store.keep(task.key(identity), result)
 
-    found = finish(tasks, encoder, keep, known, **options)
-    return _together(tasks, found, encoder_name(encoder), identity, list(known))
+    scored = finish(tasks, encoder, keep, finished, **options)
+    return _together(tasks, scored, encoder_name(encoder), identity, list(finished))
 
 
 def _of_texts(
@@ -123,23 +123,23 @@ def _of_texts(
     mode: Literal["full", "prototyping"],
     labels: str | Path | None,
     labels_test: str | Path | None,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
 ) -> list[Task]:
     """Open all texts that were asked for."""
-    options = {name: asked[name] for name in ("progress", "batch_size")}
-    given = {name: Path(path) for name, path in paths.items() if path is not None}
+    options = {name: settings[name] for name in ("progress", "batch_size")}
+    chosen = {name: Path(path) for name, path in paths.items() if path is not None}
     tasks: list[Task] = []
-    if "sts" in given:
-        tasks += sts_tasks(given["sts"])
-    if "transfer" in given:
-        tasks += transfer_tasks(given["transfer"], mode, **options)
-    if "retrieval" in given:
-        tasks += retrieval_tasks(given["retrieval"], **options)
+    if "sts" in chosen:
+        tasks += sts_tasks(chosen["sts"])
+    if "transfer" in chosen:
+        tasks += transfer_tasks(chosen["transfer"], mode, **options)
+    if "retrieval" in chosen:
+        tasks += retrieval_tasks(chosen["retrieval"], **options)
     test = _test_part(labels, labels_test)
     if labels is not None:
-        tasks += labelled_tasks(Path(labels), test, **asked)
-    if "corpus" in given:
-        tasks += corpus_tasks(given["corpus"], **options)
+        tasks += labelled_tasks(Path(labels), test, **settings)
+    if "corpus" in chosen:
+        tasks += corpus_tasks(chosen["corpus"], **options)
     if not tasks:
         raise InputError(
             "nothing to evaluate on: give the folder of the STS tasks or of the transfer tasks, a "
@@ -172,39 +172,39 @@ def _of_pictures(
     encoder: Encoder,
     labels: str | Path | None,
     labels_test: str | Path | None,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
 ) -> list[Task]:
     """Open the pictures that were given, or else a run's own."""
     test = _test_part(labels, labels_test)
     if labels is not None:
         side = cast("Any", encoder).image_size  # by which it was told to take pictures
-        return image_tasks(labelled_images(Path(labels), test, side), **asked)
+        return image_tasks(labelled_images(Path(labels), test, side), **settings)
     if not isinstance(model, (str, Path)):
         raise InputError(
             f"nothing to evaluate {encoder_name(model)} on: give labelled pictures (labels)"
         )
-    return image_tasks(own_images(model), **asked)
+    return image_tasks(own_images(model), **settings)
 
 
-def _known(
+def _finished_before(
     tasks: Sequence[Task], store: Store | None, identity: str | None, *, again: bool, progress: bool
 ) -> dict[str, Result]:
     """Return the tasks that are finished already, by name, and say which they are."""
     if again or store is None or identity is None:
         return {}
-    found = {task.name: store.find(task.key(identity)) for task in tasks}
-    known = {name: result for name, result in found.items() if result is not None}
-    if progress and known:
+    stored = {task.name: store.find(task.key(identity)) for task in tasks}
+    finished = {name: result for name, result in stored.items() if result is not None}
+    if progress and finished:
         print(
-            f"finished before, kept in {store.folder}: {', '.join(known)} (--again scores anew)",
+            f"finished before, kept in {store.folder}: {', '.join(finished)} (--again scores anew)",
             file=sys.stderr,
         )
-    return known
+    return finished
 
 
 def _together(
     tasks: Sequence[Task],
-    found: Sequence[Result],
+    results: Sequence[Result],
     name: str,
     identity: str | None,
     reused: list[str],
@@ -212,7 +212,7 @@ def _together(
     """Join the Results of all tasks into one."""
     kinds = list(dict.fromkeys(task.kind for task in tasks))
     joined = [
-        join(kind, [result for task, result in zip(tasks, found, strict=True) if task.kind == kind])
+        join(kind, [r for task, r in zip(tasks, results, strict=True) if task.kind == kind])
         for kind in kinds
     ]
     details: dict[str, Any] = {}

@@ -1,21 +1,81 @@
-"""Using a model on a file: encode its texts, search them; a folder of pictures likewise."""
+"""Encodes and searches the texts of a file (``isotrope encode`` and ``isotrope search``)."""
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.data.lines import check_file, quoted
 from isotrope.data.text.corpora import Record, read
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
-from isotrope.evaluation.retrieval import search
+from isotrope.evaluation.nearest import nearest_rows
 
-__all__ = ["encode_file", "search_file"]
+__all__ = ["Hit", "SearchOptions", "encode_file", "search"]
 
 _BLOCK = 20_000  # texts encoded, and rows written, at a time
+_HELD_AGAINST = 8  # texts of a corpus that are encoded to recognise its embeddings
+_SAME = 0.999  # cosine of two encodings of one text, on another device or in other batches
+
+
+class Hit(NamedTuple):
+    """One text, or picture, that a search has found.
+
+    Attributes:
+        score: its cosine with the query, from -1 to 1.
+        place: its line in the file, from 1; in a list or matrix its index, from 0.
+        text: itself, or the path of a picture; empty where only embeddings were given.
+    """
+
+    score: float
+    place: int
+    text: str
+
+
+class SearchOptions(TypedDict, total=False):
+    """How :func:`search` searches.
+
+    Attributes:
+        top: how many results a query has [10]; fewer if the corpus is smaller.
+        columns: the one column of a table that holds the texts.
+        embeddings: an .npy file that ``isotrope encode`` wrote of this corpus: only the query is
+            encoded then, and a few texts, which must agree with their rows.
+        query_prompt: put before every query; None: the one that the model was saved with.
+        passage_prompt: put before every text of the corpus, likewise.
+        pooling: instead of the model's own; only for a name or folder.
+        device: ``auto`` (the default), ``cpu``, ``cuda`` or ``mps``; only for a name or folder.
+        batch_size: texts a batch [128].
+        progress: show a bar on stderr.
+    """
+
+    top: int
+    columns: Sequence[str] | None
+    embeddings: str | Path | None
+    query_prompt: str | None
+    passage_prompt: str | None
+    pooling: str | None
+    device: str
+    batch_size: int
+    progress: bool
+
+
+_USUAL: dict[str, Any] = {
+    "top": 10,
+    "columns": None,
+    "embeddings": None,
+    "query_prompt": None,
+    "passage_prompt": None,
+    "pooling": None,
+    "device": "auto",
+    "batch_size": 128,
+    "progress": False,
+}
 
 
 def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
@@ -40,7 +100,9 @@ def encode_file(
     columns: Sequence[str] | None = None,
     pooling: str | None = None,
     normalize: bool = False,
+    prompt: str | None = None,
     device: str = "auto",
+    batch_size: int = 128,
     progress: bool = False,
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
@@ -48,6 +110,9 @@ def encode_file(
     The file is read twice, once to count its texts, so that memory does not grow with it. For an
     encoder of images ``file`` is a folder of pictures:
     :func:`isotrope.evaluation.image_files.encode_pictures`.
+
+    ``prompt`` is put before every text; None is the prompt for passages that the model was saved
+    with, if there is one, so that :func:`search` can use the rows.
 
     Returns:
         n and d.
@@ -61,12 +126,15 @@ def encode_file(
         from isotrope.evaluation.image_files import encode_pictures
 
         _check_no_text(model, columns, pooling)
+        if prompt is not None:
+            raise InputError(f"{model} takes images: a prompt is of text; leave it out")
         return encode_pictures(
             model, file, output, normalize=normalize, device=device, progress=progress
         )
     count = sum(1 for _ in _records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-    texts = (record.texts[0] for record in _records(file, columns))
+    _, before = _prompts(encoder, None, prompt)
+    texts = (before + record.texts[0] for record in _records(file, columns))
     shape = (count, encoder.dimension)
     with atomic_replace(Path(output)) as temporary:
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
@@ -74,40 +142,175 @@ def encode_file(
         with temporary.open("wb") as handle:
             np.lib.format.write_array_header_1_0(handle, header)
             while block := list(islice(texts, _BLOCK)):
-                rows = encoder.encode(block, normalize=normalize, progress=progress)
+                rows = encoder.encode(
+                    block, normalize=normalize, batch_size=batch_size, progress=progress
+                )
                 handle.write(rows.astype("<f4", copy=False).tobytes())
     return shape
 
 
-def search_file(
-    model: str | Path,
-    file: Path,
+@overload
+def search(
+    model: str | os.PathLike[str] | Encoder,
+    corpus: str | Path | Sequence[str] | np.ndarray,
     query: str,
-    *,
-    top: int = 10,
-    columns: Sequence[str] | None = None,
-    pooling: str | None = None,
-    device: str = "auto",
-    progress: bool = False,
-) -> list[tuple[float, int, str]]:
-    """Return cosine, line number and text of the ``top`` texts of ``file`` closest to ``query``.
+    **options: Unpack[SearchOptions],
+) -> list[Hit]: ...
 
-    For an encoder of images ``file`` is a folder of pictures and ``query`` the path of one.
+
+@overload
+def search(
+    model: str | os.PathLike[str] | Encoder,
+    corpus: str | Path | Sequence[str] | np.ndarray,
+    query: list[str] | tuple[str, ...],
+    **options: Unpack[SearchOptions],
+) -> list[list[Hit]]: ...
+
+
+def search(
+    model: str | os.PathLike[str] | Encoder,
+    corpus: str | Path | Sequence[str] | np.ndarray,
+    query: str | list[str] | tuple[str, ...],
+    **options: Unpack[SearchOptions],
+) -> list[Hit] | list[list[Hit]]:
+    """Return what is closest to a query by cosine, best first; a list for each of several queries.
+
+    Args:
+        model: a name or folder for ``isotrope.load``, a finished run, or anything with ``encode``.
+        corpus: file of texts, m texts, or their embeddings (m x d). For an encoder of images: a
+            folder of pictures.
+        query: a text or several; for an encoder of images the path of a picture.
+        options: see :class:`SearchOptions`.
 
     Raises:
-        InputError: an empty query, or anything wrong with the model or the file.
+        InputError: an empty query or corpus, ``top`` below 1, embeddings that are not those of this
+            model and these texts, or anything wrong with the model or the file.
     """
-    if not query.strip():
-        raise InputError("the query is empty; give some words to search for")
-    if takes_images(model, ask_hub=True):
-        from isotrope.evaluation.image_files import search_pictures
+    queries = [query] if isinstance(query, str) else list(query)
+    given = {**_USUAL, **options}
+    _check_queries(queries, given["top"])
+    if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
+        hits = _search_pictures(os.fspath(model), corpus, queries, given)
+    else:
+        hits = _search_texts(model, corpus, queries, given)
+    return hits[0] if isinstance(query, str) else hits
 
-        _check_no_text(model, columns, pooling)
-        return search_pictures(model, file, query, top=top, device=device, progress=progress)
-    if query.encode("utf-8", "ignore").decode("utf-8") != query:
-        raise InputError(f"the query is no UTF-8 text: {query!r:.60}; write it as UTF-8")
-    records = list(_records(file, columns))
-    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-    corpus = encoder.encode([record.texts[0] for record in records], progress=progress)
-    found = search(encoder, corpus, query, top=top)
-    return [(score, records[i].line, records[i].texts[0]) for i, score in found]
+
+def _check_queries(queries: Sequence[str], top: int) -> None:
+    if top < 1:
+        raise InputError(f"at least 1 result must be asked for; found {top}")
+    if not queries or not all(query.strip() for query in queries):
+        raise InputError("the query is empty; give some words to search for")
+
+
+def _search_pictures(
+    model: str,
+    corpus: str | Path | Sequence[str] | np.ndarray,
+    queries: Sequence[str],
+    given: dict[str, Any],
+) -> list[list[Hit]]:
+    from isotrope.evaluation.image_files import search_pictures
+
+    _check_no_text(model, given["columns"], given["pooling"])
+    prompts = [name for name in ("query_prompt", "passage_prompt") if given[name] is not None]
+    if prompts or given["embeddings"] is not None:
+        raise InputError(
+            f"{model} takes images: prompts and embeddings are of text; leave them out"
+        )
+    if not isinstance(corpus, (str, Path)):
+        raise InputError(f"{model} takes images: give a folder of pictures to search in")
+    shown = {name: given[name] for name in ("top", "device", "progress")}
+    return [
+        [Hit(*found) for found in search_pictures(model, Path(corpus), query, **shown)]
+        for query in queries
+    ]
+
+
+def _search_texts(
+    model: str | os.PathLike[str] | Encoder,
+    corpus: str | Path | Sequence[str] | np.ndarray,
+    queries: Sequence[str],
+    given: dict[str, Any],
+) -> list[list[Hit]]:
+    for query in queries:
+        if query.encode("utf-8", "ignore").decode("utf-8") != query:
+            raise InputError(f"the query is no UTF-8 text: {query!r:.60}; write it as UTF-8")
+    if isinstance(corpus, np.ndarray):
+        places, texts = list(range(len(corpus))), [""] * len(corpus)
+    elif isinstance(corpus, (str, Path)):
+        records = list(_records(Path(corpus), given["columns"]))
+        places, texts = [one.line for one in records], [one.texts[0] for one in records]
+    else:
+        texts, places = list(corpus), list(range(len(corpus)))
+    if not texts:
+        raise InputError("the corpus is empty, so there is nothing to search")
+    encoder: Encoder
+    if isinstance(model, (str, os.PathLike)):
+        name = os.fspath(model)
+        encoder = SentenceEncoder.load(name, pooling=given["pooling"], device=given["device"])
+    else:
+        encoder = model
+    how = {"batch_size": given["batch_size"], "progress": given["progress"]}
+    asked, stored = _prompts(encoder, given["query_prompt"], given["passage_prompt"])
+    vectors = embed(encoder, [asked + query for query in queries], **how)
+    if isinstance(corpus, np.ndarray):
+        rows = corpus
+        _check_shape(rows, len(texts), vectors.shape[1], encoder)
+    elif given["embeddings"] is not None:
+        rows = _stored(Path(given["embeddings"]), encoder, [stored + text for text in texts])
+    else:
+        rows = embed(encoder, [stored + text for text in texts], **how)
+    nearest, cosines = nearest_rows(vectors, rows, given["top"])
+    return [
+        [Hit(float(c), places[i], texts[i]) for i, c in zip(*found, strict=True)]
+        for found in zip(nearest.tolist(), cosines.tolist(), strict=True)
+    ]
+
+
+def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
+    """Return what stands before queries and passages: as given, else as the model was trained."""
+    if isinstance(encoder, SentenceEncoder):
+        own = {} if encoder.prompt else encoder.model.prompts
+        if encoder.prompt and (query or passage):
+            raise InputError(
+                f"{encoder.name} puts its own prompt before every text ({encoder.prompt!r}); leave "
+                "the prompts out"
+            )
+        query = own.get("query") if query is None else query
+        passage = own.get("document") if passage is None else passage
+    return query or "", passage or ""
+
+
+def _check_shape(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
+    if rows.ndim != 2 or rows.shape != (count, d):
+        raise InputError(
+            f"the embeddings of the corpus have shape {rows.shape} but {encoder_name(encoder)} "
+            f"gives {d} numbers for each of {count} texts; encode it again"
+        )
+
+
+def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
+    """Return the rows of an .npy file, some of which are held against the texts.
+
+    Raises:
+        InputError: no such file, or not the embeddings of these texts by this encoder.
+    """
+    check_file(file)
+    try:
+        rows = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(
+            f"{file} is no matrix of numpy ({quoted(str(error), 80)}); write it with "
+            "`isotrope encode`"
+        ) from error
+    places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))
+    vectors = embed(encoder, [texts[i] for i in places])
+    _check_shape(rows, len(texts), vectors.shape[1], encoder)
+    for i, vector in zip(places, vectors, strict=True):
+        length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
+        if float(vector @ rows[i]) < _SAME * length or length == 0:
+            raise InputError(
+                f"row {i} of {file} is not what {encoder_name(encoder)} makes of text {i + 1} of "
+                "the corpus: it is of another model, file, prompt or pooling; encode it again"
+            )
+    return np.asarray(rows)

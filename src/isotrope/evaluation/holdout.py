@@ -1,4 +1,4 @@
-"""The label-free score (``--dev auto``): does an encoder put together what belongs together?
+"""The label-free dev score (``--dev auto``): held-out pairs as a small retrieval task.
 
 From held-out records that were never trained on it makes a search task without any labels. Of a
 pair, or of two adjacent texts, the first is the query and the second the target; a single text of
@@ -40,9 +40,9 @@ def holdout_set(
     Args:
         records: single texts (``dropout``: a list of one), or an anchor, its positive, and more
             that is ignored (``adjacent`` and ``pairs``).
-        views: of :data:`VIEWS`.
-        limit: at most so many queries.
-        seed: of the draw.
+        views: one of :data:`VIEWS`.
+        limit: the most queries.
+        seed: the seed of the draw.
 
     Raises:
         InputError: unknown views, records without a positive, or fewer than 20 usable ones.

@@ -1,4 +1,4 @@
-"""Frozen features of labelled pictures: what an image encoder makes of each, in blocks.
+"""Computes frozen features of labelled pictures, in blocks.
 
 A block of pictures is read, encoded and forgotten, so memory holds the features and one block,
 however many pictures there are and wherever they lie.
@@ -54,8 +54,8 @@ def image_features(
     labels = np.asarray(part.labels)
     if limit is not None and limit < 1:
         raise InputError(f"at least 1 picture is needed; found a limit of {limit}")
-    whole = len(labels) if limit is None else limit
-    chosen = balanced_prefix(labels, whole, len(labels))
+    count = len(labels) if limit is None else limit
+    chosen = balanced_prefix(labels, count, len(labels))
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     vectors = np.empty((len(chosen), 0), dtype=np.float32)

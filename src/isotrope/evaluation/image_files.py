@@ -1,4 +1,4 @@
-"""Using an image encoder on a folder of pictures: encode them, search them."""
+"""Encodes and searches the pictures of a folder (``isotrope encode`` and ``isotrope search``)."""
 
 import logging
 from collections.abc import Iterator
@@ -31,14 +31,14 @@ def pictures_below(folder: Path) -> list[str]:
     if not Path(folder).is_dir():
         raise InputError(f"{folder} is no folder; an encoder of images takes a folder of pictures")
     names = (path.relative_to(folder) for path in Path(folder).rglob("*"))
-    shown = sorted(
+    pictures = sorted(
         name.as_posix()
         for name in names
         if name.suffix.lower() in SUFFIXES and not any(part[0] == "." for part in name.parts)
     )
-    if not shown:
+    if not pictures:
         raise InputError(f"{folder} holds no pictures ({', '.join(SUFFIXES)})")
-    return shown
+    return pictures
 
 
 def encode_pictures(
@@ -64,19 +64,19 @@ def encode_pictures(
     output = Path(output)
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
-    kept: list[str] = []
+    encoded: list[str] = []
     with atomic_replace(output) as temporary, temporary.open("wb") as handle:
         _write_header(handle, len(names), encoder.dimension)
-        for own, rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
-            kept += own
+        for block, rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
+            encoded += block
             handle.write(rows.astype("<f4", copy=False).tobytes())
         handle.seek(0)
-        _write_header(handle, len(kept), encoder.dimension)  # as long: NumPy leaves it room
+        _write_header(handle, len(encoded), encoder.dimension)  # as long: NumPy leaves it room
     with atomic_replace(output.with_suffix(".txt")) as temporary:
         # names as the file system has them, in whatever encoding
-        listed = "".join(f"{name}\n" for name in kept).encode("utf-8", "surrogateescape")
+        listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
         temporary.write_bytes(listed)
-    return len(kept), encoder.dimension
+    return len(encoded), encoder.dimension
 
 
 def _write_header(handle: BinaryIO, n: int, d: int) -> None:
@@ -102,13 +102,13 @@ def search_pictures(
     """
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
-    asked = encoder.encode([query])
-    every = list(_encoded(encoder, folder, names, progress=progress))
-    kept = [name for own, _ in every for name in own]
-    corpus = np.concatenate([rows for _, rows in every])
-    places, cosines = nearest_rows(asked, corpus, top)
+    query_row = encoder.encode([query])
+    blocks = list(_encoded(encoder, folder, names, progress=progress))
+    encoded = [name for block, _ in blocks for name in block]
+    corpus = np.concatenate([rows for _, rows in blocks])
+    places, cosines = nearest_rows(query_row, corpus, top)
     return [
-        (float(cosine), int(i) + 1, kept[i])
+        (float(cosine), int(i) + 1, encoded[i])
         for i, cosine in zip(places[0], cosines[0], strict=True)
     ]
 
@@ -128,16 +128,16 @@ def _encoded(
     """
     broken = []
     for first in range(0, len(names), _BLOCK):
-        kept, pixels = [], []
+        readable, pixels = [], []
         for name in names[first : first + _BLOCK]:
             try:
                 pixels.append(square(Path(folder) / name, encoder.image_size))
             except Unreadable as error:
                 broken.append(str(error))
             else:
-                kept.append(name)
-        if kept:
-            yield kept, encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
+                readable.append(name)
+        if readable:
+            yield readable, encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
     if len(broken) == len(names):
         raise InputError(f"{place(folder)}: none of {len(names):,} files can be read: {broken[0]}")
     if broken:

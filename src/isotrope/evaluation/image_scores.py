@@ -1,7 +1,7 @@
-"""How good an image representation is: neighbours and a linear probe on frozen features.
+"""Scores an image encoder by nearest neighbours and a linear probe on frozen features.
 
-kNN as papers 003 and 004 have it: features of the backbone, without the heads of training,
-k = 200 neighbours, votes of exp(cosine/0.1).
+kNN as Draganov et al. (2024) and Manna et al. (2023) have it: features of the backbone, without the
+heads of training, k = 200 neighbours, votes of exp(cosine/0.1).
 """
 
 from typing import TYPE_CHECKING
@@ -12,12 +12,12 @@ from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.image_features import both_features
 from isotrope.evaluation.knn import knn as nearest_neighbours
 from isotrope.evaluation.linear_probe import Probe, linear_probe
-from isotrope.measures.judgement import Look
+from isotrope.measures.judgement import DevEvaluation
 
 if TYPE_CHECKING:
     from isotrope.data.images.sets import ImageSet
 
-__all__ = ["image_scores", "knn_look"]
+__all__ = ["image_scores", "knn_evaluation"]
 
 
 def image_scores(
@@ -37,11 +37,11 @@ def image_scores(
 
     Args:
         encoder: see :func:`isotrope.evaluation.image_features.image_features`.
-        image_set: with labels and a test part.
+        image_set: a set with labels and a test part.
         knn: classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
-        linear: by a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
+        linear: score a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
         k: neighbours.
-        temperature: of their votes.
+        temperature: the temperature of their votes.
         probe: how the linear probe is fitted.
         device: where it is.
         batch_size: pictures held and encoded at a time.
@@ -59,22 +59,22 @@ def image_scores(
         raise InputError("nothing to score: ask for nearest neighbours, a linear probe, or both")
     name = encoder_name(encoder)
     train, test = both_features(encoder, image_set, batch_size=batch_size, progress=progress)
-    found = []
+    results = []
     if knn:
-        found.append(nearest_neighbours(train, test, k=k, temperature=temperature, name=name))
+        results.append(nearest_neighbours(train, test, k=k, temperature=temperature, name=name))
     if linear:
-        found.append(linear_probe(train, test, probe, device=device, name=name))
+        results.append(linear_probe(train, test, probe, device=device, name=name))
     return Result(
-        kind="+".join(result.kind for result in found),
+        kind="+".join(result.kind for result in results),
         name=name,
-        metrics={key: value for result in found for key, value in result.metrics.items()},
-        details={key: value for result in found for key, value in result.details.items()},
+        metrics={key: value for result in results for key, value in result.metrics.items()},
+        details={key: value for result in results for key, value in result.details.items()},
         provenance=provenance(data=image_set.fingerprint),
-        items={key: values for result in found for key, values in result.items.items()},
+        items={key: values for result in results for key, values in result.items.items()},
     )
 
 
-def knn_look(
+def knn_evaluation(
     encoder: Encoder,
     image_set: "ImageSet",
     *,
@@ -83,16 +83,16 @@ def knn_look(
     k: int = 200,
     temperature: float = 0.1,
     batch_size: int = 256,
-) -> Look:
+) -> DevEvaluation:
     """Return the percentage of test pictures that their neighbours name right, and which they are.
 
     Args:
         encoder: see :func:`isotrope.evaluation.image_features.image_features`.
-        image_set: with labels and a test part.
+        image_set: a set with labels and a test part.
         limit_train: only so many training pictures, evenly over the classes; None takes all.
         limit_test: only so many test pictures.
         k: neighbours; all training pictures if they are fewer.
-        temperature: of their votes.
+        temperature: the temperature of their votes.
         batch_size: pictures held and encoded at a time.
 
     Raises:
@@ -101,5 +101,5 @@ def knn_look(
     train, test = both_features(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
     )
-    found = nearest_neighbours(train, test, k=k, temperature=temperature)
-    return Look(100 * float(found.metrics["knn_top1"] or 0.0), found.items["knn_top1"])
+    result = nearest_neighbours(train, test, k=k, temperature=temperature)
+    return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

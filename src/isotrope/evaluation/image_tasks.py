@@ -1,4 +1,4 @@
-"""What is scored of an image encoder: a run's own pictures, or labelled pictures of the user's."""
+"""The image tasks of ``isotrope.evaluate``: a run's own pictures, or labelled ones of the user."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -79,14 +79,14 @@ def own_images(run: str | Path) -> "ImageSet":
             "have moved, say where to: --labels FOLDER"
         )
     result = Result.load(run / "result.json")
-    before, told = result.provenance.get("data"), result.details.get("data")
-    side = told.get("side") if isinstance(told, Mapping) else None
+    data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
+    side = data_details.get("side") if isinstance(data_details, Mapping) else None
     if side is not None and (not isinstance(side, int) or isinstance(side, bool)):
         raise InputError(
             f"{run / 'result.json'}: the side of the pictures must be a whole number; found "
             f"{brief(side)}: restore the file"
         )
-    found = load_images(
+    image_set = load_images(
         data,
         side=side,
         holdout=_number(run, settings, "holdout", 0.0),
@@ -94,15 +94,16 @@ def own_images(run: str | Path) -> "ImageSet":
         limit=int(_number(run, settings, "limit", 0)) or None,
         classes=Path(str(settings["classes"])) if settings.get("classes") else None,
     )
-    if before != found.fingerprint:
+    if data_fingerprint != image_set.fingerprint:
         raise InputError(
             f"the pictures at {data} are not those that {run} was trained on (fingerprint "
-            f"{found.fingerprint}, then {before}); to score on them as they are: --labels {data}"
+            f"{image_set.fingerprint}, then {data_fingerprint}); to score on them as they are: "
+            f"--labels {data}"
         )
-    if found.test is None or found.train.labels is None:
-        lack = "no labels" if found.train.labels is None else "no test part"
+    if image_set.test is None or image_set.train.labels is None:
+        lack = "no labels" if image_set.train.labels is None else "no test part"
         raise InputError(f"the pictures of {run} have {lack}; {yours}")
-    return found
+    return image_set
 
 
 def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -> float:
@@ -121,7 +122,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     Args:
         labels: the training part, all pictures, or a folder of both parts.
         test: the test part.
-        side: of the pictures as the encoder takes them.
+        side: the side of the pictures as the encoder takes them.
 
     Raises:
         InputError: nothing there that can be read as pictures.
@@ -161,7 +162,7 @@ def image_tasks(
 
     encoded: list[tuple[Features, Features]] = []
 
-    def one(kind: str, function: Callable[..., Result]) -> Task:
+    def task(kind: str, function: Callable[..., Result]) -> Task:
         def score(encoder: Encoder) -> Result:
             if not encoded:
                 encoded.append(
@@ -174,5 +175,5 @@ def image_tasks(
 
         return Task(kind, kind, image_set.fingerprint, score)
 
-    asked = (("knn", knn, nearest_neighbours), ("linear", linear, linear_probe))
-    return [one(kind, function) for kind, wanted, function in asked if wanted]
+    protocols = (("knn", knn, nearest_neighbours), ("linear", linear, linear_probe))
+    return [task(kind, function) for kind, wanted, function in protocols if wanted]

@@ -1,7 +1,8 @@
-"""k nearest neighbours on frozen features: what a representation separates without any training.
+"""Classifies frozen features by their k nearest neighbours, without any training.
 
 Neighbours are the training rows of highest cosine. Each votes for its class with exp(cosine/t)
-(Wu et al. 2018; papers 003 and 004 with k = 200, t = 0.1); the majority vote counts each as 1.
+(Wu et al., 2018; Draganov et al., 2024, and Manna et al., 2023, with k = 200, t = 0.1); the
+majority vote counts each as 1.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ def knn(
         test: m rows; blocks are collected.
         k: neighbours. If n is smaller all n vote, and the result says so.
         temperature: t of the weighted vote; the smaller, the more the nearest decide.
-        name: of the Result.
+        name: the name of the Result.
 
     Returns:
         A Result of kind ``knn``: ``knn_top1`` and ``knn_top5`` of the weighted vote (the share of
@@ -58,7 +59,7 @@ def knn(
             f"t = {temperature}"
         )
     classes = classes_of(train, test)
-    rows = test.vectors if isinstance(test.vectors, np.ndarray) else _joined(test.vectors)
+    rows = test.vectors if isinstance(test.vectors, np.ndarray) else _concatenated(test.vectors)
     if len(rows) != len(classes.test):
         raise InputError(f"{len(classes.test)} test labels for {len(rows)} rows of features")
     check_finite(rows, "test")
@@ -112,11 +113,11 @@ def knn_text(
     return result
 
 
-def _joined(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    found = list(blocks)
-    if not found:
+def _concatenated(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    parts = list(blocks)
+    if not parts:
         raise InputError("there are no blocks of test features")
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np.ndarray]:
@@ -139,7 +140,7 @@ def _votes(
     places: np.ndarray, cosines: np.ndarray, classes: Classes, temperature: float
 ) -> dict[str, np.ndarray]:
     """Return for each test row whether the votes of its neighbours (m x k) are right."""
-    found: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
+    correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
     for first in range(0, len(places), _ROWS):
         block = slice(first, first + _ROWS)
         labels = classes.train[places[block]]
@@ -148,10 +149,10 @@ def _votes(
         count = _sums(labels, np.ones_like(weight), len(classes.names))
         weighted = np.where(count > 0, _sums(labels, weight, len(classes.names)), -np.inf)
         truth = classes.test[block]
-        found["top1"].append(hits(weighted, truth, 1))
-        found["top5"].append(hits(weighted, truth, 5))
-        found["majority_top1"].append(hits(count, truth, 1))
-    return {key: np.concatenate(right) for key, right in found.items()}
+        correct["top1"].append(hits(weighted, truth, 1))
+        correct["top5"].append(hits(weighted, truth, 5))
+        correct["majority_top1"].append(hits(count, truth, 1))
+    return {key: np.concatenate(right) for key, right in correct.items()}
 
 
 def _sums(labels: np.ndarray, weights: np.ndarray, classes: int) -> np.ndarray:

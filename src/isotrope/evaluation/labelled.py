@@ -1,4 +1,4 @@
-"""What classifiers of frozen features share: classes out of labels, features out of texts."""
+"""What kNN and linear probe share: numbers for labels, features of texts, top-k accuracy."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Classes:
     """Labels as numbers: the classes are those of the training part, sorted.
 
     Attributes:
-        names: of the C classes.
+        names: the names of the C classes.
         train: int64 (n), in [0, C).
         test: int64 (m), in [0, C), and -1 for a class that training never saw: always wrong.
     """
@@ -97,11 +97,11 @@ def hits(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     Among equal scores the lower class comes first. A label of -1, or one whose score is minus
     infinity, is never among them.
     """
-    own = scores[np.arange(len(scores)), labels][:, None]
+    label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
-    before = ((scores > own) | (earlier & (scores == own))).sum(axis=1)
-    found: np.ndarray = (before < k) & (labels >= 0) & (own[:, 0] > -np.inf)
-    return found
+    before = ((scores > label_scores) | (earlier & (scores == label_scores))).sum(axis=1)
+    correct: np.ndarray = (before < k) & (labels >= 0) & (label_scores[:, 0] > -np.inf)
+    return correct
 
 
 def text_features(

@@ -1,4 +1,4 @@
-"""The linear probe: softmax regression on frozen features, what one layer can read off them.
+"""The linear probe: softmax regression on frozen features.
 
 Two ways to fit it. ``sgd`` is the protocol of image papers (momentum 0.9, cosine schedule to 0, no
 weight decay), from a start at 0, so that only the order of the rows depends on the seed. ``exact``
@@ -18,7 +18,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.labelled import Features, LabelledSplit
-from isotrope.encoders.sentence import find_device
+from isotrope.encoders.device import find_device
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.labelled import check_finite, classes_of, hits, text_features
 
@@ -43,11 +43,11 @@ class Probe:
             that one learning rate suits all.
         epochs: passes over the training part (``sgd``).
         batch_size: rows a step (``sgd``).
-        learning_rate: at the start (``sgd``), not scaled by the batch size. For features of
-            length 1 steps are stable below 7.6: softmax curves at most by 1/2.
+        learning_rate: the rate at the start (``sgd``), not scaled by the batch size. For features
+            of length 1 steps are stable below 7.6: softmax curves at most by 1/2.
         weight_decay: lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none. None
             is 0 for ``sgd`` and 1/n for ``exact`` (C = 1 of scikit-learn), which needs some.
-        seed: of the order of the rows (``sgd``).
+        seed: the seed of the order of the rows (``sgd``).
     """
 
     solver: Solver = "sgd"
@@ -64,13 +64,14 @@ class Probe:
         Raises:
             InputError: one of them is out of its range.
         """
-        for what, value, known in (
+        for what, value, choices in (
             ("solver", self.solver, get_args(Solver)),
             ("scaling", self.scaling, get_args(Scaling)),
         ):
-            if value not in known:
+            if value not in choices:
                 raise InputError(
-                    f"there is no {what} {value!r}{nearest(value, known)}; use {', '.join(known)}"
+                    f"there is no {what} {value!r}{nearest(value, choices)}; "
+                    f"use {', '.join(choices)}"
                 )
         if min(self.epochs, self.batch_size) < 1 or not 0 < self.learning_rate < math.inf:
             raise InputError(
@@ -100,10 +101,10 @@ class _Scaled:
     unit: bool
 
     def rows(self, index: slice | np.ndarray) -> np.ndarray:
-        found = np.asarray(self.vectors[index], dtype=np.float64)
+        features = np.asarray(self.vectors[index], dtype=np.float64)
         if self.unit:
-            found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-        scaled: np.ndarray = (found - self.shift) * self.factor
+            features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+        scaled: np.ndarray = (features - self.shift) * self.factor
         return scaled
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -127,7 +128,7 @@ def linear_probe(
         test: m rows, likewise.
         probe: how; by default the protocol of the module.
         device: where ``sgd`` computes: ``auto``, ``cpu``, ``cuda``, ...
-        name: of the Result.
+        name: the name of the Result.
 
     Returns:
         A Result of kind ``linear``: ``linear_top1`` and ``linear_top5`` (the share of test rows
@@ -163,7 +164,7 @@ def linear_probe(
             "linear": {
                 **values,
                 "train_top1": float(_right(learn, classes.train, weight, bias)["top1"].mean()),
-                **_told(probe, len(classes.train)),
+                **_used_settings(probe, len(classes.train)),
                 "train": len(classes.train),
                 "test": len(classes.test),
                 "classes": len(classes.names),
@@ -203,11 +204,11 @@ def _array(part: Features) -> np.ndarray:
     return part.vectors
 
 
-def _told(probe: Probe, n: int) -> dict[str, Any]:
+def _used_settings(probe: Probe, n: int) -> dict[str, Any]:
     """Return what of a probe took part in the fit."""
-    told = {**asdict(probe), "weight_decay": _decay(probe, n)}
+    settings = {**asdict(probe), "weight_decay": _decay(probe, n)}
     unused = ("epochs", "batch_size", "learning_rate", "seed") if probe.solver == "exact" else ()
-    return {key: value for key, value in told.items() if key not in unused}
+    return {key: value for key, value in settings.items() if key not in unused}
 
 
 def _decay(probe: Probe, n: int) -> float:
@@ -270,13 +271,13 @@ def _by_sgd(
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         cosine.step()
-    found = [part.detach().cpu().double().numpy() for part in (weight, bias)]
-    if not all(np.isfinite(part).all() for part in found):
+    fitted = [part.detach().cpu().double().numpy() for part in (weight, bias)]
+    if not all(np.isfinite(part).all() for part in fitted):
         raise InputError(
             f"the linear probe diverges at a learning rate of {probe.learning_rate}; lower it, or "
             "scale the features"
         )
-    return found[0], found[1]
+    return fitted[0], fitted[1]
 
 
 def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
@@ -301,38 +302,38 @@ def _exactly(
         for block, rows in learn.blocks():
             logits = rows @ weight + bias
             logits -= logits.max(axis=1, keepdims=True)
-            own = np.arange(len(rows)), labels[block]
+            of_label = np.arange(len(rows)), labels[block]
             mass = np.exp(logits).sum(axis=1, keepdims=True)
-            total += float(np.log(mass).sum() - logits[own].sum()) / n
+            total += float(np.log(mass).sum() - logits[of_label].sum()) / n
             error = np.exp(logits) / mass
-            error[own] -= 1
+            error[of_label] -= 1
             by_weight = by_weight + rows.T @ error / n
             by_bias += error.sum(axis=0) / n
         total += decay / 2 * float((weight**2).sum())
         return total, np.concatenate([by_weight.ravel(), by_bias])
 
-    found = minimize(
+    minimum = minimize(
         loss,
         np.zeros(split + shape[1]),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 2000, "maxfun": 3000, "ftol": 1e-13, "gtol": 1e-7},
     )
-    if not found.success:
+    if not minimum.success:
         raise InputError(
-            f"the exact linear probe does not come to an end ({found.message}); raise the weight "
+            f"the exact linear probe does not come to an end ({minimum.message}); raise the weight "
             f"decay, which is {decay}, or scale the features"
         )
-    return found.x[:split].reshape(shape), found.x[split:]
+    return minimum.x[:split].reshape(shape), minimum.x[split:]
 
 
 def _right(
     judge: _Scaled, labels: np.ndarray, weight: np.ndarray, bias: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return for each row whether its class is first, and among the first five."""
-    found: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
+    correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for block, rows in judge.blocks():
         logits = rows @ weight + bias
-        found["top1"].append(hits(logits, labels[block], 1))
-        found["top5"].append(hits(logits, labels[block], 5))
-    return {key: np.concatenate(right) for key, right in found.items()}
+        correct["top1"].append(hits(logits, labels[block], 1))
+        correct["top5"].append(hits(logits, labels[block], 5))
+    return {key: np.concatenate(right) for key, right in correct.items()}

@@ -1,4 +1,4 @@
-"""Nearest rows by cosine: exhaustive search in tiles, with one order whatever the tiles.
+"""Finds the nearest rows by cosine: exact search in tiles, in an order that no tile changes.
 
 Scores are cosines in float64, kept to nine decimals; among equal scores the lower place in the
 corpus comes first. So the order is the same whatever the tiles and the libraries below, and rows
@@ -49,8 +49,8 @@ def nearest_rows(
     if isinstance(corpus, np.ndarray):
         top = min(top, len(corpus))
         starts = range(0, max(1, len(queries)), _QUERIES)
-        found = [_best(queries[i : i + _QUERIES], [corpus], top, tile) for i in starts]
-        keys = np.concatenate(found)
+        blocks = [_best(queries[i : i + _QUERIES], [corpus], top, tile) for i in starts]
+        keys = np.concatenate(blocks)
     else:
         keys = _best(queries, corpus, top, tile)
     return _places(keys), (keys >> 32) / _STEPS - 1
@@ -68,10 +68,10 @@ def nearest_rows_by(
         InputError: an unknown search.
         MissingExtra: faiss is asked for and not installed.
     """
-    known = get_args(Search)
-    if search not in known:
+    choices = get_args(Search)
+    if search not in choices:
         raise InputError(
-            f"there is no search {search!r}{nearest(search, known)}; use {' or '.join(known)}"
+            f"there is no search {search!r}{nearest(search, choices)}; use {' or '.join(choices)}"
         )
     return (nearest_rows if search == "exact" else _by_faiss)(queries, corpus, top)
 
@@ -104,11 +104,11 @@ def _merge(best: np.ndarray, cosines: np.ndarray, start: int) -> None:
     count = np.bincount(row, minlength=len(best))
     lines, most = np.flatnonzero(count), count.max()
     place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    found = np.full((len(lines), most + best.shape[1]), -1, dtype=np.int64)
-    found[np.repeat(np.arange(len(lines)), count[lines]), place] = keys
-    found[:, most:] = best[lines]
+    candidates = np.full((len(lines), most + best.shape[1]), -1, dtype=np.int64)
+    candidates[np.repeat(np.arange(len(lines)), count[lines]), place] = keys
+    candidates[:, most:] = best[lines]
     # all keys differ, so partition and sort need not be stable
-    best[lines] = np.partition(found, most, axis=1)[:, most:]
+    best[lines] = np.partition(candidates, most, axis=1)[:, most:]
 
 
 def _keys(cosines: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Retrieval: find the relevant texts of a corpus by cosine, and count at which places they come."""
+"""Scores retrieval: ranks a corpus by cosine and computes MRR, recall and nDCG."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,9 +9,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
-from isotrope.measures.judgement import Look
+from isotrope.measures.judgement import DevEvaluation
 
-__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_look", "search"]
+__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_evaluation"]
 
 
 def retrieval(
@@ -36,7 +36,7 @@ def retrieval(
         encoder: anything with ``encode``.
         data: queries, corpus, and for each query the gains of its relevant places.
         ks: the depths of recall.
-        depths: of MRR and nDCG.
+        depths: the depths of MRR and nDCG.
         search: ``exact``, or ``faiss`` for its exact flat index, which is quicker.
         progress: show a bar on stderr, where the encoder can.
         batch_size: texts a batch.
@@ -80,45 +80,15 @@ def retrieval(
 
 def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> float:
     """Return 100 MRR@10: a score to choose a model by, on the scale of ``sts_dev``."""
-    return retrieval_look(encoder, data, batch_size=batch_size).value
+    return retrieval_evaluation(encoder, data, batch_size=batch_size).value
 
 
-def retrieval_look(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> Look:
+def retrieval_evaluation(
+    encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128
+) -> DevEvaluation:
     """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
-    found = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
-    return Look(100 * float(found.metrics["mrr@10"] or 0.0), found.items["mrr@10"])
-
-
-def search(
-    encoder: Encoder, corpus: Sequence[str] | np.ndarray, query: str, top: int = 10
-) -> list[tuple[int, float]]:
-    """Return the ``top`` places of the corpus nearest to a query, with their cosines, best first.
-
-    Args:
-        encoder: anything with ``encode``.
-        corpus: m texts, or their embeddings (m x d).
-        query: a text.
-        top: how many; fewer if the corpus is smaller.
-
-    Raises:
-        InputError: an empty corpus, ``top`` below 1, or embeddings of another encoder.
-    """
-    if top < 1:
-        raise InputError(f"at least 1 result must be asked for; found {top}")
-    if len(corpus) == 0:
-        raise InputError("the corpus is empty, so there is nothing to search")
-    if isinstance(corpus, np.ndarray):
-        (vector,), rows = embed(encoder, [query]), corpus
-        if rows.ndim != 2 or rows.shape[1] != len(vector):
-            raise InputError(
-                f"the embeddings of the corpus have shape {rows.shape} but "
-                f"{encoder_name(encoder)} gives {len(vector)} numbers a text; encode it again"
-            )
-    else:
-        vector, *others = embed(encoder, [query, *corpus])
-        rows = np.stack(others)
-    places, scores = nearest_rows(vector[None], rows, top)
-    return [(int(i), float(s)) for i, s in zip(places[0], scores[0], strict=True)]
+    result = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
+    return DevEvaluation(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
 
 
 def _check(data: RetrievalSet, ks: Sequence[int], depths: Sequence[int]) -> None:
@@ -139,9 +109,9 @@ def _without(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
     """Return the places found (n x k) with each query's own behind all others."""
     if not itself:
         return places
-    own = np.full((len(places), 1), -1)
-    own[list(itself), 0] = list(itself.values())
-    order = np.argsort(places == own, axis=1, kind="stable")
+    query_place = np.full((len(places), 1), -1)
+    query_place[list(itself), 0] = list(itself.values())
+    order = np.argsort(places == query_place, axis=1, kind="stable")
     return np.take_along_axis(places, order, axis=1)
 
 
@@ -154,8 +124,8 @@ def _scores(
     """Return each metric's value for every query, from the places found (n x k)."""
     gains = np.array(
         [
-            [row.get(int(place), 0.0) for place in found]
-            for found, row in zip(places, relevant, strict=True)
+            [row.get(int(place), 0.0) for place in retrieved]
+            for retrieved, row in zip(places, relevant, strict=True)
         ]
     ).clip(min=0)
     hits = gains > 0

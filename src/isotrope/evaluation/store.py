@@ -1,4 +1,4 @@
-"""Finished tasks on disk: what was scored once is not scored again.
+"""Keeps finished tasks on disk: what was scored once is not scored again.
 
 A task is one file of JSON, written whole as soon as the task is finished, so a run that is killed
 loses only the task it was at. Its name holds a fingerprint of everything that decides the numbers:
@@ -37,9 +37,9 @@ def store_folder(model: object) -> Path:
         run = Path(model).expanduser()
         # the same two marks by which a model is found in a run
         if (run / "model").is_dir() and any((run / f).exists() for f in _RUN):
-            own = run / "evaluations"
-            if os.access(own if own.exists() else run, os.W_OK | os.X_OK):
-                return own
+            in_run = run / "evaluations"
+            if os.access(in_run if in_run.exists() else run, os.W_OK | os.X_OK):
+                return in_run
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "isotrope" / "evaluations"
 
@@ -51,10 +51,10 @@ def finished(folder: Path, model: str) -> list[Result]:
     """Return the finished tasks of a folder that are of one model, without their items.
 
     Args:
-        folder: of a :class:`Store`; files that cannot be read count as absent.
+        folder: the folder of a :class:`Store`; files that cannot be read count as absent.
         model: its fingerprint. Of a task that was scored on several data the newest counts.
     """
-    found: dict[tuple[str, str, str], Result] = {}
+    newest: dict[tuple[str, str, str], Result] = {}
     for path in folder.glob("*.json"):
         try:
             result = Result.load(path)
@@ -64,9 +64,9 @@ def finished(folder: Path, model: str) -> list[Result]:
         if not isinstance(key, dict) or key.get("model") != model:
             continue
         task = (result.kind, str(key.get("task")), str(key.get("settings")))
-        if task not in found or _time(found[task]) < _time(result):
-            found[task] = result
-    return [found[task] for task in sorted(found)]
+        if task not in newest or _time(newest[task]) < _time(result):
+            newest[task] = result
+    return [newest[task] for task in sorted(newest)]
 
 
 def _time(result: Result) -> str:

@@ -20,7 +20,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.evaluation.embed import CachedEncoder, Encoder, embed, encoder_name
-from isotrope.measures.judgement import Look
+from isotrope.measures.judgement import DevEvaluation
 
 __all__ = [
     "load_tasks",
@@ -29,7 +29,7 @@ __all__ = [
     "spearman",
     "sts",
     "sts_dev",
-    "sts_look",
+    "sts_evaluation",
     "with_average",
 ]
 
@@ -73,9 +73,9 @@ def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
     Raises:
         InputError: naming the absent ones.
     """
-    known = [task for task in sets if task in TASKS]
+    standard = [task for task in sets if task in TASKS]
     absent = [t for t in TASKS if not any(s.split == "test" for s in sets.get(t, ()))]
-    if absent and (known or not sets):
+    if absent and (standard or not sets):
         raise InputError(f"the data lack the test split of {', '.join(absent)}; {_NEEDED}")
 
 
@@ -107,7 +107,7 @@ def score_task(
         ``spearman``, ``pearson``, ``pairs`` and ``split``, the same of ``dot``, ``euclidean`` and
         ``manhattan``; of a year also ``mean`` and ``weighted_mean`` over its ``subsets``; of STS-B
         and SICK-R also ``dev``, where the data have it; with STS-B's stand ``alignment`` (alpha =
-        2, pairs scored above 4) and ``uniformity`` (t = 2), as paper 001 plots them.
+        2, pairs scored above 4) and ``uniformity`` (t = 2), as Nie et al. (2023) plot them.
         Its ``items`` are ``"STS12/cosine"`` and ``"STS12/gold"``, a value for each pair.
 
     Raises:
@@ -118,21 +118,23 @@ def score_task(
     dev = [subset for subset in subsets if test and subset.split == "dev"]
     vectors = embed(encoder, _texts([*used, *dev]), batch_size=batch_size, progress=progress)
     sides = _by_subset(vectors, [*used, *dev])
-    found = [similarities(x, y) for x, y in sides]
+    similar = [similarities(x, y) for x, y in sides]
     gold = np.concatenate([subset.scores for subset in used])
-    pooled = {name: np.concatenate([found[i][name] for i in range(len(used))]) for name in found[0]}
+    pooled = {
+        name: np.concatenate([similar[i][name] for i in range(len(used))]) for name in similar[0]
+    }
     scores: dict[str, Any] = {"split": used[0].split, **_measure(pooled, gold, task)}
     if len(used) > 1:
         parts = {
-            subset.name: _measure({"cosine": found[i]["cosine"]}, subset.scores, subset.name)
+            subset.name: _measure({"cosine": similar[i]["cosine"]}, subset.scores, subset.name)
             for i, subset in enumerate(used)
         }
-        each = [_correlations(found[i]["cosine"], subset.scores) for i, subset in enumerate(used)]
+        each = [_correlations(similar[i]["cosine"], subset.scores) for i, subset in enumerate(used)]
         scores["mean"] = _means(each, [1] * len(used))
         scores["weighted_mean"] = _means(each, [len(subset) for subset in used])
         scores["subsets"] = parts
     for i, subset in enumerate(dev, len(used)):
-        scores["dev"] = _measure(found[i], subset.scores, f"{task} dev")
+        scores["dev"] = _measure(similar[i], subset.scores, f"{task} dev")
         if task == "STS-B":
             scores["dev"] |= _geometry(subset, *sides[i])
     return Result(
@@ -168,10 +170,10 @@ def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float
     Raises:
         InputError: the human scores rank nothing.
     """
-    return sts_look(encoder, subset, batch_size=batch_size).value
+    return sts_evaluation(encoder, subset, batch_size=batch_size).value
 
 
-def sts_look(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> Look:
+def sts_evaluation(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> DevEvaluation:
     """Return the score of :func:`sts_dev` with the cosine of every pair.
 
     Raises:
@@ -180,7 +182,7 @@ def sts_look(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> Look
     ((x, y),) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]
-    return Look(100 * spearman(cosine, subset.scores), cosine, subset.scores)
+    return DevEvaluation(100 * spearman(cosine, subset.scores), cosine, subset.scores)
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -262,12 +264,12 @@ def _geometry(subset: Subset, x: np.ndarray, y: np.ndarray) -> dict[str, float |
     }
 
 
-def _measure(found: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
+def _measure(predicted: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
     """Return both correlations of every similarity; those of the cosine stand on top."""
     _check(gold, name)
     scores = {
         kind: {name: _rounded(value) for name, value in _correlations(values, gold).items()}
-        for kind, values in found.items()
+        for kind, values in predicted.items()
     }
     return {**scores.pop("cosine"), "pairs": len(gold), **scores}
 

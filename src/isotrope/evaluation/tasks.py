@@ -1,4 +1,4 @@
-"""What ``isotrope.evaluate`` scores: tasks, each finished and kept by itself, then joined."""
+"""The tasks of ``isotrope.evaluate``, each scored and stored by itself, then joined."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Task:
     """One thing that is scored by itself.
 
     Attributes:
-        kind: of its Result: ``sts``, ``transfer``, ...
+        kind: the kind of its Result: ``sts``, ``transfer``, ...
         name: ``STS12``, ``MR``, ...
         data: fingerprint of its data.
         score: encoder in, Result out.
@@ -61,12 +61,12 @@ def sts_tasks(path: Path) -> list[Task]:
     """Load the STS tasks: one for each year, STS-B and SICK-R, or one of a file."""
     from isotrope.evaluation.sts import load_tasks, score_task
 
-    def one(name: str, subsets: Sequence[Any]) -> Task:
+    def task(name: str, subsets: Sequence[Any]) -> Task:
         return Task(
             "sts", name, fingerprint(subsets), lambda encoder: score_task(encoder, name, subsets)
         )
 
-    return [one(name, subsets) for name, subsets in load_tasks(path).items()]
+    return [task(name, subsets) for name, subsets in load_tasks(path).items()]
 
 
 def transfer_tasks(
@@ -76,7 +76,7 @@ def transfer_tasks(
     from isotrope.data.text.transfer_sets import load_transfer
     from isotrope.evaluation.transfer import check_task, transfer
 
-    def one(name: str, data: Any) -> Task:  # noqa: ANN401 - a TransferTask
+    def task(name: str, data: Any) -> Task:  # noqa: ANN401 - a TransferTask
         def score(encoder: Encoder) -> Result:
             return transfer(
                 encoder,
@@ -90,7 +90,7 @@ def transfer_tasks(
         check_task(data, mode)
         return Task("transfer", name, fingerprint(data), score, {"mode": mode})
 
-    return [one(name, data) for name, data in load_transfer(path).items()]
+    return [task(name, data) for name, data in load_transfer(path).items()]
 
 
 def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
@@ -123,14 +123,14 @@ def labelled_tasks(
     data = load_labelled(path, test)
     content = fingerprint(data)
 
-    def one(kind: str, function: Callable[..., Result]) -> Task:
+    def task(kind: str, function: Callable[..., Result]) -> Task:
         def score(encoder: Encoder) -> Result:
             return function(encoder, data, progress=progress, batch_size=batch_size)
 
         return Task(kind, kind, content, score)
 
-    asked = (("knn", knn, knn_text), ("linear", linear, linear_text))
-    return [one(kind, function) for kind, wanted, function in asked if wanted]
+    protocols = (("knn", knn, knn_text), ("linear", linear, linear_text))
+    return [task(kind, function) for kind, wanted, function in protocols if wanted]
 
 
 def corpus_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
@@ -149,7 +149,7 @@ def finish(
     tasks: Sequence[Task],
     encoder: Encoder,
     keep: Callable[[Task, Result], None],
-    known: Mapping[str, Result],
+    finished: Mapping[str, Result],
     *,
     progress: bool,
     batch_size: int,
@@ -157,10 +157,10 @@ def finish(
     """Score the tasks that are not finished yet, one after the other.
 
     Args:
-        tasks: in this order.
+        tasks: the tasks, in the order in which they are scored.
         encoder: anything with ``encode``.
         keep: called with each task as soon as it is finished.
-        known: the finished ones, by name.
+        finished: the finished ones, by name.
         progress: show bars on stderr.
         batch_size: texts a batch.
     """
@@ -168,7 +168,7 @@ def finish(
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []
     for task in tasks:
-        result = known.get(task.name)
+        result = finished.get(task.name)
         if result is None:
             result = task.score(memory if task.kind == "sts" else encoder)
             keep(task, result)

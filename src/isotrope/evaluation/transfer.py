@@ -94,9 +94,9 @@ def transfer(
     Args:
         encoder: anything with ``encode``.
         data: the folder of the tasks, or what ``load_transfer`` made of it.
-        mode: of :data:`MODES`.
+        mode: one of :data:`MODES`.
         tasks: only these; None stands for all seven, and only of these there is an average.
-        fit: of :data:`FITS`; the other is slow, and the same but for rounding.
+        fit: one of :data:`FITS`; the other is slow, and the same but for rounding.
         progress: show bars on stderr.
         batch_size: texts a batch of the encoder.
 
@@ -108,20 +108,20 @@ def transfer(
         MissingExtra: scikit-learn is not installed.
     """
     sets = load_transfer(data, tasks) if isinstance(data, (str, Path)) else data
-    asked = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
-    absent = [task for task in asked if task not in sets]
+    chosen = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
+    absent = [task for task in chosen if task not in sets]
     if absent:
         raise InputError(
             f"the data lack {', '.join(absent)}; the average needs all seven tasks: add them, or "
             "name the tasks to take"
         )
-    for task in asked:  # before anything is encoded
+    for task in chosen:  # before anything is encoded
         check_task(sets[task], mode, fit)
     scores = {
         task: transfer_task(
             encoder, sets[task], mode=mode, fit=fit, progress=progress, batch_size=batch_size
         )
-        for task in asked
+        for task in chosen
     }
     return transfer_result(encoder_name(encoder), scores, mode=mode)
 
@@ -134,8 +134,8 @@ def transfer_result(name: str, scores: Mapping[str, TaskScore], *, mode: Mode = 
         "devacc": ...}, ...}, "average": ..., "mode": ...}``, the average None unless all seven
         tasks are there; its ``items`` are each task's ``correct``.
     """
-    whole = all(task in scores for task in TASKS)
-    mean = float(np.mean([scores[task].accuracy for task in TASKS])) if whole else None
+    complete = all(task in scores for task in TASKS)
+    mean = float(np.mean([scores[task].accuracy for task in TASKS])) if complete else None
     average = None if mean is None else round(mean, 2)
     return Result(
         kind="transfer",
@@ -189,11 +189,11 @@ def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
         InputError: an unknown mode or fit, or too few examples of a class for the folds.
         MissingExtra: scikit-learn is not installed.
     """
-    for what, value, known in (("mode", mode, MODES), ("fit", fit, FITS)):
-        if value not in known:
+    for what, value, choices in (("mode", mode, MODES), ("fit", fit, FITS)):
+        if value not in choices:
             raise InputError(
-                f"there is no {what} {value!r}{nearest(value, known)}; choose one of "
-                f"{', '.join(known)}"
+                f"there is no {what} {value!r}{nearest(value, choices)}; choose one of "
+                f"{', '.join(choices)}"
             )
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
@@ -262,8 +262,8 @@ class _Task:
 
     def classes(self, weights: Tensor, rows: Indices) -> NDArray[np.int64]:
         """Return the classes predicted for ``rows``."""
-        found: NDArray[np.int64] = predict(weights, self.x[rows]).numpy()
-        return found
+        predicted: NDArray[np.int64] = predict(weights, self.x[rows]).numpy()
+        return predicted
 
 
 def _choose(folds: Sequence[Fitted]) -> tuple[float, float]:
@@ -281,8 +281,8 @@ def _nested(task: _Task) -> TaskScore:
     """Choose within each outer fold, test on it (MR, CR, SUBJ, MPQA)."""
     outer = task.folds(task.rows["all"])
     inner = [TrainingSet(*fold) for train, _ in outer for fold in task.folds(train)]
-    found, k = task.fit(inner), task.protocol.folds
-    chosen = [_choose(found[i * k : (i + 1) * k]) for i in range(k)]
+    inner_fits, k = task.fit(inner), task.protocol.folds
+    chosen = [_choose(inner_fits[i * k : (i + 1) * k]) for i in range(k)]
     last = task.fit(
         [
             TrainingSet(train, None, (decay,))
@@ -320,17 +320,17 @@ def _split(task: _Task) -> TaskScore:
 
 def _tested(task: _Task, weights: Tensor, devacc: float) -> TaskScore:
     test = np.sort(task.rows["test"])  # the order of the file
-    found, labels = task.classes(weights, test), task.y[test]
-    right = found == labels
+    predicted, labels = task.classes(weights, test), task.y[test]
+    right = predicted == labels
     return TaskScore(
         accuracy=_percent(right),
         devacc=devacc,
         correct=right.astype(np.int8),
-        f1=_f1(found, labels) if task.pairs else None,
+        f1=_f1(predicted, labels) if task.pairs else None,
     )
 
 
-def _f1(found: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+def _f1(predicted: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Return 100 F1 of class 1."""
-    both = int((found & labels).sum())
-    return round(200 * both / max(1, int(found.sum() + labels.sum())), 2)
+    both = int((predicted & labels).sum())
+    return round(200 * both / max(1, int(predicted.sum() + labels.sum())), 2)

@@ -28,15 +28,15 @@ from isotrope.core.views import Views
 from isotrope.data.text.docstrings import Documented, collect, split
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_look
+from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_evaluation
 from isotrope.measures.alignment import alignment
-from isotrope.measures.judgement import Judgement, Looks, judge
+from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.report.html import Example, Table, write_report
+from isotrope.reports.html import Example, Table, write_report
+from isotrope.training.fit_text import fit
 from isotrope.training.settings import read_yaml
-from isotrope.training.text import fit
 
 __all__ = ["COLUMNS", "RECIPE", "Row", "demo", "line"]
 
@@ -311,9 +311,9 @@ def _row(
     recipe: DemoRecipe,
 ) -> Row:
     metrics = retrieval(vectors, data, ks=(1,)).metrics
-    judged = Looks("MRR@10 of the held-out functions", "last")
+    judged = DevHistory("MRR@10 of the held-out functions", "last")
     for step, model in ((0, before), (recipe.steps, vectors)):
-        judged.add(step, retrieval_look(model, data))
+        judged.add(step, retrieval_evaluation(model, data))
     queries, targets = (
         torch.from_numpy(vectors.encode(texts)) for texts in (data.queries, data.corpus)
     )

@@ -9,6 +9,7 @@ from torch import Tensor
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 
 __all__ = ["EagerPairs"]
@@ -34,14 +35,7 @@ class EagerPairs(Pairs):
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def columns(self, against: Against = "cross") -> Tensor:
-        views = self.views
-        parts = {
-            "cross": [views.positives],
-            "within": [views.anchors],
-            "both": [views.positives, views.anchors],
-        }[against]
-        if views.negatives is not None:
-            parts = [*parts, views.negatives]
+        parts = Mask(self.views, against).columns
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def similarity(self, against: Against = "cross") -> Tensor:
@@ -52,33 +46,9 @@ class EagerPairs(Pairs):
 
     def negative(self, against: Against = "cross") -> Tensor:
         if against not in self._negative:
-            self._negative[against] = self._allowed(against)
+            rows = slice(0, len(self.views.anchors))
+            self._negative[against] = ~Mask(self.views, against).excluded(rows)
         return self._negative[against]
-
-    def _allowed(self, against: Against) -> Tensor:
-        views, n = self.views, len(self.views.anchors)
-        device = views.anchors.device
-        row = torch.arange(n, device=device)[:, None]
-        group = None if views.groups is None else views.groups[views.rows, None]
-        parts = []
-        if against in ("cross", "both"):
-            other = torch.arange(len(views.positives), device=device) != row + views.offset
-            if group is not None:
-                other &= views.groups != group
-            parts.append(other)
-        if against in ("within", "both"):
-            same = torch.arange(n, device=device) != row
-            if group is not None:
-                same &= group != group.T
-            parts.append(same)
-        allowed = torch.cat(parts, dim=1)
-        if not views.in_batch:
-            allowed = torch.zeros_like(allowed)
-        if views.negatives is not None:
-            shape = (n, len(views.negatives))
-            further = torch.ones(shape, dtype=torch.bool, device=device)
-            allowed = torch.cat([allowed, further], dim=1)
-        return allowed
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         negative = self.negative(against)

@@ -34,8 +34,8 @@ from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
 from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.statistics import Formula, Unfused, record
-from isotrope.kernels.tiles import Gradients, Job
 from isotrope.kernels.two_passes import check, two_passes
 
 __all__ = ["fused"]

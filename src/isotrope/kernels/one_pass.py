@@ -23,20 +23,11 @@ from torch import Tensor
 from isotrope.core.softplus import softplus
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import agree
+from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.mixtures import Mixture
-from isotrope.kernels.rowblock import Layout, add_product
 from isotrope.kernels.statistics import Key
-from isotrope.kernels.tiles import (
-    LN2,
-    UNSHIFTED,
-    Gradients,
-    Job,
-    Tiles,
-    Vectors,
-    blocks,
-    height,
-    total,
-)
+from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, height, total
 from isotrope.kernels.topk import chunked_topk
 
 __all__ = ["one_pass", "takes"]
@@ -67,8 +58,9 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
         WrongCoupling: the formula is not as declared.
     """
     sweep = _OnePass(job)
-    for rows in blocks(0, sweep.n, sweep.tiles.height):
-        sweep.meet(rows)
+    mask = Mask(job.views, "cross")
+    for rows, unit, tile in Tiles().of(sweep.anchors, sweep.sources, mask, job.exponents):
+        sweep.meet(rows, unit, tile)
     return sweep.finish()
 
 
@@ -77,6 +69,7 @@ class _OnePass:
 
     Attributes:
         alone: a row needs nothing of the others.
+        whole: all rows were differentiated at once.
         sources: where the columns come from: positives, further negatives.
         gradients: of the anchors, then of the sources.
         positive, values, by_positive, by: similarities of the positives, statistics by question,
@@ -88,13 +81,13 @@ class _OnePass:
     def __init__(self, job: Job) -> None:
         views = job.views
         self.job, self.n, self.alone = job, len(views.anchors), job.coupling == "none"
+        self.whole = False
         self.anchors = Vectors(views.anchors)
         given = (x for x in (views.positives, views.negatives) if x is not None)
         self.sources = job.columns(*given)
         self.gradients = [torch.empty_like(views.anchors)]
         self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
-        self.layout, self.counts = Layout(views, "cross"), job.counts()
-        self.tiles = Tiles(self.sources[0].data, sum(len(x) for x in self.sources))
+        self.counts = job.counts()
         self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
         none = torch.zeros_like(views.anchors[:, 0])
         self.each, self.positive, self.by_positive = (torch.zeros_like(none) for _ in range(3))
@@ -108,12 +101,15 @@ class _OnePass:
         """The positives of some anchors."""
         return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
 
-    def meet(self, rows: slice) -> None:
-        """Let a block of rows meet all columns; what it gives to all gradients is added."""
-        job, tau, own = self.job, self.job.temperature, self._own(rows)
-        a = self.anchors.rows(rows)
-        tile = self.tiles.across(job.exponents(a), self.sources)
-        self.layout.exclude(tile, rows)
+    def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:
+        """Reduce and differentiate a block of exponents; what it gives to all gradients is added.
+
+        Args:
+            rows: which anchors, B of them.
+            a: their unit vectors.
+            tile: B x c exponents, which are used up.
+        """
+        tau, own = self.job.temperature, self._own(rows)
         found = self._statistics(tile, a, rows)
         mine = self.gradients[0][rows]
         if self.alone:
@@ -144,6 +140,7 @@ class _OnePass:
         each, by, learnt = self.job.evaluate(positive, values, counts, self.n)
         self._add_learnt(learnt)
         if len(positive) == self.n:  # nothing to put beside it
+            self.whole = True
             self.each, self.positive, self.by_positive = each, positive, by[0]
             self.values, self.by = values, dict(zip(values, by[1:], strict=True))
             return
@@ -190,7 +187,7 @@ class _OnePass:
             part = tile[:, at : at + len(x)]
             at += len(x)
             add_product(into, part, scaled * a)
-            pushed = x.push(part)
+            pushed = x.combine(part)
             mine.addcmul_(scaled, pushed)
             if self.job.by_temperature:
                 self._by_similarity(scaled * pushed, a)
@@ -210,9 +207,9 @@ class _OnePass:
             self._check_alone()
         else:
             self._complete()
-            self.anchors.by_raw(self.gradients[0])
+            self.anchors.to_raw(self.gradients[0])
         for x, gradient in zip(self.sources, self.gradients[1:], strict=True):
-            x.by_raw(gradient)
+            x.to_raw(gradient)
         anchors, positives, *others = self.gradients
         negatives = others[0] if others else None
         return self.each.sum(), [anchors, positives, negatives, self.learnt]
@@ -224,8 +221,8 @@ class _OnePass:
         made up: larger and smaller than these, and they must make no difference either.
         """
         others = len(self.job.views.positives) - self.n
-        if not others and self.tiles.height >= self.n:
-            return  # all rows were differentiated at once
+        if not others and self.whole:
+            return
         positive, *values = (_among(x, others) for x in (self.positive, *self.values.values()))
         counts = {key: _among(x, others, apart=0.0) for key, x in self.counts.items()}
         given = dict(zip(self.values, values, strict=True))

@@ -9,8 +9,7 @@ statistic, whose products with the columns and with the anchors are the gradient
 There are no second derivatives: asked for one, the backward pass names the eager backend.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,15 +20,11 @@ from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.mask import Mask
+from isotrope.kernels.tiles import add_product, similarity_tiles
 from isotrope.kernels.topk import chunked_topk
 
-__all__ = ["BLOCK_BYTES", "Layout", "RowBlockPairs", "add_product"]
-
-BLOCK_BYTES = 1 << 24  # of one block of similarities: it stays in the cache of a core, nearly
-# so narrow an addmm adds term by term to what is there: ten times the rounding of a product
-_NARROW = 16
-_SUMMED = 4096  # rows of a product in bfloat16 before it is added in the format of the sum
-LEAST, MOST = 16, 512  # rows of a block: under 128 the products slow down, over 512 nothing gains
+__all__ = ["RowBlockPairs"]
 
 
 class RowBlockPairs(EagerPairs):
@@ -65,13 +60,13 @@ class RowBlockPairs(EagerPairs):
         return self._reduced(_Hardest(), 1.0, against)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        layout = Layout(self.views, against)
-        k = min(k, sum(len(x) for x in layout.columns))
+        mask = Mask(self.views, against)
+        k = min(k, sum(len(x) for x in mask.columns))
         with torch.no_grad():
-            return torch.cat([chunked_topk(tile, k)[1] for _, tile in layout.tiles(1.0)])
+            return torch.cat([chunked_topk(tile, k)[1] for _, tile in similarity_tiles(mask)])
 
     def count(self, against: Against = "cross") -> Tensor:
-        return Layout(self.views, against).counts()
+        return Mask(self.views, against).counts()
 
     def _reduced(
         self, statistic: "_Statistic", temperature: float | Tensor, against: Against
@@ -79,115 +74,11 @@ class RowBlockPairs(EagerPairs):
         views = self.views
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
-        layout = Layout(views, against)
+        mask = Mask(views, against)
         found: Tensor = _Reduce.apply(  # type: ignore[no-untyped-call]
-            statistic, layout, plain, views.anchors, views.positives, views.negatives, learnt
+            statistic, mask, plain, views.anchors, views.positives, views.negatives, learnt
         )
         return found
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which columns the anchors meet, block by block, and which of them are no negatives."""
-
-    views: Views
-    against: Against
-
-    @property
-    def sources(self) -> list[int]:
-        """Where the columns come from, in order: 0 anchors, 1 positives, 2 further negatives."""
-        found = {"cross": [1], "within": [0], "both": [1, 0]}[self.against]
-        return found if self.views.negatives is None else [*found, 2]
-
-    @property
-    def columns(self) -> list[Tensor]:
-        """The columns' vectors, by source."""
-        views = self.views
-        all_of = (views.anchors, views.positives, views.negatives)
-        return [x for x in (all_of[source] for source in self.sources) if x is not None]
-
-    def rows(self) -> Iterator[slice]:
-        """Blocks of anchors of about ``BLOCK_BYTES``, at least 16 and at most 512 rows."""
-        views = self.views
-        width = sum(len(x) for x in self.columns)
-        height = BLOCK_BYTES // max(1, width * views.anchors.element_size())
-        height = min(MOST, max(LEAST, height))
-        for first in range(0, len(views.anchors), height):
-            yield slice(first, min(first + height, len(views.anchors)))
-
-    def excluded(self, rows: slice) -> Tensor:
-        """B x c, True where a column is no negative of the row."""
-        views, device = self.views, self.views.anchors.device
-        row = torch.arange(rows.start, rows.stop, device=device)[:, None]
-        groups, own = views.groups, None if views.groups is None else views.groups[views.rows]
-        parts = []
-        if self.against in ("cross", "both"):
-            part = torch.arange(len(views.positives), device=device) == row + views.offset
-            parts.append(part if groups is None or own is None else part | (groups == own[row]))
-        if self.against in ("within", "both"):
-            part = torch.arange(len(views.anchors), device=device) == row
-            parts.append(part if own is None else part | (own == own[row]))
-        found = torch.cat(parts, dim=1)
-        if not views.in_batch:
-            found = torch.ones_like(found)
-        if views.negatives is not None:
-            found = torch.cat([found, found.new_zeros(len(found), len(views.negatives))], dim=1)
-        return found
-
-    def counts(self) -> Tensor:
-        """n, the number of negatives of each anchor, without forming what they are."""
-        views = self.views
-        n, dtype = len(views.anchors), torch.promote_types(views.anchors.dtype, torch.float32)
-        found = torch.zeros(n, dtype=dtype, device=views.anchors.device)  # bfloat16 counts to 256
-        if views.in_batch:
-            kin_across = kin_inside = torch.ones_like(found)  # rows of the same group, oneself too
-            if views.groups is not None:
-                kin_across = _alike(views.groups)[views.rows].to(found.dtype)
-                kin_inside = _alike(views.groups[views.rows]).to(found.dtype)
-            if self.against in ("cross", "both"):
-                found = found + len(views.positives) - kin_across
-            if self.against in ("within", "both"):
-                found = found + n - kin_inside
-        return found if views.negatives is None else found + len(views.negatives)
-
-    def exclude(self, tile: Tensor, rows: slice) -> None:
-        """Fill what is no negative with -inf, in place."""
-        views = self.views
-        if views.groups is not None or not views.in_batch:
-            tile.masked_fill_(self.excluded(rows), -torch.inf)
-            return
-        # only the diagonals: their entries are reached without a mask of the tile's size
-        starts = []
-        if self.against in ("cross", "both"):
-            starts.append(views.offset + rows.start)
-        if self.against in ("within", "both"):
-            starts.append(rows.start + (len(views.positives) if self.against == "both" else 0))
-        for start in starts:
-            tile[:, start : start + len(tile)].fill_diagonal_(-torch.inf)
-
-    def tiles(self, temperature: float) -> Iterator[tuple[slice, Tensor]]:
-        """Yield blocks of rows with their similarities over the temperature, -inf if excluded."""
-        views = self.views
-        parts = self.columns
-        width = sum(len(x) for x in parts)
-        buffer = views.anchors.new_empty(0)
-        for rows in self.rows():
-            anchors = views.anchors[rows] / temperature
-            if buffer.numel() < len(anchors) * width:
-                buffer = anchors.new_empty(len(anchors) * width)
-            tile = buffer[: len(anchors) * width].view(len(anchors), width)
-            at = 0
-            for part in parts:
-                torch.mm(anchors, part.T, out=tile[:, at : at + len(part)])
-                at += len(part)
-            self.exclude(tile, rows)
-            yield rows, tile
-
-
-def _alike(groups: Tensor) -> Tensor:
-    """How many rows have the group of each row."""
-    _, place = torch.unique(groups, return_inverse=True)
-    return torch.bincount(place)[place]
 
 
 class _Statistic:
@@ -235,16 +126,16 @@ class _Reduce(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ANN401 - torch's context
         statistic: _Statistic,
-        layout: Layout,
+        mask: Mask,
         temperature: float,
         anchors: Tensor,
         positives: Tensor,
         negatives: Tensor | None,
         learnt: Tensor | None,
     ) -> Tensor:
-        reduced = [statistic.reduce(tile) for _, tile in layout.tiles(temperature)]
+        reduced = [statistic.reduce(tile) for _, tile in similarity_tiles(mask, temperature)]
         values, kept = (torch.cat(column) for column in zip(*reduced, strict=True))
-        ctx.statistic, ctx.layout, ctx.temperature = statistic, layout, temperature
+        ctx.statistic, ctx.mask, ctx.temperature = statistic, mask, temperature
         ctx.save_for_backward(anchors, positives, negatives, kept)
         return values
 
@@ -255,8 +146,8 @@ class _Reduce(torch.autograd.Function):
                 "the rowblock backend has no second derivatives; ask for backend='eager'"
             )
         anchors, positives, negatives, kept = ctx.saved_tensors
-        views = replace(ctx.layout.views, anchors=anchors, positives=positives, negatives=negatives)
-        layout = replace(ctx.layout, views=views)
+        views = replace(ctx.mask.views, anchors=anchors, positives=positives, negatives=negatives)
+        mask = replace(ctx.mask, views=views)
         grads = [
             torch.zeros_like(x) if wanted else None
             for x, wanted in zip(
@@ -264,23 +155,23 @@ class _Reduce(torch.autograd.Function):
             )
         ]
         if isinstance(ctx.statistic, _Hardest):
-            _sparse(layout, grads, kept, gradient)
+            _sparse(mask, grads, kept, gradient)
             return (None, None, None, *grads, None)
         slope = gradient.new_zeros(()) if ctx.needs_input_grad[6] else None
-        for rows, tile in layout.tiles(ctx.temperature):
+        for rows, tile in similarity_tiles(mask, ctx.temperature):
             scaled = tile.clone() if slope is not None else None
             by = gradient[rows] / ctx.temperature
             change = ctx.statistic.differentiate(tile, kept[rows], by)
             if scaled is not None and slope is not None:
                 slope -= (change * scaled.masked_fill_(change == 0, 0.0)).sum()
-            _spread(layout, grads, rows, change)
+            _spread(mask, grads, rows, change)
         return (None, None, None, *grads, slope)
 
 
-def _spread(layout: Layout, grads: list[Tensor | None], rows: slice, change: Tensor) -> None:
+def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor) -> None:
     """Add what a block's derivatives do to its anchors and to its columns."""
-    anchors, at = layout.views.anchors[rows], 0
-    for source, columns in zip(layout.sources, layout.columns, strict=True):
+    anchors, at = mask.views.anchors[rows], 0
+    for source, columns in zip(mask.sources, mask.columns, strict=True):
         part = change[:, at : at + len(columns)]
         at += len(columns)
         if (own := grads[0]) is not None:
@@ -289,22 +180,10 @@ def _spread(layout: Layout, grads: list[Tensor | None], rows: slice, change: Ten
             add_product(other, part, anchors)
 
 
-def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
-    """Add ``tile``^T ``rows`` to ``into``, in place; of a bfloat16 tile, a product at a time."""
-    if tile.dtype != into.dtype:
-        rows = rows.to(tile.dtype)
-        for start in range(0, len(into), _SUMMED):
-            into[start : start + _SUMMED].add_(tile[:, start : start + _SUMMED].T @ rows)
-    elif into.shape[1] < _NARROW:
-        into.add_(tile.T @ rows)
-    else:
-        into.addmm_(tile.T, rows)
-
-
-def _sparse(layout: Layout, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
+def _sparse(mask: Mask, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
     """The same where each anchor meets one column only."""
-    anchors, at = layout.views.anchors, 0
-    for source, columns in zip(layout.sources, layout.columns, strict=True):
+    anchors, at = mask.views.anchors, 0
+    for source, columns in zip(mask.sources, mask.columns, strict=True):
         (rows,) = ((chosen >= at) & (chosen < at + len(columns))).nonzero(as_tuple=True)
         which, by = chosen[rows] - at, gradient[rows, None]
         at += len(columns)

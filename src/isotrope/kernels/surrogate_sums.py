@@ -21,13 +21,14 @@ from torch import Tensor
 
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
-from isotrope.kernels.rowblock import Layout, RowBlockPairs, add_product
+from isotrope.kernels.mask import Mask
+from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
-from isotrope.kernels.tiles import LEAST, TILE_BYTES, blocks
+from isotrope.kernels.tiles import Tiles, Vectors, add_product, similarity_tiles
 
 __all__ = ["FLOOR", "Exponent", "LazyWeights", "Masses", "SurrogatePairs"]
 
-MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
+_MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
 REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
 FLOOR = 1e-4  # the least similarity that is raised to a power
 
@@ -179,7 +180,7 @@ class SurrogatePairs(RowBlockPairs):
             rows: n x d.
             compared: for each view among the columns the x, n x d.
         """
-        met = list(zip(compared, Layout(self.views, against).columns, strict=True))
+        met = list(zip(compared, Mask(self.views, against).columns, strict=True))
         own = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
 
         def push() -> Tensor:
@@ -193,7 +194,7 @@ class SurrogatePairs(RowBlockPairs):
 
     def _acting(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
         """In place of the matrix, of which it has what surrogates ask for."""
-        width = sum(len(x) for x in Layout(self.views, against).columns)
+        width = sum(len(x) for x in Mask(self.views, against).columns)
         return cast("Tensor", LazyWeights(push, mass, width))
 
     # statistics
@@ -212,7 +213,7 @@ class SurrogatePairs(RowBlockPairs):
         key = ("first", by, self.side)
         if key not in self.kept:
             found = []
-            for _, tile in Layout(self._compared(by), AGAINST[by]).tiles(1.0):
+            for _, tile in similarity_tiles(Mask(self._compared(by), AGAINST[by])):
                 at = tile.argmax(dim=1, keepdim=True)
                 top = tile.gather(1, at)
                 found.append((at.masked_fill(top == -torch.inf, -1), top))
@@ -313,32 +314,32 @@ class SurrogatePairs(RowBlockPairs):
     def _blocks(self, part: _Part, *, crossed: bool) -> Iterator[_Block]:
         views = self.views if self.side == 0 else self.views.swapped()
         both = [views.anchors, views.positives]
+        tiles = Tiles(_MOST)
         if part == "across":
-            layout = Layout(replace(views, negatives=None), "cross")
-            for rows, tile in _tiles(both[0], both[1]):
-                layout.exclude(tile, rows)
-                yield _Block(tile, 0, rows, both[1], (1, slice(0, len(both[1]))), both[0][rows])
+            anchors, positives = (Vectors(x, unit=True) for x in both)
+            mask = Mask(replace(views, negatives=None), "cross")
+            for rows, unit, tile in tiles.of(anchors, [positives], mask):
+                yield _Block(tile, 0, rows, both[1], (1, slice(0, len(both[1]))), unit)
             return
         for view, h in enumerate(both):
-            moved = both[1 - view] if crossed else h
+            moved, vectors = both[1 - view] if crossed else h, Vectors(h, unit=True)
             if part == "further" and views.negatives is not None:
-                for rows, tile in _tiles(h, views.negatives):
+                further = Vectors(views.negatives, unit=True)
+                for rows, _, tile in tiles.of(vectors, [further], None):
                     none = (view, slice(0, 0))
                     yield _Block(tile, view, rows, views.negatives, none, moved[rows])
                 continue
-            for rows, tile in _tiles(h, h, triangle=True):
-                tile.fill_diagonal_(-torch.inf)
-                if (groups := views.groups) is not None:
-                    tile.masked_fill_(groups[rows, None] == groups[rows.start :], -torch.inf)
+            mask = Mask(replace(views, negatives=None), "within")
+            for rows, _, tile in tiles.of(vectors, [vectors], mask, triangle=True):
                 others = (view, slice(rows.stop, len(h)))
                 yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
 
     def _one_way(self, by: By, exponent: Exponent) -> Masses:
         """The anchors of this direction against all their columns, each with its own maximum."""
         against = AGAINST[by]
-        columns = Layout(self.views, against).columns
+        columns = Mask(self.views, against).columns
         found = []
-        for _, tile in Layout(self._compared(by), against).tiles(1.0):
+        for _, tile in similarity_tiles(Mask(self._compared(by), against)):
             top = exponent.of(tile).amax(dim=1)
             tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
             push = torch.zeros_like(self.views.anchors[: len(tile)])
@@ -351,24 +352,4 @@ class SurrogatePairs(RowBlockPairs):
 
     def _compared(self, by: By) -> Views:
         """The views whose similarities count, ``anchors`` those of the rows."""
-        views = self.views
-        if by != "positives":
-            return views
-        groups = None if views.groups is None else views.groups[views.rows]
-        return replace(views, anchors=views.own, positives=views.own, offset=0, groups=groups)
-
-
-def _tiles(
-    rows: Tensor, columns: Tensor, *, triangle: bool = False
-) -> Iterator[tuple[slice, Tensor]]:
-    """Yield blocks of rows with their similarities, all in one buffer; of a triangle from the
-    block's own first column on.
-    """
-    width = len(columns)
-    height = min(MOST, max(LEAST, TILE_BYTES // (width * rows.element_size())))
-    buffer = rows.new_empty(min(height, len(rows)) * width)
-    for where in blocks(0, len(rows), height):
-        first = where.start if triangle else 0
-        high, wide = where.stop - where.start, width - first
-        tile = buffer[: high * wide].view(high, wide)
-        yield where, torch.mm(rows[where], columns[first:].T, out=tile)
+        return self.views.among_positives() if by == "positives" else self.views

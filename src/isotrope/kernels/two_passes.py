@@ -16,13 +16,13 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.kernels.coupling import agree
-from isotrope.kernels.rowblock import Layout, add_product
+from isotrope.kernels.job import Gradients, Job
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Key, Unfused
-from isotrope.kernels.tiles import Gradients, Job, Tiles, Vectors, blocks
+from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
 __all__ = ["two_passes"]
 
-_STRIP_BYTES = 1 << 20  # of a block, with as much again for what is computed of it
 _MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses are float32 numbers
 
 
@@ -85,7 +85,7 @@ class _TwoPasses:
             if self.inside
             else [Vectors(views.anchors), *job.columns(views.positives)]
         )
-        self.tiles = Tiles(self.both[1].data, self.n)
+        self.tiles = Tiles()
         self.softplus = job.questions.kinds == {"softplus"}
         anchors, positives = self.both
         self.positive = views.anchors.new_empty(self.n)
@@ -178,7 +178,7 @@ class _TwoPasses:
             own, other = self.factors["cross"]
             self._weigh(tile, self._summed(rows) if adding else None, (own[rows], other))
             add_product(gradients[1], tile, a)
-            pushed = self.both[1].push(tile)
+            pushed = self.both[1].combine(tile)
             gradients[0][rows] += pushed
             self._by_temperature(pushed, a)
         for side in range(self.sides):
@@ -191,7 +191,7 @@ class _TwoPasses:
                 if self.job.by_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
                     self._by_temperature(square @ a / -2, a)
-                pushed = self.both[side].push(tile, rows.start)
+                pushed = self.both[side].combine(tile, rows.start)
                 gradients[side][rows] += pushed
                 self._by_temperature(pushed, a)
         return gradients
@@ -203,7 +203,7 @@ class _TwoPasses:
             gradients[0][rows] += by * self.both[1].rows(rows)
             gradients[1][rows] += by * self.both[0].rows(rows)
         for x, gradient in zip(self.both, gradients, strict=True):
-            x.by_raw(gradient)
+            x.to_raw(gradient)
         if self.learnt is not None and self.job.by_temperature:
             self.learnt -= self.along / self.job.temperature
         return [*gradients, None, self.learnt]
@@ -226,7 +226,7 @@ class _TwoPasses:
 
         Weights are slopes times the sum of the factors of row and column.
         """
-        for part in _strips(tile):
+        for part in strips(tile):
             x = tile[part].exp2_()
             if sums is not None:
                 y = x.to(self.dtype).log1p() if self.softplus else x.to(self.dtype)
@@ -244,29 +244,15 @@ class _TwoPasses:
 
     def _across(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield rows, unit anchors and the exponents of each block of anchors against positives."""
-        layout = Layout(self.job.views, "cross")
-        for rows in blocks(0, self.n if self.across else 0, self.tiles.height):
-            a = self.both[0].rows(rows)
-            tile = self.tiles.empty(len(a), self.n)
-            self.both[1].against(self.job.exponents(a), tile)
-            layout.exclude(tile, rows)
-            yield rows, a, tile
+        if not self.across:
+            return iter(())
+        anchors, positives = self.both
+        mask = Mask(self.job.views, "cross")
+        return self.tiles.of(anchors, [positives], mask, self.job.exponents)
 
     def _triangle(self, side: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the same of a view against itself, from the block's own first column on."""
-        view, groups = self.both[side], self.job.views.groups
-        for rows in blocks(0, self.n if self.inside else 0, self.tiles.height):
-            a = view.rows(rows)
-            tile = self.tiles.empty(len(a), self.n - rows.start)
-            view.against(self.job.exponents(a), tile, rows.start)
-            tile.fill_diagonal_(-torch.inf)
-            if groups is not None:
-                tile.masked_fill_(groups[rows, None] == groups[rows.start :], -torch.inf)
-            yield rows, a, tile
-
-
-def _strips(tile: Tensor) -> Iterator[slice]:
-    """Rows of a block that stay in the near cache of a core while they are passed over."""
-    if tile.device.type != "cpu":
-        return blocks(0, len(tile), len(tile))
-    return blocks(0, len(tile), max(1, _STRIP_BYTES // (tile.shape[1] * tile.element_size())))
+        if not self.inside:
+            return iter(())
+        view, mask = self.both[side], Mask(self.job.views, "within")
+        return self.tiles.of(view, [view], mask, self.job.exponents, triangle=True)

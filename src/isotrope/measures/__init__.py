@@ -1,1 +1,1 @@
-"""Floor 1: pure functions of embeddings, one measure in each file."""
+"""Floor 1: measures of embeddings as pure functions, one in each file."""

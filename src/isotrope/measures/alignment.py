@@ -13,7 +13,7 @@ def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
     Args:
         anchors: n x d, any length.
         positives: n x d, any length.
-        alpha: exponent; 2 throughout the papers (paper 001, eq. 3).
+        alpha: exponent; 2 throughout the papers (Nie et al., 2023, eq. 3).
 
     Example:
         >>> import torch

@@ -1,7 +1,7 @@
-"""The paired bootstrap: how far numbers of the same things would move with other things.
+"""The paired bootstrap: how far a score would move if other examples had been drawn.
 
-Every resample draws as many things as were scored, with replacement, and the same for all models;
-every number is computed anew from it, Spearman's correlation with the ranks of the resample.
+Every resample draws as many examples as were scored, with replacement, and the same ones for all
+models. Every score is computed anew on it, Spearman's correlation with the ranks of the resample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +29,8 @@ def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[n
     """Yield how often each resample holds each of ``size`` things, block by block (size x b).
 
     Args:
-        rng: of the draws.
-        size: things that were scored.
+        rng: the generator of the draws.
+        size: the number of things that were scored.
         resamples: as many draws of ``size`` things with replacement.
     """
     most = max(1, _HELD // size)
@@ -50,7 +50,7 @@ def bootstrap_spearman(
     twice ties with itself. The values are sorted once, not in every resample.
 
     Args:
-        predicted: for each of m models the scores of n pairs.
+        predicted: the scores of n pairs by each of m models.
         gold: n human scores.
         counts: n x b, each column sums to n.
 
@@ -60,13 +60,13 @@ def bootstrap_spearman(
     y = _centred_ranks(gold, counts)
     weighted = counts * y
     length = np.einsum("nb,nb->b", weighted, y)
-    found = []
+    correlations = []
     for scores in predicted:
         x = _centred_ranks(scores, counts)
         product = np.einsum("nb,nb->b", weighted, x)
         norm = np.sqrt(np.einsum("nb,nb->b", counts, x * x) * length)
-        found.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
-    return np.stack(found)
+        correlations.append(np.divide(product, norm, out=np.zeros_like(product), where=norm > 0))
+    return np.stack(correlations)
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ __all__ = ["distance_gap", "gaps", "margin_gap"]
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
-    It is d_ij of the caption of paper 001, figure 3: what its figures show. It lies in [-2, 2];
-    below 0, negatives are nearer than positives.
+    It is d_ij of the caption of Nie et al., 2023, figure 3: what its figures show. It lies in [-2,
+    2]; below 0, negatives are nearer than positives.
 
     Args:
         anchors: n x d, n >= 2, any length.
@@ -32,8 +32,8 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
-    It is d_ij of paper 001, section 4.3, for the distance of its figures: the range in which an
-    objective with a margin pushes. The sign is dropped as printed, so a negative nearer than the
+    It is d_ij of Nie et al., 2023, section 4.3, for the distance of its figures: the range in which
+    an objective with a margin pushes. The sign is dropped as printed, so a negative nearer than the
     positive counts like one as much farther; more negatives make it smaller.
 
     Args:
@@ -64,7 +64,7 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
             f"{tuple(anchors.shape)} and {tuple(positives.shape)}"
         )
     h, other = unit(anchors.double()), unit(positives.double())
-    own = torch.linalg.vector_norm(h - other, dim=1)
+    to_positive = torch.linalg.vector_norm(h - other, dim=1)
     # one product in float64: squares are right to 1e-16, distances so to 1e-8
     squares, others = h.square().sum(dim=1, keepdim=True), other.square().sum(dim=1)
     means, nearest = [], []
@@ -75,4 +75,4 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
         itself = torch.arange(n, device=h.device) == torch.arange(n, device=h.device)[rows, None]
         means.append(distance.masked_fill(itself, 0).sum(dim=1) / (n - 1))
         nearest.append(distance.masked_fill(itself, torch.inf).amin(dim=1))
-    return torch.cat(means) - own, (own - torch.cat(nearest)).abs()
+    return torch.cat(means) - to_positive, (to_positive - torch.cat(nearest)).abs()

@@ -1,8 +1,8 @@
-"""Did training help? One function judges, and all that speaks of a run quotes what it says.
+"""Judges whether training helped; the trainer, the doctor and the report all quote this sentence.
 
-What is compared are the scores of single examples of the dev set (a pair's cosine, a query's
-reciprocal rank, whether a picture was classified right), which a run keeps of the model before
-training, the best and the last step, in ``dev.npz``. So a run that was stopped can be judged, too.
+It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
+rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before
+training, the best step and the last step, so a run that was stopped can be judged, too.
 """
 
 import zipfile
@@ -27,10 +27,19 @@ from isotrope.measures.bootstrap import (
     resampled,
 )
 
-__all__ = ["FILE", "Judgement", "Look", "Looks", "Outcome", "judge", "judgement_of", "unjudged"]
+__all__ = [
+    "FILE",
+    "DevEvaluation",
+    "DevHistory",
+    "Judgement",
+    "Outcome",
+    "judge",
+    "judgement_of",
+    "unjudged",
+]
 
 FILE = "dev.npz"
-"""In the run folder: the looks that the judgement needs."""
+"""In the run folder: the evaluations that the judgement needs."""
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
@@ -38,7 +47,7 @@ Outcome = Literal["improved", "no measurable change", "worse", "not known"]
 
 
 @dataclass(frozen=True)
-class Look:
+class DevEvaluation:
     """One evaluation on the dev set.
 
     Attributes:
@@ -54,26 +63,27 @@ class Look:
 
 
 @dataclass
-class Looks:
+class DevHistory:
     """What is kept of the evaluations of a run: the first, the best and the newest.
 
     Attributes:
-        name: of the score.
+        name: the name of the score.
         saved: which model is saved: that of the ``best`` step, or of the ``last``.
-        scores: of all evaluations, by step.
-        looks: the three, by step; the scores of examples are not kept of the others.
+        scores: the scores of all evaluations, by step.
+        evaluations: the three, by step; the scores of examples are not kept of the others.
     """
 
     name: str
     saved: Literal["best", "last"] = "best"
     scores: dict[int, float] = field(default_factory=dict)
-    looks: dict[int, Look] = field(default_factory=dict)
+    evaluations: dict[int, DevEvaluation] = field(default_factory=dict)
 
-    def add(self, step: int, look: Look) -> None:
+    def add(self, step: int, evaluation: DevEvaluation) -> None:
         """Keep an evaluation, and forget the one that it takes the place of."""
-        self.scores[step] = look.value
+        self.scores[step] = evaluation.value
         wanted = {min(self.scores), self.best, step}
-        self.looks = {s: known for s, known in {**self.looks, step: look}.items() if s in wanted}
+        evaluations = {**self.evaluations, step: evaluation}
+        self.evaluations = {s: evaluations[s] for s in evaluations if s in wanted}
 
     @property
     def best(self) -> int:
@@ -83,7 +93,7 @@ class Looks:
     @property
     def complete(self) -> bool:
         """Whether what a judgement needs is there; a run of an older version kept only scores."""
-        return {min(self.scores), self.best, max(self.scores)} <= self.looks.keys()
+        return {min(self.scores), self.best, max(self.scores)} <= self.evaluations.keys()
 
     def save(self, path: Path) -> None:
         """Write the file of a run folder, whole or not at all.
@@ -91,46 +101,46 @@ class Looks:
         Raises:
             InputError: it cannot be written.
         """
-        steps = sorted(self.looks)
-        looks = [self.looks[step] for step in steps]
+        steps = sorted(self.evaluations)
+        evaluations = [self.evaluations[step] for step in steps]
         arrays: dict[str, Any] = {
             "name": np.array(self.name),
             "saved": np.array(self.saved),
             "steps": np.array(steps),
-            "values": np.array([look.value for look in looks]),
-            "items": np.stack([look.items for look in looks]),
+            "values": np.array([evaluation.value for evaluation in evaluations]),
+            "items": np.stack([evaluation.items for evaluation in evaluations]),
         }
-        if looks[0].gold is not None:
-            arrays["gold"] = looks[0].gold
+        if evaluations[0].gold is not None:
+            arrays["gold"] = evaluations[0].gold
         with atomic_replace(path) as temporary, temporary.open("wb") as handle:
             np.savez_compressed(handle, **arrays)
 
     @classmethod
-    def load(cls, path: Path) -> "Looks":
-        """Read what :meth:`save` wrote; ``scores`` are those of its looks.
+    def load(cls, path: Path) -> "DevHistory":
+        """Read what :meth:`save` wrote; ``scores`` are those of its evaluations.
 
         Raises:
             InputError: the file is damaged.
         """
         try:
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as found:
-                kept = {key: found[key] for key in found}
-            gold, items = kept.get("gold"), kept["items"]
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive}
+            gold, items = arrays.get("gold"), arrays["items"]
             if (
                 items.ndim != 2
                 or not items.size
                 or (gold is not None and len(gold) != len(items.T))
             ):
                 raise ValueError("its arrays do not fit")
-            rows = zip(kept["steps"], kept["values"], items, strict=True)
-            looks = {int(step): Look(float(value), row, gold) for step, value, row in rows}
+            rows = zip(arrays["steps"], arrays["values"], items, strict=True)
+            evaluations = {int(step): DevEvaluation(float(v), row, gold) for step, v, row in rows}
         except _UNREADABLE as error:
             raise InputError(
                 f"{path} cannot be read ({type(error).__name__}: {error}); remove it"
             ) from error
-        saved: Literal["best", "last"] = "last" if str(kept.get("saved")) == "last" else "best"
-        name = str(kept.get("name"))
-        return cls(name, saved, {step: look.value for step, look in looks.items()}, looks)
+        saved: Literal["best", "last"] = "last" if str(arrays.get("saved")) == "last" else "best"
+        name = str(arrays.get("name"))
+        return cls(name, saved, {s: e.value for s, e in evaluations.items()}, evaluations)
 
 
 @dataclass(frozen=True)
@@ -157,10 +167,10 @@ class Judgement:
         Raises:
             InputError: it is none.
         """
-        known = record if isinstance(record, Mapping) else {}
-        sentence, numbers = known.get("sentence"), known.get("numbers")
+        fields = record if isinstance(record, Mapping) else {}
+        sentence, numbers = fields.get("sentence"), fields.get("numbers")
         outcome: Outcome | None = next(
-            (word for word in get_args(Outcome) if word == known.get("outcome")), None
+            (word for word in get_args(Outcome) if word == fields.get("outcome")), None
         )
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
@@ -170,7 +180,7 @@ class Judgement:
         return cls(outcome, sentence, numbers)
 
 
-def judge(looks: Looks) -> Judgement:
+def judge(history: DevHistory) -> Judgement:
     """Judge by the paired bootstrap over the examples of the dev set, as ``--compare`` does.
 
     The saved model and the last step are compared with the model before training, each a difference
@@ -180,18 +190,19 @@ def judge(looks: Looks) -> Judgement:
     flatters it: the interval says what other examples would change, not what choosing did, nor what
     another seed would. Data that chose nothing, with ``isotrope evaluate --compare``, say more.
     """
-    steps = sorted(looks.looks)
+    steps = sorted(history.evaluations)
     start, last = steps[0], steps[-1]
-    saved = looks.best if looks.saved == "best" else last
-    numbers = {"start": {"step": start, "score": looks.looks[start].value}}
+    saved = history.best if history.saved == "best" else last
+    numbers = {"start": {"step": start, "score": history.evaluations[start].value}}
     if last == start:
-        words = f"{looks.name} was {looks.looks[start].value:.2f} at step {start}"
+        words = f"{history.name} was {history.evaluations[start].value:.2f} at step {start}"
         return Judgement("not known", f"{words}, and nothing else has been scored yet", numbers)
     others = sorted({saved, last} - {start})
-    found = _differences(looks, start, others)
+    differences = _differences(history, start, others)
     for what, step in (("saved", saved), ("last", last)):
-        numbers[what] = {"step": step, "score": looks.looks[step].value, **found.get(step, {})}
-    return _worded(looks, numbers)
+        score = history.evaluations[step].value
+        numbers[what] = {"step": step, "score": score, **differences.get(step, {})}
+    return _in_words(history, numbers)
 
 
 def unjudged(name: str, start: float | None, score: float, step: float) -> Judgement:
@@ -208,9 +219,9 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
     """Return the judgement of a run folder; None where it keeps nothing to judge by.
 
     Args:
-        folder: of the run.
-        details: of its result, which has the judgement; None of a run without a result, which is
-            judged by what it has kept so far.
+        folder: the folder of the run.
+        details: the details of its result, with the judgement; None of a run without a result,
+            which is judged by what it has kept so far.
 
     Raises:
         InputError: what is there cannot be read.
@@ -218,13 +229,13 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
     if details is not None and details.get("judgement") is not None:
         return Judgement.read(details["judgement"])
     path = Path(folder) / FILE
-    return judge(Looks.load(path)) if path.is_file() else None
+    return judge(DevHistory.load(path)) if path.is_file() else None
 
 
-def _differences(looks: Looks, start: int, others: list[int]) -> dict[int, dict[str, float]]:
+def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:
     """Return for each of the steps how far its score is from that of the start."""
-    used = [looks.looks[step] for step in (start, *others)]
-    gold, rows = used[0].gold, [np.asarray(look.items, dtype=np.float64) for look in used]
+    used = [history.evaluations[step] for step in (start, *others)]
+    gold, rows = used[0].gold, [np.asarray(each.items, dtype=np.float64) for each in used]
     rng = np.random.default_rng(zlib.crc32(b"dev"))
     draws = 100 * np.concatenate(
         [
@@ -235,13 +246,13 @@ def _differences(looks: Looks, start: int, others: list[int]) -> dict[int, dict[
         ],
         axis=1,
     )
-    found = {
-        step: {"difference": look.value - used[0].value, **interval(row - draws[0])}
-        for step, look, row in zip(others, used[1:], draws[1:], strict=True)
+    differences = {
+        step: {"difference": evaluation.value - used[0].value, **interval(row - draws[0])}
+        for step, evaluation, row in zip(others, used[1:], draws[1:], strict=True)
     }
     for step, p in zip(others, holm([p_value(row - draws[0]) for row in draws[1:]]), strict=True):
-        found[step]["p"] = p
-    return found
+        differences[step]["p"] = p
+    return differences
 
 
 def _measurable(number: Mapping[str, float], sign: int) -> bool:
@@ -249,39 +260,41 @@ def _measurable(number: Mapping[str, float], sign: int) -> bool:
     return number.get("p", 1.0) <= 1 - LEVEL and sign * number["difference"] > 0
 
 
-def _worded(looks: Looks, numbers: dict[str, dict[str, float]]) -> Judgement:
+def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judgement:
     """Put the outcome, and the numbers that it stands on, into a sentence."""
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
-    how = "saved" if looks.saved == "last" else "saved; on the dev set that chose the step"
-    kept, end = _told(saved, how), _told(last, "last step, not saved")
+    how = "saved" if history.saved == "last" else "saved; on the dev set that chose the step"
+    saved_score, last_score = _score_text(saved, how), _score_text(last, "last step, not saved")
     if _measurable(saved, 1):
-        rest = f"; the end was worse than the start: {end}" if fell else _higher(looks, saved)
-        sentence = f"training improved it: {looks.name} rose from {began} to {kept}{rest}"
+        rest = _unsaved_best(history, saved)
+        if fell:
+            rest = f"; the end was worse than the start: {last_score}"
+        sentence = f"training improved it: {history.name} rose from {began} to {saved_score}{rest}"
         return Judgement("improved", sentence, numbers)
     outcome: Outcome = "worse" if fell else "no measurable change"
-    shown, rest = kept, _higher(looks, saved)
+    judged_score, rest = saved_score, _unsaved_best(history, saved)
     if saved["step"] == start["step"]:
-        shown, rest = end, "; the saved model is the one before training"
+        judged_score, rest = last_score, "; the saved model is the one before training"
     elif fell and saved["step"] != last["step"]:
-        shown, rest = end, f"; the saved model is another: {kept}"
+        judged_score, rest = last_score, f"; the saved model is another: {saved_score}"
     lead = "training made it worse" if fell else outcome
-    sentence = f"{lead}: {looks.name} was {began} at the start and {shown}{rest}"
+    sentence = f"{lead}: {history.name} was {began} at the start and {judged_score}{rest}"
     return Judgement(outcome, sentence, numbers)
 
 
-def _told(number: Mapping[str, float], how: str) -> str:
+def _score_text(number: Mapping[str, float], how: str) -> str:
     """Return a score with its step, and its difference to the start with the interval."""
-    told = f"{number['score']:.2f} at step {number['step']:,.0f} ({how}"
+    text = f"{number['score']:.2f} at step {number['step']:,.0f} ({how}"
     if "difference" in number:
         low, high = number["low"], number["high"]
-        told += f": {number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
-    return told + ")"
+        text += f": {number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
+    return text + ")"
 
 
-def _higher(looks: Looks, saved: Mapping[str, float]) -> str:
+def _unsaved_best(history: DevHistory, saved: Mapping[str, float]) -> str:
     """Return what there is to say of a better step that is not the saved one."""
-    best = looks.best
-    if looks.saved == "best" or best == saved["step"]:
+    best = history.best
+    if history.saved == "best" or best == saved["step"]:
         return ""
-    return f"; the highest was {looks.scores[best]:.2f} at step {best:,}, not saved"
+    return f"; the highest was {history.scores[best]:.2f} at step {best:,}, not saved"

@@ -1,4 +1,7 @@
-"""Norms of embeddings before normalisation: the gradient dies with them (paper 003, Prop. 3.1)."""
+"""Norms of embeddings before normalisation: the gradient shrinks as they grow.
+
+Source: Draganov et al., 2024, proposition 3.1.
+"""
 
 import torch
 from torch import Tensor

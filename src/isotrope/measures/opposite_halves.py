@@ -1,6 +1,6 @@
 """Opposite halves: how often the two views of one thing lie on opposite sides of the sphere.
 
-There the gradient of the cosine shrinks as the loss grows (paper 003, Prop. 3.1): it is
+There the gradient of the cosine shrinks as the loss grows (Draganov et al., 2024, Prop. 3.1): it is
 proportional to the sine of the angle.
 """
 
@@ -18,13 +18,13 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
     """Return the share of pairs (h_i, h'_i) that are more than ``angle`` apart, in [0, 1].
 
     Two independent directions in many dimensions are so at pi/2 half of the time, and at 7 pi/8
-    hardly ever (paper 003, table 2 and C.1). NaN where a row is not finite; a zero row has no
-    angle and counts as orthogonal.
+    hardly ever (Draganov et al., 2024, table 2 and C.1). NaN where a row is not finite; a zero row
+    has no angle and counts as orthogonal.
 
     Args:
         anchors: n x d, any length, n >= 1.
         positives: n x d, any length.
-        angle: in radians, between 0 and pi.
+        angle: an angle in radians, between 0 and pi.
 
     Returns:
         A scalar, at least float32; it has no gradient.

@@ -1,4 +1,4 @@
-"""A tally: what one pass over embeddings keeps of them, in O(d^2) memory whatever their number."""
+"""Moments of embeddings from one pass over them, in O(d^2) memory whatever their number."""
 
 import math
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Tally:
 
     Attributes:
         count: n.
-        mean: of the rows, d.
+        mean: the mean of the rows, d.
         scatter: sum_i (x_i - mean)(x_i - mean)^T, d x d.
         total: sum of the unit rows, d.
         squares: sum of their squares: n less the zero rows.
-        norm_mean: of the Euclidean norms.
+        norm_mean: the mean of the Euclidean norms.
         norm_scatter: sum of the squared deviations of the norms.
         norm_min: the least norm.
         norm_max: the largest norm.

@@ -17,7 +17,8 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
 
     Args:
         embeddings: n x d, n >= 2, any length.
-        t: inverse temperature; 2 as everywhere it is reported (paper 001, eq. 4, within a view).
+        t: inverse temperature; 2 as everywhere it is reported (Nie et al., 2023, eq. 4, within a
+            view).
         block: rows compared at once.
 
     Raises:

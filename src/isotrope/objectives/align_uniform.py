@@ -13,9 +13,9 @@ from isotrope.paradigm.metric import CLOSE
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import By, Softmax
 
-_TABLE = "paper 001, table 2"
+_TABLE = "Nie et al., 2023, table 2"
 
-# 1/(2 t) is a temperature, and has its bound; paper 001 tries t from 2 to 10
+# 1/(2 t) is a temperature, and has its bound; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
     float, Hyper("t", "inverse temperature of the energy", at_least=1e-4, at_most=5e3)
 ]
@@ -42,7 +42,7 @@ class AlignUniform(
         "Understanding Contrastive Representation Learning through Alignment and Uniformity on "
         "the Hypersphere",
         "Wang and Isola, 2020; for sentences: Nie et al., 2023",
-        "paper 001, eq. 2-4, 29",
+        "Nie et al., 2023, eq. 2-4, 29",
     ),
 ):
     r"""A weighted mean of the positives' distance and of the log-energy of all other pairs.
@@ -54,14 +54,14 @@ class AlignUniform(
     Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser
     for the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by
     (1 - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. For alpha < 2 that grows without bound, so
-    positives closer than .01 are not pulled. Within a view, W counts h_i as anchor and as
+    positives closer than 0.01 are not pulled. Within a view, W counts h_i as anchor and as
     negative.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: paper 001, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are its table 2.
-    The paper prints the energy across the views; its released code has it within each, as Wang
-    and Isola do.
+    Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are its
+    table 2. The paper prints the energy across the views; its released code has it within each, as
+    Wang and Isola do.
 
     Example:
         >>> import torch
@@ -122,7 +122,7 @@ class AlignUniform(
 
     @property
     def _closest(self) -> float:
-        """Where positives are clamped: at the distance .01 for alpha < 2, at 0 for alpha > 2."""
+        """Where positives are clamped: at the distance 0.01 for alpha < 2, at 0 for alpha > 2."""
         if self.alpha == 2:
             return math.inf
         return 1 - CLOSE if self.alpha < 2 else 1.0

@@ -22,7 +22,7 @@ class ArcCon(
         "A Contrastive Framework for Learning Sentence Representations from Pairwise and "
         "Triple-wise Perspective in Angular Space",
         "Zhang et al., 2022",
-        "paper 000, eq. 2, table 1",
+        "Li et al., 2024, eq. 2, table 1",
     ),
 ):
     r"""InfoNCE whose positive looks farther than it is, by the angle u.
@@ -34,13 +34,13 @@ class ArcCon(
     W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = sin(theta_ii' + u) /
     sin theta_ii'.
 
-    theta_ii' is held at .01 (pi - .01) where it is closer to 0 (pi), for R is infinite at the ends,
-    and theta_ii' + u at pi, from where the cosine would rise again: there the positive does not
-    pull.
+    theta_ii' is held at 0.01 (pi - 0.01) where it is closer to 0 (pi), for R is infinite at the
+    ends, and theta_ii' + u at pi, from where the cosine would rise again: there the positive does
+    not pull.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 000, eq. 2 and table 1; one direction.
+    Reference: Li et al., 2024, eq. 2 and table 1; one direction.
 
     Example:
         >>> import math, torch

@@ -18,24 +18,24 @@ class BarlowTwins(
     paper=Paper(
         "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
         "Zbontar et al., 2021",
-        "paper 000, section 4.1, eq. 10, table 2",
+        "Li et al., 2024, section 4.1, eq. 10, table 2",
     ),
 ):
-    r"""Decorrelate the coordinates: of l2-normalised embeddings, as paper 000 does for sentences.
+    r"""Decorrelate the coordinates of l2-normalised embeddings (Li et al., 2024, for sentences).
 
     Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N. With
     space="batchnorm" the columns of each view are standardised over the batch instead, and L is
-    the loss of Zbontar et al., whose nu is .0051.
+    the loss of Zbontar et al., whose nu is 0.0051.
 
     Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the positive is pulled by the matrix
     (2/N) (I - (1 - nu) diag C), one value for each coordinate; the residual (2 nu / N^2)
-    |h'_i|^2 h_i is radial. Paper 002 prints C = sum_i h_i h_i^T / N and W_ij with h_i.h'_j:
-    neither is the gradient. There are no terms with space="batchnorm".
+    |h'_i|^2 h_i is radial. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N
+    and W_ij with h_i.h'_j: neither is the gradient. There are no terms with space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: paper 000, eq. 10 and table 2, upper half; gradient after Tao et al., 2022. The
-    default nu is that of paper 000's released scripts.
+    Reference: Li et al., 2024, eq. 10 and table 2, upper half; gradient after Tao et al., 2022. The
+    default nu is that of the scripts that Li et al. (2024) released.
 
     Example:
         >>> import torch
@@ -54,7 +54,7 @@ class BarlowTwins(
             values={"weight": 30.0},
             learning_rate=rate,
             batch_size=size,
-            source="paper 000, table 3, released scripts",
+            source="Li et al., 2024, table 3, released scripts",
         )
         for name, rate, size in (("bert-base", 1e-5, 128), ("roberta-base", 1e-6, 512))
     }
@@ -85,14 +85,14 @@ class BarlowTwins(
             return super().components(pairs)
         views, n = pairs.views, len(pairs.views.anchors)
         nu = self.weight
-        own = 2 * nu / n**2 * views.own.square().sum(dim=1)
+        radial = 2 * nu / n**2 * views.own.square().sum(dim=1)
         coordinate = 1 - (1 - nu) * (views.anchors * views.own).mean(dim=0)
         return Terms(
-            dissipation=torch.ones_like(own),
+            dissipation=torch.ones_like(radial),
             weight=2 * nu / n**2 * products(pairs, views.own, views.own, against="within"),
             pull=(2 / n * coordinate).expand(n, -1),
             against="within",
-            residual=own[:, None] * views.anchors,
+            residual=radial[:, None] * views.anchors,
         )
 
 

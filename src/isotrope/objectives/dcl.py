@@ -17,8 +17,8 @@ from isotrope.paradigm.weight import Softmax
 
 Negatives = Literal["cross", "both"]
 
-_VIEWS = Hyper("", "negatives of the other view (paper 001) or of both (Yeh et al.)")
-_TABLE = "paper 001, table 2"
+_VIEWS = Hyper("", "negatives of the other view (Nie et al., 2023) or of both (Yeh et al.)")
+_TABLE = "Nie et al., 2023, table 2"
 
 
 def _repulsion(pairs: Pairs, temperature: float, views: Negatives) -> Tensor:
@@ -41,7 +41,9 @@ def _terms(pairs: Pairs, temperature: float, views: Negatives, pull: Tensor) -> 
 
 class DCL(
     Objective,
-    paper=Paper("Decoupled Contrastive Learning", "Yeh et al., 2021", "paper 001, eq. 5, 43"),
+    paper=Paper(
+        "Decoupled Contrastive Learning", "Yeh et al., 2021", "Nie et al., 2023, eq. 5, 43"
+    ),
 ):
     r"""InfoNCE decoupled: the positive is not among the candidates.
 
@@ -52,12 +54,13 @@ class DCL(
     R = 1. With ``views="both"`` the residual is what h_i receives as a negative of the others.
     An anchor without negatives is pulled alone.
 
-    Paper 001 prints the /tau of eq. 5, 10 and 43 outside the exponential; right is inside.
-    What Yeh et al. train (and paper 004, tau = .1) is ``DCL(views="both").symmetric()``.
+    Nie et al. (2023) print the /tau of eq. 5, 10 and 43 outside the exponential; right is inside.
+    What Yeh et al. train (and Manna et al., 2023, tau = 0.1) is ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 5 and 43; the default temperature is tuned for BERT-base (table 2).
+    Reference: Nie et al., 2023, eq. 5 and 43; the default temperature is tuned for BERT-base (table
+    2).
 
     Example:
         >>> import torch
@@ -98,7 +101,7 @@ class DCLW(
     paper=Paper(
         "Decoupled Contrastive Learning",
         "Yeh et al., 2021",
-        "Yeh et al., 2021; paper 004, section 3.2",
+        "Yeh et al., 2021; Manna et al., 2023, section 3.2",
     ),
 ):
     r"""DCL whose positives are weighted by how far they still are (von Mises-Fisher).
@@ -115,7 +118,8 @@ class DCLW(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Yeh et al., 2021, who use the negatives of both views, both directions:
-    ``DCLW(views="both").symmetric()``; their sigma, and the temperature of paper 004, section 3.2.
+    ``DCLW(views="both").symmetric()``; their sigma, and the temperature of Manna et al. (2023,
+    section 3.2).
 
     Example:
         >>> import torch
@@ -166,7 +170,7 @@ class DCLPlus(
         "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of "
         "Sentence Representations",
         "Nie et al., 2023",
-        "paper 001, eq. 10",
+        "Nie et al., 2023, eq. 10",
     ),
 ):
     r"""DCL cut off at 0: decoupled, but its gradient dissipates.
@@ -176,13 +180,13 @@ class DCLPlus(
     Gradient: GD_i = 1[L_i > 0]; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
     An anchor is active exactly where InfoNCE's GD at the same temperature exceeds 1/2.
 
-    Paper 001 prints sin theta_ij' in the norm of the attracting part (eq. 11); right is
+    Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); right is
     sin theta_ii'. The mean is over all anchors, active or not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 10 and 12 (log 2 + L_i bounds InfoNCE); the default temperature is
-    tuned for BERT-base (table 2).
+    Reference: Nie et al., 2023, eq. 10 and 12 (log 2 + L_i bounds InfoNCE); the default temperature
+    is tuned for BERT-base (table 2).
 
     Example:
         >>> import torch

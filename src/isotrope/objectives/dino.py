@@ -14,7 +14,7 @@ class DINO(
     paper=Paper(
         "Emerging Properties in Self-Supervised Vision Transformers",
         "Caron et al., 2021",
-        "Caron et al., eq. 1, 2; paper 003, table 4",
+        "Caron et al., eq. 1, 2; Draganov et al., 2024, table 4",
     ),
 ):
     r"""Cross-entropy of the student's softmax under the teacher's, which is sharper and constant.
@@ -31,7 +31,7 @@ class DINO(
     over anchors).
 
     Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are those of their section 3.2,
-    where the teacher's rises from .04 to .07 in the first epochs: the method's business too.
+    where the teacher's rises from 0.04 to 0.07 in the first epochs: the method's business too.
 
     Example:
         >>> import torch

@@ -15,7 +15,7 @@ from isotrope.paradigm.dissipation import Fraction
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Softmax
 
-_TABLE = "paper 001, table 2"
+_TABLE = "Nie et al., 2023, table 2"
 
 
 class InfoNCE(
@@ -23,7 +23,7 @@ class InfoNCE(
     paper=Paper(
         "Representation Learning with Contrastive Predictive Coding",
         "van den Oord et al., 2018; SimCSE: Gao et al., 2021",
-        "paper 000, eq. 1, table 1",
+        "Li et al., 2024, eq. 1, table 1",
     ),
 ):
     r"""Cross-entropy of the positive among all candidates of the batch, one direction.
@@ -38,9 +38,9 @@ class InfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 000, eq. 1 and table 1; one direction as in SimCSE. Its parts, -s_ii'/tau and
-    the logarithm of the denominator, are those of paper 004, supplement, table 2, which prints the
-    latter with e^{-s/tau}; right is e^{+s/tau}.
+    Reference: Li et al., 2024, eq. 1 and table 1; one direction as in SimCSE. Its parts, -s_ii'/tau
+    and the logarithm of the denominator, are those of Manna et al., 2023, supplement, table 2,
+    which prints the latter with e^{-s/tau}; right is e^{+s/tau}.
 
     Example:
         >>> import torch

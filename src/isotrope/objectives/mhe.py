@@ -12,7 +12,7 @@ from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Energy
 
-_SCRIPTS = "paper 000, table 3, released scripts"
+_SCRIPTS = "Li et al., 2024, table 3, released scripts"
 
 
 class MHE(
@@ -20,7 +20,7 @@ class MHE(
     paper=Paper(
         "Learning with Hyperspherical Uniformity",
         "Liu et al., 2021; for sentences: Li et al., 2024",
-        "paper 000, section 4.1, eq. 7, 8, table 2",
+        "Li et al., 2024, section 4.1, eq. 7, 8, table 2",
     ),
 ):
     r"""Pull the positive and minimise the energy of the anchors on the sphere.
@@ -34,9 +34,10 @@ class MHE(
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: paper 000, section 4.1 and table 2, upper half, with t = 1. The authors' released
-    code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t h_k.h_l}: no
-    factor 2, so its t = 1 is the paper's 1/2, and no constants. It was trained with nu = 10.
+    Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. The authors'
+    released code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t
+    h_k.h_l}: no factor 2, so its t = 1 is the paper's 1/2, and no constants. It was trained with nu
+    = 10.
 
     Example:
         >>> import torch

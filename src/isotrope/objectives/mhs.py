@@ -14,7 +14,7 @@ from isotrope.paradigm.metric import dissimilarity, slope
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Hardest
 
-_SCRIPTS = "paper 000, table 3, released scripts"
+_SCRIPTS = "Li et al., 2024, table 3, released scripts"
 
 
 class MHS(
@@ -22,19 +22,19 @@ class MHS(
     paper=Paper(
         "Learning with Hyperspherical Uniformity",
         "Liu et al., 2021; for sentences: Li et al., 2024",
-        "paper 000, section 4.1, eq. 7, 9, table 2",
+        "Li et al., 2024, section 4.1, eq. 7, 9, table 2",
     ),
 ):
     r"""Pull the positive and push the nearest neighbour within the anchors' view.
 
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
 
-    Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest j (0 closer than .01), else 0;
+    Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest j (0 closer than 0.01), else 0;
     R_i = 2 ||h_i - h_j|| / nu. The paper's R has a further 1/N, which it leaves out of W.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
-    Reference: paper 000, section 4.1 and table 2, upper half. The authors' released code
+    Reference: Li et al., 2024, section 4.1 and table 2, upper half. The authors' released code
     (variant="released") takes the distances across the views, as (||h_i - h'_j||^2 + 1e-4)^{1/2}
     without a clamp, for both views as anchors: L = mean_i (||h_i - h'_i||^2 - nu d_i - nu d'_i).
 

@@ -22,7 +22,7 @@ _TITLE = (
 _ALIKE = frozenset({"rotation", "permutation", "scale", "view swap"})
 
 
-class MIOv1(Objective, paper=Paper(*_TITLE, "paper 004, eq. 2-4, 11")):
+class MIOv1(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     r"""Binary cross-entropy: the sigmoid of a pair's cosine says whether it is a positive.
 
     Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), j over the other rows of
@@ -34,8 +34,8 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "paper 004, eq. 2-4, 11")):
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: paper 004, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The expansion is
-    said to repel positives; -s/tau + log(1 + e^{s/tau}) falls in s, so it never does.
+    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The
+    expansion is said to repel positives; -s/tau + log(1 + e^{s/tau}) falls in s, so it never does.
 
     Example:
         >>> import torch
@@ -62,7 +62,7 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "paper 004, eq. 2-4, 11")):
         return _terms(pairs, self.temperature, lambda x: torch.sigmoid(-x), torch.sigmoid)
 
 
-class MIOv2(Objective, paper=Paper(*_TITLE, "paper 004, eq. 12, 13")):
+class MIOv2(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
     r"""MIOv1 with a linear attraction, which does not fade.
 
     Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), j over the other rows of both views; the
@@ -73,7 +73,7 @@ class MIOv2(Objective, paper=Paper(*_TITLE, "paper 004, eq. 12, 13")):
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: paper 004, eq. 12 and 13; supplement, eq. 5 and 27.
+    Reference: Manna et al., 2023, eq. 12 and 13; supplement, eq. 5 and 27.
 
     Example:
         >>> import torch
@@ -100,7 +100,7 @@ class MIOv2(Objective, paper=Paper(*_TITLE, "paper 004, eq. 12, 13")):
         return _terms(pairs, self.temperature, torch.ones_like, torch.sigmoid)
 
 
-class MIOv3(Objective, paper=Paper(*_TITLE, "paper 004, eq. 17, 18")):
+class MIOv3(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
 
     Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, j over the other rows of both views; the mean
@@ -111,11 +111,11 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "paper 004, eq. 17, 18")):
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Nothing here normalises the exponential: below tau = .0113 it overflows float32, below .0119
+    Nothing here normalises the exponential: below tau = 0.0113 it overflows float32, below 0.0119
     its slope does. Such a temperature is refused with an Overflow error (see :func:`coldest`).
 
-    Reference: paper 004, eq. 18 (eq. 17 lacks the 1/T); supplement, eq. 32 and 33. Its table 2
-    prints the repulsion as -e^{-s/tau}; right is +e^{s/tau}.
+    Reference: Manna et al., 2023, eq. 18 (eq. 17 lacks the 1/T); supplement, eq. 32 and 33. Its
+    table 2 prints the repulsion as -e^{-s/tau}; right is +e^{s/tau}.
 
     Example:
         >>> import torch
@@ -154,12 +154,12 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "paper 004, eq. 17, 18")):
 
 
 def coldest(dtype: torch.dtype) -> float:
-    """Return the lowest temperature of MIOv3: .01188 in float32, .00143 in float64.
+    """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
     From it on e^{1/tau} / tau is finite, which bounds the value and the gradient with respect to
     the normalised embeddings; a raw embedding's is larger by the inverse of its norm.
     Half-precision embeddings are compared in float32, so its bound is theirs; but their gradient
-    is rounded to their own dtype, and float16 ends at 65504, which slopes reach from .11 down.
+    is rounded to their own dtype, and float16 ends at 65504, which slopes reach from 0.11 down.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted

@@ -33,9 +33,9 @@ class Mixed(Objective, register=False):
         """What the mixtures are made of."""
 
     def formula(self, pairs: Pairs) -> Tensor:
-        own = pairs.positive / self.temperature
-        plain = softplus(pairs.logsumexp(self.temperature) - own)  # InfoNCE
-        return torch.logaddexp(plain, pairs.mixed(self.mixing, self.temperature) - own)
+        positive = pairs.positive / self.temperature
+        plain = softplus(pairs.logsumexp(self.temperature) - positive)  # InfoNCE
+        return torch.logaddexp(plain, pairs.mixed(self.mixing, self.temperature) - positive)
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return -pairs.positive / self.temperature
@@ -50,12 +50,13 @@ class Mixed(Objective, register=False):
         """The mixture is counted as what it is made of."""
         mixture = pairs.mixture(self.mixing)
         terms, of_mixture = self.apart(pairs, mixture)
-        own = torch.arange(len(of_mixture), device=of_mixture.device)[:, None] + pairs.views.offset
+        rows = torch.arange(len(of_mixture), device=of_mixture.device)
+        positive_column = rows[:, None] + pairs.views.offset
         columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
         weight = terms.weight.scatter_add(1, columns, parts)
         # what it has of the positive does not push: it pulls less
-        pull = terms.pull - weight.gather(1, own).squeeze(1)
-        return dataclasses.replace(terms, weight=weight.scatter(1, own, 0.0), pull=pull)
+        pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
+        return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
 
     def apart(self, pairs: Pairs, mixture: Mixture) -> tuple[Terms, Tensor]:
         """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
@@ -79,7 +80,7 @@ class MixedInfoNCE(
     paper=Paper(
         "Hard Negative Mixing for Contrastive Learning",
         "Kalantidis et al., 2020; Nie et al., 2023",
-        "paper 001, eq. 47-49",
+        "Nie et al., 2023, eq. 47-49",
     ),
 ):
     r"""InfoNCE with one more negative for each anchor, mixed of its hardest ones.
@@ -99,8 +100,8 @@ class MixedInfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, appendix E, eq. 47 (negatives) and 48 (positive), M = 1, without a random
-    choice. Its bounds eq. 50 and 51 need ``renormalise=False``.
+    Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), M = 1, without a
+    random choice. Its bounds eq. 50 and 51 need ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -129,7 +130,7 @@ class MixCSE(
     paper=Paper(
         "Unsupervised Sentence Representation via Contrastive Learning with Mixing Negatives",
         "Zhang et al., 2022 (AAAI)",
-        "paper 001, eq. 48, 49",
+        "Nie et al., 2023, eq. 48, 49",
     ),
 ):
     r"""InfoNCE with one more negative for each anchor, mixed of its positive and the next row.
@@ -149,7 +150,7 @@ class MixCSE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 48 and 49 with M = 1; lambda of the released code.
+    Reference: Nie et al., 2023, eq. 48 and 49 with M = 1; lambda of the released code.
 
     Example:
         >>> import torch

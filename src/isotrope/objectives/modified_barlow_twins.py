@@ -21,7 +21,7 @@ class ModifiedBarlowTwins(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "paper 000, section 4.2, eq. 18, table 2",
+        "Li et al., 2024, section 4.2, eq. 18, table 2",
     ),
 ):
     r"""Barlow Twins with a margin dissipation, a softmax weight and a static ratio.
@@ -32,16 +32,16 @@ class ModifiedBarlowTwins(
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
     W_ij = w_ij = e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With
-    normaliser="row" the sum is over k != i, as paper 002 prints it; there, W has h_i.h'_j, which
-    is not the weight of Barlow Twins.
+    normaliser="row" the sum is over k != i, as an earlier version of Li et al. (2024) prints it;
+    there, W has h_i.h'_j, which is not the weight of Barlow Twins.
 
     With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
     positive is live in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, w' the other view's.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: paper 000, section 4.2, eq. 18 and table 2, lower half; the defaults are the tuned
-    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
+    Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
     and pull of Barlow Twins at nu = 30; from "GD+W" on nu = 1, of which a pull of 2/N is left.
 
     Example:
@@ -61,10 +61,16 @@ class ModifiedBarlowTwins(
 
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset(
-            {"margin": 0.30, "temperature": 0.05, "ratio": 1.50}, 1e-5, 128, "paper 000, table 6"
+            {"margin": 0.30, "temperature": 0.05, "ratio": 1.50},
+            1e-5,
+            128,
+            "Li et al., 2024, table 6",
         ),
         "roberta-base": Preset(
-            {"margin": 0.37, "temperature": 0.05, "ratio": 1.25}, 1e-5, 512, "paper 000, table 7"
+            {"margin": 0.37, "temperature": 0.05, "ratio": 1.25},
+            1e-5,
+            512,
+            "Li et al., 2024, table 7",
         ),
     }
 

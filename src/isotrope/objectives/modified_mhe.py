@@ -21,7 +21,7 @@ class ModifiedMHE(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "paper 000, appendix E, eq. 16, table 2",
+        "Li et al., 2024, appendix E, eq. 16, table 2",
     ),
 ):
     r"""Alignment and hyperspherical energy with a margin dissipation and a static ratio.
@@ -40,9 +40,9 @@ class ModifiedMHE(
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: paper 000, appendix E, eq. 16 and table 2, lower half; the defaults are the tuned
-    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight and
-    pull of ``MHE`` at nu = 10; "GD+W" keeps its pull, 2/N (the released code has r = 1 there).
+    Reference: Li et al., 2024, appendix E, eq. 16 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
+    and pull of ``MHE`` at nu = 10; "GD+W" keeps its pull, 2/N (the released code has r = 1 there).
 
     Example:
         >>> import torch
@@ -58,10 +58,16 @@ class ModifiedMHE(
 
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset(
-            {"margin": 0.30, "temperature": 0.05, "ratio": 1.75}, 1e-5, 128, "paper 000, table 6"
+            {"margin": 0.30, "temperature": 0.05, "ratio": 1.75},
+            1e-5,
+            128,
+            "Li et al., 2024, table 6",
         ),
         "roberta-base": Preset(
-            {"margin": 0.30, "temperature": 0.05, "ratio": 1.25}, 1e-5, 512, "paper 000, table 7"
+            {"margin": 0.30, "temperature": 0.05, "ratio": 1.25},
+            1e-5,
+            512,
+            "Li et al., 2024, table 7",
         ),
     }
 

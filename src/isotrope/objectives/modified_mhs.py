@@ -19,7 +19,7 @@ class ModifiedMHS(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "paper 000, appendix E, eq. 17, table 2",
+        "Li et al., 2024, appendix E, eq. 17, table 2",
     ),
 ):
     r"""Alignment and hyperspherical separation with a margin dissipation and a static ratio.
@@ -28,7 +28,7 @@ class ModifiedMHS(
     L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
-    of the same view (0 closer than .01), else 0, which needs no change; R = r. Appendix E prints
+    of the same view (0 closer than 0.01), else 0, which needs no change; R = r. Appendix E prints
     r / (2 max_j ||h_i - h_j||) before the alignment: the gradient needs the minimum.
 
     With variant="released" the directions are summed and the nearest is that of the other view,
@@ -37,8 +37,8 @@ class ModifiedMHS(
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: paper 000, appendix E, eq. 17 and table 2, lower half; the defaults are the tuned
-    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
+    Reference: Li et al., 2024, appendix E, eq. 17 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
     the same, with the pull of ``MHS``, 2.
 
     Example:
@@ -53,8 +53,10 @@ class ModifiedMHS(
     variant: Variant = "paper"
 
     presets: ClassVar[dict[str, Preset]] = {
-        "bert-base": Preset({"margin": 0.30, "ratio": 1.75}, 1e-5, 128, "paper 000, table 6"),
-        "roberta-base": Preset({"margin": 0.27, "ratio": 1.00}, 1e-5, 512, "paper 000, table 7"),
+        "bert-base": Preset({"margin": 0.30, "ratio": 1.75}, 1e-5, 128, "Li et al., 2024, table 6"),
+        "roberta-base": Preset(
+            {"margin": 0.27, "ratio": 1.00}, 1e-5, 512, "Li et al., 2024, table 7"
+        ),
     }
 
     @cached_property

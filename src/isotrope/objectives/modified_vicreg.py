@@ -22,7 +22,7 @@ class ModifiedVICReg(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "paper 000, appendix E, eq. 19, table 2",
+        "Li et al., 2024, appendix E, eq. 19, table 2",
     ),
 ):
     r"""VICReg's gradient with a margin dissipation, a softmax weight and a static ratio.
@@ -33,15 +33,15 @@ class ModifiedVICReg(
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
     W_ij = w_ij = e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; R = r. With normaliser="row" the
-    sum is over k != i, as paper 002 prints it.
+    sum is over k != i, as an earlier version of Li et al. (2024) prints it.
 
     With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
     positive is live in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, w' the other view's.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: paper 000, appendix E, eq. 19 and table 2, lower half; the defaults are the tuned
-    values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
+    Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
     and pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps its pull, 2/N.
 
     Example:

@@ -14,7 +14,7 @@ class NegativeCosine(
     paper=Paper(
         "Bootstrap Your Own Latent; Exploring Simple Siamese Representation Learning",
         "Grill et al., 2020; Chen and He, 2021",
-        "paper 003, proposition 3.1",
+        "Draganov et al., 2024, proposition 3.1",
     ),
 ):
     r"""The cosine of each pair, to be maximised; collapse is prevented elsewhere.
@@ -29,8 +29,8 @@ class NegativeCosine(
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 
-    Reference: paper 003, proposition 3.1, where the displayed vector is that of the ascent of the
-    cosine: the gradient of the loss is its negative.
+    Reference: Draganov et al., 2024, proposition 3.1, where the displayed vector is that of the
+    ascent of the cosine: the gradient of the loss is its negative.
 
     Example:
         >>> import torch
@@ -48,5 +48,5 @@ class NegativeCosine(
         return -pairs.positive
 
     def components(self, pairs: Pairs) -> Terms:
-        one = torch.ones_like(pairs.positive)
-        return Terms(dissipation=one, weight=nothing(pairs), pull=one, scale=1 / len(one))
+        ones = torch.ones_like(pairs.positive)
+        return Terms(dissipation=ones, weight=nothing(pairs), pull=ones, scale=1 / len(ones))

@@ -19,7 +19,7 @@ class NTXent(
     paper=Paper(
         "A Simple Framework for Contrastive Learning of Visual Representations",
         "Chen et al., 2020",
-        "paper 004, supplement, eq. 52, table 2",
+        "Manna et al., 2023, supplement, eq. 52, table 2",
     ),
 ):
     r"""InfoNCE over all 2N views: each is an anchor, and both views of the others are negatives.
@@ -32,12 +32,13 @@ class NTXent(
     of both views; R = 1. The residual is what h_i receives as a negative of the others and as a
     positive: the other N anchors are views too.
 
-    The default temperature is what paper 004 trains SimCLR with; paper 003 uses .5.
+    The default temperature is what Manna et al. (2023) train SimCLR with; Draganov et al. (2024)
+    use 0.5.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: paper 004, supplement, eq. 52 and table 2, which prints the repelling part with
-    e^{-s/tau}; right is e^{+s/tau}.
+    Reference: Manna et al., 2023, supplement, eq. 52 and table 2, which prints the repelling part
+    with e^{-s/tau}; right is e^{+s/tau}.
 
     Example:
         >>> import torch

@@ -18,7 +18,7 @@ _TITLE = (
     "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of "
     "Sentence Representations"
 )
-_TABLE = "paper 001, table 2"
+_TABLE = "Nie et al., 2023, table 2"
 
 
 def _loss(pairs: Pairs, margin: float, metric: Metric) -> Tensor:
@@ -37,7 +37,8 @@ def _terms(pairs: Pairs, margin: float, metric: Metric) -> Terms:
 
 
 class MPT(
-    Objective, paper=Paper(_TITLE, "Nie et al., 2023", "paper 001, eq. 13; paper 000, table 1")
+    Objective,
+    paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 13; Li et al., 2024, table 1"),
 ):
     r"""Minimum dot Product Triplet loss: a margin between two similarities.
 
@@ -46,14 +47,14 @@ class MPT(
     Gradient: GD_i = 1[s_ii' - s_in' < m], n the hardest negative (first index at ties);
     W_in = 1, all other W_ij = 0; R = 1.
 
-    Paper 000 prints the triplet form with - max d(h_i, h'_j); right is - min, the hardest negative
-    being the nearest. Paper 001, eq. 20 prints the condition s_ii' + max s_ik' < m; right is the
-    difference. The mean is over all anchors, active or not.
+    Li et al. (2024) print the triplet form with - max d(h_i, h'_j); right is - min, the hardest
+    negative being the nearest. Nie et al. (2023, eq. 20) print the condition s_ii' + max s_ik' < m;
+    right is the difference. The mean is over all anchors, active or not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 13; paper 000, eq. 3 and table 1. It is the upper bound of InfoNCE
-    (paper 001, eq. 12) with tau log(N - 1) replaced by the margin.
+    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. It is the upper bound
+    of InfoNCE (Nie et al., 2023, eq. 12) with tau log(N - 1) replaced by the margin.
 
     Example:
         >>> import torch
@@ -81,7 +82,8 @@ class MPT(
 
 
 class MET(
-    Objective, paper=Paper(_TITLE, "Nie et al., 2023", "paper 001, eq. 14; paper 000, table 1")
+    Objective,
+    paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 14; Li et al., 2024, table 1"),
 ):
     r"""Minimum Euclidean distance Triplet loss: a margin between two distances.
 
@@ -91,12 +93,13 @@ class MET(
     W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. Exact in the ambient space for
     sqrt(2 - 2 s); the derivative of |h_i - h'_j| itself has a further part along h_i.
 
-    A pair closer than .01 is held at .01 and neither pulls nor pushes. Paper 000, appendix D
-    prints the condition d_ii' - d_in' < m, as paper 001, eq. 21 does; right is d_in' - d_ii' < m.
+    A pair closer than 0.01 is held at 0.01 and neither pulls nor pushes. Li et al. (2024, appendix
+    D) print the condition d_ii' - d_in' < m, as Nie et al. (2023, eq. 21) do; right is d_in' -
+    d_ii' < m.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 14; paper 000, eq. 3 and table 1.
+    Reference: Nie et al., 2023, eq. 14; Li et al., 2024, eq. 3 and table 1.
 
     Example:
         >>> import torch
@@ -123,7 +126,7 @@ class MET(
         return _terms(pairs, self.margin, "distance")
 
 
-class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "paper 001, eq. 15")):
+class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 15")):
     r"""Minimum Angle Triplet loss: a margin between two angles.
 
     Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), in radians.
@@ -131,12 +134,12 @@ class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "paper 001, eq. 15"
     Gradient: GD_i = 1[theta_in' - theta_ii' < m], n the hardest negative (first index at ties);
     W_in = 1 / sin theta_in', all other W_ij = 0; R = sin theta_in' / sin theta_ii'.
 
-    A pair closer than .01, or as close to antipodal, is held there and neither pulls nor pushes.
-    Paper 001, eq. 22 prints the condition with the difference reversed.
+    A pair closer than 0.01, or as close to antipodal, is held there and neither pulls nor pushes.
+    Nie et al. (2023, eq. 22) print the condition with the difference reversed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: paper 001, eq. 15.
+    Reference: Nie et al., 2023, eq. 15.
 
     Example:
         >>> import torch

@@ -20,7 +20,9 @@ Weight = Annotated[float, Hyper("nu", "weight of the negatives' gradient", at_le
 
 
 class BarlowTwinsGrad(
-    Surrogate, Objective, paper=Paper(_TITLE, "Tao et al., 2022", "paper 000, section 4.2, L^eB")
+    Surrogate,
+    Objective,
+    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4.2, L^eB"),
 ):
     r"""The gradient of Barlow Twins on the sphere, as a loss of single anchors.
 
@@ -33,8 +35,8 @@ class BarlowTwinsGrad(
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: paper 000, section 4.2 and eq. 10; its released code trains this form for Barlow
-    Twins itself.
+    Reference: Li et al., 2024, section 4.2 and eq. 10; its released code trains this form for
+    Barlow Twins itself.
 
     Example:
         >>> import torch
@@ -77,9 +79,9 @@ class BarlowTwinsGrad(
 class VICRegGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "paper 000, eq. 11, table 2, appendix E, L^eV"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, table 2, appendix E, L^eV"),
 ):
-    r"""The gradient that paper 000 uses for VICReg: no centring, all of the moment, no hinge.
+    r"""The gradient that Li et al. (2024) use for VICReg: no centring, all of the moment, no hinge.
 
     Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
     L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
@@ -90,7 +92,7 @@ class VICRegGrad(
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: paper 000, eq. 11 and appendix E; its released code trains this form as VICReg.
+    Reference: Li et al., 2024, eq. 11 and appendix E; its released code trains this form as VICReg.
 
     Example:
         >>> import torch
@@ -121,7 +123,7 @@ class VICRegGrad(
 class SimCLRGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "cited in paper 000, appendix D.2"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
     r"""The gradient of NT-Xent on its anchors, without what they receive as negatives.
 
@@ -160,7 +162,7 @@ class SimCLRGrad(
 class UniGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "cited in paper 000, appendix D.2"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
     r"""The gradient that Tao et al. distil from the siamese objectives: a pull and one moment.
 
@@ -173,7 +175,7 @@ class UniGrad(
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; nu as in their released configuration. F is the batch's own
-    moment: its moving average (.99) and the momentum encoder of the targets are state, and belong
+    moment: its moving average (0.99) and the momentum encoder of the targets are state, and belong
     to a training method.
 
     Example:

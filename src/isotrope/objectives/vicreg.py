@@ -20,7 +20,7 @@ class VICReg(
     paper=Paper(
         "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
         "Bardes et al., 2022",
-        "paper 000, section 4.1, table 2",
+        "Li et al., 2024, section 4.1, table 2",
     ),
 ):
     r"""Bring positives together, keep every coordinate's deviation above gamma, decorrelate.
@@ -28,21 +28,21 @@ class VICReg(
     Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')),
     v = (1/D) sum_{k != l} C_kl^2 the covariances, C = sum_i x_i x_i^T / (N - 1) with
     x_i = h_i - mean; c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k = sqrt(C_kk + epsilon).
-    Paper 000 calls the covariances v and the deviations c, the reverse of Bardes et al.: the
+    Li et al. (2024) call the covariances v and the deviations c, the reverse of Bardes et al.: the
     coefficients here are named by what they weigh.
 
     Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), of both signs; the positive pulls by
     2 lambda / N. The residual holds what does not fit: the radial (2 lambda / N + W_ii) h_i, and
-    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. Paper 000,
-    eq. 11 leaves that out and does not centre: it is the gradient of another loss, which is
+    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. Li et al.,
+    2024, eq. 11 leaves that out and does not centre: it is the gradient of another loss, which is
     ``VICRegGrad``. There are no terms with space="raw".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults; l2-normalised as in
-    paper 000, section 4.1, unless space="raw". Their code divides the first term by D and
-    averages the deviations of the two views, which is sim_coeff=25/D, var_coeff=12.5; paper 000
-    has sim_coeff=1 and epsilon=0.
+    Li et al., 2024, section 4.1, unless space="raw". Their code divides the first term by D and
+    averages the deviations of the two views, which is sim_coeff=25/D, var_coeff=12.5; Li et al.,
+    2024 has sim_coeff=1 and epsilon=0.
 
     Example:
         >>> import torch
@@ -127,8 +127,8 @@ class VICReg(
         sigma = self._deviation(variance)
         short = (sigma < self.gamma) & (sigma > 0)
         stretch = self.var_coeff * (short / sigma.where(sigma > 0, 1.0))
-        own = 4 * self.cov_coeff * variance
-        residual = radial[:, None] * views.anchors - (own + stretch) * x / (d * (n - 1))
+        decorrelation = 4 * self.cov_coeff * variance
+        residual = radial[:, None] * views.anchors - (decorrelation + stretch) * x / (d * (n - 1))
         return Terms(
             dissipation=torch.ones_like(radial),
             weight=factor * products(pairs, x, x, against="within"),

@@ -13,7 +13,17 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["FORMS", "build", "check_plugins", "example", "find", "load_plugin", "names", "settings"]
+__all__ = [
+    "FORMS",
+    "as_settings",
+    "build",
+    "check_plugins",
+    "example",
+    "find",
+    "load_plugin",
+    "names",
+    "settings",
+]
 
 # each with a value that it takes
 _PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
@@ -126,6 +136,53 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
+
+
+def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
+    """Return the name and the settings from which :func:`build` makes an equal objective.
+
+    Args:
+        objective: of a registered class, also modified (:meth:`Objective.modify`), then made
+            symmetric, then reduced to one of its parts: the order in which ``build`` applies them.
+
+    Raises:
+        InputError: an objective that no settings describe.
+    """
+    from isotrope.paradigm.compose import Paradigm  # compose defines Objectives itself
+    from isotrope.paradigm.forms import Part, Symmetric  # so does forms
+
+    whole, settings = objective, dict[str, float | str]()
+    if isinstance(whole, Part):
+        settings["part"], whole = whole.side, whole.objective
+    if isinstance(whole, Symmetric):
+        settings["symmetric"], whole = "true", whole.objective
+    if isinstance(whole, Paradigm):
+        parts = {name: getattr(whole, name) for name in _PARTS}
+        settings |= {name: _written(part) for name, part in parts.items() if part is not None}
+        whole = whole if whole.parent is None else whole.parent
+    for field in hypers(type(whole)):
+        if field not in settings:
+            settings[field] = _plain(getattr(whole, field))
+    name = getattr(type(whole), "name", "")
+    if Objective.registered.get(name) is type(whole) and build(name, settings) == objective:
+        return name, settings
+    raise InputError(
+        f"no settings describe the objective {brief(objective)}: change its components first "
+        "(modify), then take both directions (symmetric), then one of the parts; what is none of "
+        "these is a class of its own: class MyLoss(Objective, paper=...)"
+    )
+
+
+def _written(part: Any) -> str:  # noqa: ANN401 - a dissipation, a weight or a ratio
+    """Return a part in its short form, every digit of its numbers kept."""
+    name = next((name for name, cls in part.known.items() if cls is type(part)), "")
+    values = (_plain(getattr(part, field)) for field in hypers(type(part)))
+    return ":".join([name, *map(str, values)])
+
+
+def _plain(value: Any) -> float | str:  # noqa: ANN401 - a hyperparameter
+    """Return a hyperparameter as a number or a word; a learnt temperature as it is now."""
+    return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 
 
 def _setting(name: str, key: str, hyper: Hyper, value: object) -> Any:  # noqa: ANN401 - any field's

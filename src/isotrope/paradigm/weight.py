@@ -8,7 +8,6 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Temperature, check
 from isotrope.core.terms import AGAINST, Against, By
-from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.surrogate_sums import FLOOR, Exponent, SurrogatePairs
@@ -203,17 +202,8 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
-def _positives(pairs: Pairs) -> Pairs:
-    """The positives of the anchors against each other."""
-    views = pairs.views
-    groups = None if views.groups is None else views.groups[views.rows]
-    return pairs.of(
-        Views(views.own, views.own, views.negatives, groups=groups, in_batch=views.in_batch)
-    )
-
-
 def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
     """The similarities that a weight is a function of, and which of them are of negatives."""
     if by == "positives":
-        pairs = _positives(pairs)
+        pairs = pairs.of(pairs.views.among_positives())
     return pairs.similarity(AGAINST[by]), pairs.negative(AGAINST[by])

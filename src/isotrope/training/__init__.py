@@ -4,10 +4,11 @@
 text and one of images have in common: its folder, processes, steps, checkpoints and end.
 ``callbacks`` is what happens between steps, ``progress`` what is printed meanwhile, ``loggers``
 where the numbers go besides metrics.csv, ``nan_guard`` what finds a number that is not finite,
-``replay`` repeats the batch where it was met and ``rebuild`` a run as it stood at a step.
+and ``rebuild`` shows a run as it stood at a step.
 
-Text: ``text`` is the whole (data, encoder, steps, dev score, run folder), ``simcse`` the method
-(two views of text, one objective), ``dev_score`` what ``--dev`` scores, ``card`` the model card.
+Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole (data, encoder, steps, dev score, run
+folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` what ``--dev``
+scores, ``card`` the model card.
 Images: the folder ``images``; ``recipe`` and ``optimisers`` are what its methods train with.
 
 Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
@@ -18,12 +19,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isotrope.training.fit_text import fit as fit
     from isotrope.training.images.train import fit_images as fit_images
-    from isotrope.training.text import fit as fit
 
 __all__ = ["fit", "fit_images"]
 
-_HOME = {"fit": "text", "fit_images": "images.train"}
+_HOME = {"fit": "fit_text", "fit_images": "images.train"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the lazy names

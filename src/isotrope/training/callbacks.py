@@ -23,7 +23,7 @@ from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.diagnostics.observe import columns
-from isotrope.measures.judgement import FILE, Judgement, Look, Looks, judge, unjudged
+from isotrope.measures.judgement import FILE, DevEvaluation, DevHistory, Judgement, judge, unjudged
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
 from isotrope.training.nan_guard import refuse_broken
@@ -264,7 +264,7 @@ class Dev(L.Callback):
 
     def __init__(
         self,
-        score: Callable[[], Look] | None,
+        score: Callable[[], DevEvaluation] | None,
         *,
         every: int,
         last: int,
@@ -278,20 +278,20 @@ class Dev(L.Callback):
         self.score, self.every, self.last, self.keep = score, every, last, keep
         self.metrics, self.timer, self.progress, self.name = metrics, timer, progress, name
         self.column, self.kept = column, metrics.path.parent / FILE
-        self.looks = Looks(name, "last" if keep is None else "best")
+        self.history = DevHistory(name, "last" if keep is None else "best")
         self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
 
     @property
     def scores(self) -> dict[int, float]:
         """All scores, by step."""
-        return self.looks.scores
+        return self.history.scores
 
     @property
     def best(self) -> tuple[int, float] | None:
         """Step and score of the best evaluation, the earliest at ties."""
         if not self.scores:
             return None
-        step = self.looks.best
+        step = self.history.best
         return step, self.scores[step]
 
     def judgement(self, otherwise: str) -> Judgement:
@@ -302,27 +302,27 @@ class Dev(L.Callback):
         """
         if not self.scores:
             return Judgement("not known", otherwise)
-        if not self.looks.complete:
-            step = self.looks.best if self.keep is not None else max(self.scores)
+        if not self.history.complete:
+            step = self.history.best if self.keep is not None else max(self.scores)
             return unjudged(self.name, self.scores.get(0), self.scores[step], step)
-        return judge(self.looks)
+        return judge(self.history)
 
     def evaluate(self, step: int) -> None:
         """Score the encoder as it is after ``step`` updates; keep it if it is the best so far."""
         if self.score is None:
             return
         start = time.perf_counter()
-        look = self.score()
-        value = look.value
-        self.looks.add(step, look)
+        evaluation = self.score()
+        value = evaluation.value
+        self.history.add(step, evaluation)
         self.metrics.add(step, {self.column: value})
-        if self.keep is not None and self.looks.best == step:
+        if self.keep is not None and self.history.best == step:
             self.weights[step] = self.keep(step)
-        if self.looks.complete:
-            self.looks.save(self.kept)
+        if self.history.complete:
+            self.history.save(self.kept)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
-        at = self.looks.best
+        at = self.history.best
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.name} {value:.2f}", change, best)
         self.timer.rest(time.perf_counter() - start)
@@ -348,24 +348,24 @@ class Dev(L.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scores so far, which go into checkpoints."""
-        looks = self.looks.looks
-        gold = next((look.gold for look in looks.values()), None)
+        evaluations = self.history.evaluations
+        gold = next((evaluation.gold for evaluation in evaluations.values()), None)
         return {
             "scores": self.scores,
             # as tensors: arrays are not among what a checkpoint may hold
-            "items": {step: torch.from_numpy(look.items) for step, look in looks.items()},
+            "items": {step: torch.from_numpy(e.items) for step, e in evaluations.items()},
             "gold": None if gold is None else torch.from_numpy(gold),
             "weights": self.weights,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
-        self.looks.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
+        self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")
         # an older checkpoint has the scores alone
-        self.looks.looks = {
-            int(step): Look(
+        self.history.evaluations = {
+            int(step): DevEvaluation(
                 self.scores[int(step)], items.numpy(), None if gold is None else gold.numpy()
             )
             for step, items in state_dict.get("items", {}).items()

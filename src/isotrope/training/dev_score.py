@@ -12,9 +12,9 @@ from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.holdout import holdout_set
-from isotrope.evaluation.retrieval import retrieval_look
-from isotrope.evaluation.sts import sts_look
-from isotrope.measures.judgement import Look
+from isotrope.evaluation.retrieval import retrieval_evaluation
+from isotrope.evaluation.sts import sts_evaluation
+from isotrope.measures.judgement import DevEvaluation
 
 __all__ = ["DevMetric", "dev_metric_held_out", "dev_metric_of_file"]
 
@@ -26,7 +26,7 @@ class DevMetric:
     """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
 
     name: str
-    score: Callable[[SentenceEncoder], Look]
+    score: Callable[[SentenceEncoder], DevEvaluation]
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
@@ -37,9 +37,11 @@ def dev_metric_of_file(path: Path) -> DevMetric:
     """
     if not _is_sts(path):
         data = load_retrieval(path)
-        return DevMetric("dev retrieval MRR@10", functools.partial(retrieval_look, data=data))
+        return DevMetric("dev retrieval MRR@10", functools.partial(retrieval_evaluation, data=data))
     subset = load_sts_file(path)
-    return DevMetric(f"dev STS Spearman ({path.name})", lambda encoder: sts_look(encoder, subset))
+    return DevMetric(
+        f"dev STS Spearman ({path.name})", lambda encoder: sts_evaluation(encoder, subset)
+    )
 
 
 def _is_sts(path: Path) -> bool:
@@ -79,4 +81,4 @@ def dev_metric_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> DevMe
         corpus=[prompts[1] + text for text in data.corpus],
     )
     name = f"held-out MRR@10 of {len(data.queries)} queries"
-    return DevMetric(name, functools.partial(retrieval_look, data=data))
+    return DevMetric(name, functools.partial(retrieval_evaluation, data=data))

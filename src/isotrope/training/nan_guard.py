@@ -1,38 +1,30 @@
-"""What is not finite: found within the step, told, saved; the run ends, or the step is left out.
+"""What is not finite: found within the step, and told; the run ends, or the step is left out.
 
 The loss, the embeddings and the gradient of every step are looked at before anything is changed by
-them, and in all processes alike. ``--on-nan stop`` ends the run: the last checkpoint stays as it
-is, and the batch is written down with the weights that met it (``isotrope.training.replay``).
-``skip`` leaves the step out: parameters, states of the optimiser, moving averages, queues and
-running statistics are what they were before it, the next step takes the next batch, and a run that
-was stopped goes on exactly. Overflows of float16 gradients are neither: the scaler sees to them.
+them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
+stays as it is. ``skip`` leaves the step out: parameters, states of the optimiser, moving averages,
+queues and running statistics are what they were before it, the next step takes the next batch, and
+a run that was stopped goes on exactly. Overflows of float16 gradients are neither: the scaler sees
+to them.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import lightning as L
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from isotrope.core.distributed import all_gather_objects, all_reduce_max, rank
-from isotrope.core.errors import Diverged, InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.distributed import all_reduce_max
+from isotrope.core.errors import Diverged
 from isotrope.core.views import Views
-from isotrope.data.images.batches import ImageBatch
-from isotrope.data.text.batches import Batch
 from isotrope.paradigm.anatomy import first_rows
 from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
-__all__ = ["MOST", "NonFiniteGuard", "described", "non_finite_names", "refuse_broken"]
+__all__ = ["MOST", "NonFiniteGuard", "refuse_broken"]
 
 MOST = 10
 """So many steps in a row are not left out: training is over by then."""
@@ -69,8 +61,7 @@ class NonFiniteGuard(L.Callback):
     A callback, for its counts go into checkpoints; before those that log, score and save.
 
     Args:
-        settings: of the run; None (a module that is trained by other means) stops, and saves
-            nothing.
+        settings: of the run; None (a module that is trained by other means) stops.
 
     Attributes:
         skipped: steps of the run that were left out.
@@ -81,7 +72,6 @@ class NonFiniteGuard(L.Callback):
         self.settings = settings
         self.skipped = self.in_a_row = 0
         self._what: What | None = None
-        self._batch: Batch | ImageBatch | None = None
         self._views: list[Views] = []
         self._loss: Tensor | None = None
         self._buffers: list[tuple[Tensor, Tensor]] = []
@@ -165,8 +155,8 @@ class NonFiniteGuard(L.Callback):
         batch: Any,  # noqa: ANN401 - Lightning's signature
         batch_idx: int,
     ) -> None:
-        """Remember the batch, and what its forward pass moves."""
-        self._batch, self._what = batch, None
+        """Remember what the forward pass of the batch moves."""
+        self._what = None
         if self.skips:
             self._buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
 
@@ -190,7 +180,7 @@ class NonFiniteGuard(L.Callback):
             self.in_a_row = 0
             if module.measured:
                 module.measured |= self.counted
-        self._batch, self._views, self._loss, self._buffers = None, [], None, []
+        self._views, self._loss, self._buffers = [], None, []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts, which go into checkpoints."""
@@ -209,50 +199,11 @@ class NonFiniteGuard(L.Callback):
             Diverged: always; whatever process, it says the same.
         """
         before = f", as something was in the {MOST - 1} steps before" if self.skips else ""
-        saved = ""
-        if self.settings is not None and self._batch is not None:
-            saved = self._saved(self.settings, self._batch, module, step, what)
         for line in described(module, self._views, self._loss):
             warn(line)
-        advice = ", ".join(_advice(module, self.settings))
-        raise Diverged(
-            f"training diverged: {what} not finite at step {step}{before}; use {advice}, or look "
-            f"at that batch of the data{saved}"
-        )
-
-    def _saved(
-        self,
-        settings: RunSettings,
-        batch: Batch | ImageBatch,
-        module: L.LightningModule,
-        step: int,
-        what: What,
-    ) -> str:
-        """Write the batch of all processes down; return where it is."""
-        parts = all_gather_objects(_arrays(batch))
-        file = Path(settings.output) / f"nan-step-{step}.safetensors"
-        about = {
-            "kind": settings.kind,
-            "what": what.rpartition(" ")[0],
-            "step": str(step),
-            "processes": str(len(parts)),
-            "config": settings.to_yaml(),
-        }
-        # where parameters are shared, the file has them twice
-        tensors = {f"weights.{k}": v.cpu().clone() for k, v in module.state_dict().items()}
-        for process, arrays in enumerate(parts):
-            tensors |= {f"batch.{process}.{k}": torch.tensor(v) for k, v in arrays.items()}
-        lost = False
-        if rank() == 0:
-            try:
-                with atomic_replace(file) as temporary:
-                    save_file(tensors, temporary, about)
-            except (InputError, SafetensorError) as error:
-                warn(f"warning: the batch is lost: {error}")
-                lost = True
-        if all_reduce_max(int(lost)):
-            return ""
-        return f", which is in {file} (python -m isotrope.training.replay {file})"
+        *remedies, last = _advice(module, self.settings)
+        advice = f"{', '.join(remedies)} or {last}" if remedies else last
+        raise Diverged(f"training diverged: {what} not finite at step {step}{before}; use {advice}")
 
 
 def refuse_broken(module: nn.Module, step: int) -> None:
@@ -355,16 +306,3 @@ def _overflow(module: L.LightningModule) -> bool:
         return trained.scaled
     scaler = getattr(module.trainer.precision_plugin, "scaler", None)
     return scaler is not None and float(scaler.get_scale()) > 1
-
-
-def _arrays(batch: Batch | ImageBatch) -> dict[str, NDArray[Any]]:
-    """Return a batch as arrays by name."""
-    if isinstance(batch, ImageBatch):
-        return {"images": batch.images.cpu().numpy()}
-    chunks = {
-        f"chunks.{number}.{name}": getattr(chunk, name)
-        for number, chunk in enumerate(batch.chunks)
-        for name in chunk._fields
-    }
-    sizes = np.array(batch.sizes)
-    return {"inverse": batch.inverse, "sizes": sizes, "groups": batch.groups, **chunks}

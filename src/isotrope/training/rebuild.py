@@ -23,7 +23,7 @@ from isotrope.core.result import Result
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.data.text.batches import Batch, Batches
-from isotrope.encoders.sentence import find_device
+from isotrope.encoders.device import find_device
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training import text
@@ -33,9 +33,10 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.optimisers import weight_decay_at
 from isotrope.training.run import checkpoint, read_checkpoint
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
-from isotrope.training.simcse import SimCSE, nested, step_seed
+from isotrope.training.simcse import SimCSE, nested
+from isotrope.training.step import step_seed
 
-__all__ = ["NO_HEAD", "Rebuilt", "image_terms", "rebuild"]
+__all__ = ["NO_HEAD", "Rebuilt", "rebuild"]
 
 NO_HEAD = "none: the run kept no checkpoint, so the objective sees the encoder's embeddings"
 """What ``about`` says of the head where there is only the saved encoder."""
@@ -217,7 +218,7 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
             "objective dino; train it with a smaller --checkpoint-every"
         )
     _load(method, wanted)
-    views = image_terms if wanted.state else _views_without_head
+    views = _image_terms if wanted.state else _views_without_head
     decay = weight_decay_at(plan, wanted.step)
     module = method if wanted.state else method.encoder
     return Rebuilt(
@@ -245,7 +246,7 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
     )
 
 
-def image_terms(method: ImageMethod, batch: ImageBatch) -> Terms:
+def _image_terms(method: ImageMethod, batch: ImageBatch) -> Terms:
     """Return what gives the terms of a method on crops that stay the same."""
     crops = method.crops(batch._replace(images=batch.images.to(method.device)))
 

@@ -32,7 +32,7 @@ from isotrope.core.files import remove, tidy
 from isotrope.core.lock import LOCK, Role, exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.views import Views
-from isotrope.encoders.sentence import find_device
+from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import (

@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
-from isotrope.core.usual import meant
+from isotrope.core.setting_aliases import intended_name
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
@@ -108,8 +108,8 @@ class RunSettings(BaseModel):
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
-        description="a loss, embedding or gradient that is not finite ends the run, with the batch "
-        "saved, or its step is left out (ten in a row end the run, too)",
+        description="a loss, embedding or gradient that is not finite ends the run, or its step is "
+        "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
     wandb: str | None = Field(
@@ -240,7 +240,7 @@ class RunSettings(BaseModel):
         if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
             where = f"{source}: " if source else ""
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
-            name = meant(key, [*names, *cls.dotted_names()])
+            name = intended_name(key, [*names, *cls.dotted_names()])
             hint = "" if name is None else f" (did you mean {_spelled(name, python=python)}?)"
             shown = key if python else flag(key)
             raise InputError(f"{where}unknown setting {shown!r}{hint}")

@@ -28,14 +28,9 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.shares import shared_loss
 from isotrope.training.gradient_cache import cached
 from isotrope.training.nan_guard import NonFiniteGuard
+from isotrope.training.step import step_seed
 
-__all__ = ["SimCSE", "Steps", "nested", "step_seed"]
-
-
-def step_seed(seed: int, step: int, process: int = 0) -> int:
-    """Return the random seed of one step in one process, a function of these three alone."""
-    mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
-    return (mixed + 1) % 2**63
+__all__ = ["SimCSE", "Steps", "nested"]
 
 
 def nested(views: Views, prefixes: Sequence[int]) -> list[Views]:

@@ -23,14 +23,15 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result, provenance
-from isotrope.data.text.batches import CHUNK_OVERHEAD, Batch, Batches, collate
+from isotrope.data.text.batches import Batch, Batches, collate
 from isotrope.data.text.corpora import read
 from isotrope.data.text.tokens import TokenStore, build
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.device import find_device, pass_overhead
 from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import add_lora, lora_facts, merged
-from isotrope.encoders.sentence import SentenceEncoder, find_device
+from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
@@ -69,7 +70,6 @@ __all__ = [
     "batch_at",
     "check",
     "encoder_of",
-    "fit",
     "module_of",
     "prefixes_of",
     "steps_of",
@@ -85,25 +85,6 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
 }
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
-_LAUNCH = 4096  # tokens that one more pass is worth on an accelerator; not measured
-
-
-def fit(files: Any, *, resume: bool = False, **settings: Any) -> Outcome:  # noqa: ANN401 - checked by TrainSettings
-    """Train a sentence encoder; the arguments are the fields of ``TrainSettings``.
-
-    Args:
-        files: path or paths of text or pairs.
-        resume: continue, start or do nothing, as ``--resume`` does.
-        settings: any other setting, e.g. ``output="runs/x"``, ``objective="infonce"``,
-            ``objective_settings={"temperature": 0.05}``, ``max_steps=100``.
-
-    Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
-
-    Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
-    """
-    return train(TrainSettings.read({"files": files, **settings}, python=True), resume=resume)
 
 
 def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
@@ -372,7 +353,7 @@ def batch_at(
         store,
         indices,
         pad_id=encoder.tokenizer.pad_token_id or 0,
-        overhead=CHUNK_OVERHEAD if encoder.device.type == "cpu" else _LAUNCH,
+        overhead=pass_overhead(encoder.device),
         most=settings.micro_batch,
         part=rows_of(len(indices)),
     )

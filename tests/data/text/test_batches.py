@@ -83,8 +83,8 @@ def test_dropout_views_hold_every_text_twice(make: Make, overhead: int) -> None:
 @pytest.mark.parametrize("most", [1, 3, 8, 64])
 def test_no_chunk_has_more_rows_than_asked(make: Make, most: int) -> None:
     texts = [" ".join(["w"] * (1 + i % 5)) + f" {i}" for i in range(20)]
-    free = collate(make(texts), np.arange(20), pad_id=PAD)
-    bound = collate(make(texts), np.arange(20), pad_id=PAD, most=most)
+    free = collate(make(texts), np.arange(20), pad_id=PAD, overhead=64)
+    bound = collate(make(texts), np.arange(20), pad_id=PAD, overhead=64, most=most)
     assert unpacked(bound) == unpacked(free)
     sizes = [len(chunk.input_ids) for chunk in bound.chunks]
     assert max(sizes) == min(most, max(len(chunk.input_ids) for chunk in free.chunks))
@@ -93,7 +93,7 @@ def test_no_chunk_has_more_rows_than_asked(make: Make, most: int) -> None:
 
 def test_pairs_and_hard_negatives(make: Make) -> None:
     store = make([(f"a {i}", f"longer p {i}", f"n {i}") for i in range(10)])
-    batch = collate(store, np.array([4, 2]), pad_id=PAD)
+    batch = collate(store, np.array([4, 2]), pad_id=PAD, overhead=64)
     assert batch.sizes == [2, 2, 2]
     assert unpacked(batch) == [
         ids("a 4", "a 2"),
@@ -104,16 +104,16 @@ def test_pairs_and_hard_negatives(make: Make) -> None:
 
 def test_hard_negatives_that_are_in_the_batch_already_are_left_out(make: Make) -> None:
     store = make([("a", "p", "Q!"), ("b", "q", "n"), ("c", "r", "N."), ("d", "s", "m")])
-    batch = collate(store, np.arange(4), pad_id=PAD)
+    batch = collate(store, np.arange(4), pad_id=PAD, overhead=64)
     assert batch.sizes == [4, 4, 2]
     assert unpacked(batch)[2] == ids("n", "m")  # "Q!" is the positive of b; "N." is "n"
     everything = make([("a", "p", "b"), ("b", "q", "p")])
-    assert collate(everything, np.arange(2), pad_id=PAD).sizes == [2, 2, 0]
+    assert collate(everything, np.arange(2), pad_id=PAD, overhead=64).sizes == [2, 2, 0]
 
 
 def test_groups_join_near_identical_rows(make: Make) -> None:
     store = make(["one two", "three", "One, two!", "four"])
-    groups = collate(store, np.arange(4), pad_id=PAD).groups
+    groups = collate(store, np.arange(4), pad_id=PAD, overhead=64).groups
     assert groups.dtype == np.int64
     assert groups[0] == groups[2]
     assert len(set(groups.tolist())) == 3
@@ -121,32 +121,38 @@ def test_groups_join_near_identical_rows(make: Make) -> None:
 
 def test_groups_join_texts_that_differ_only_after_the_cut(make: Make) -> None:
     store = make(["a b c", "a b d", "b a c"], max_length=4)
-    groups = collate(store, np.arange(3), pad_id=PAD).groups
+    groups = collate(store, np.arange(3), pad_id=PAD, overhead=64).groups
     assert groups[0] == groups[1] != groups[2]
 
 
 def test_groups_of_pairs_join_by_either_side_and_across(make: Make) -> None:
     store = make([("a", "p"), ("b", "P"), ("B!", "q"), ("c", "r"), ("r", "s"), ("d", "t")])
-    groups = collate(store, np.arange(6), pad_id=PAD).groups.tolist()
+    groups = collate(store, np.arange(6), pad_id=PAD, overhead=64).groups.tolist()
     assert groups[0] == groups[1] == groups[2]  # p = P, b = B
     assert groups[3] == groups[4]  # the positive of c is the anchor of the next
     assert len(set(groups)) == 3
     # a row's group does not depend on its place, so that processes agree
-    assert collate(store, np.arange(6)[::-1], pad_id=PAD).groups.tolist() == groups[::-1]
+    assert (
+        collate(store, np.arange(6)[::-1], pad_id=PAD, overhead=64).groups.tolist() == groups[::-1]
+    )
 
 
 def test_parts_make_the_whole_batch(make: Make) -> None:
     """Groups join across parts, and a hard negative of one may be there already in another."""
     store = make([("a", "p", "Q!"), ("b", "P", "n"), ("c", "r", "N."), ("d", "q", "m")])
     indices = np.array([3, 1, 0, 2])
-    whole = collate(store, indices, pad_id=PAD)
-    parts = [collate(store, indices, pad_id=PAD, part=p) for p in (slice(0, 3), slice(3, 4))]
+    whole = collate(store, indices, pad_id=PAD, overhead=64)
+    parts = [
+        collate(store, indices, pad_id=PAD, overhead=64, part=p) for p in (slice(0, 3), slice(3, 4))
+    ]
     for view in range(3):
         found = [row for part in parts for row in unpacked(part)[view]]
         assert found == unpacked(whole)[view]
     assert [part.sizes for part in parts] == [[3, 3, 2], [1, 1, 0]]  # "N." is "n", "Q!" is "q"
     assert np.concatenate([part.groups for part in parts]).tolist() == whole.groups.tolist()
-    alone = [collate(store, indices[p], pad_id=PAD) for p in (slice(0, 1), slice(1, 4))]
+    alone = [
+        collate(store, indices[p], pad_id=PAD, overhead=64) for p in (slice(0, 1), slice(1, 4))
+    ]
     assert sum(batch.sizes[2] for batch in alone) == 3  # each part by itself keeps "Q!"
 
 
@@ -190,7 +196,7 @@ def test_padding_is_low_on_sentences_of_natural_length() -> None:
     for _ in range(50):
         texts = np.exp(random.normal(3.1, 0.5, 64)).astype(int).clip(4, 32)
         lengths = np.sort(np.repeat(texts, 2))
-        bounds = cut(lengths)
+        bounds = cut(lengths, 64)
         chunks += len(bounds) - 1
         tokens += lengths.sum()
         padded += sum((b - a) * lengths[b - 1] for a, b in itertools.pairwise(bounds))

@@ -9,7 +9,7 @@ import pytest
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.text.corpora import read
 from isotrope.data.text.saved_dataset import shards
-from isotrope.training.text import fit
+from isotrope.training.fit_text import fit
 from tests.training.conftest import QUICK, sentences
 
 datasets = pytest.importorskip("datasets")

@@ -9,14 +9,14 @@ import pytest
 import papers.draganov2024 as paper
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.artifact import SCALES, Artifact, Found, Scale
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
-from papers.machinery.runner import lacking
+from papers.machinery.artifact import SCALES, Artifact, Results, Scale
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.pages import as_csv, as_text
+from papers.machinery.runner import missing_data
 from papers.machinery.small_images import NAMES, small_images
 from papers.measurements import latent
-from tests.papers.draganov2024.made import looks
+from tests.papers.draganov2024.synthetic import looks
 
 FORMULAS = ("check_opposite", "check_theorem", "figure1", "figure2")
 TRAINED = ("figure3", "figure4", "figure5", *(f"table{i}" for i in range(1, 7)))
@@ -39,8 +39,8 @@ def test_what_there_is() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_with_nothing_run(name: str, scale: Scale) -> None:
     one = artifact(name)
-    assert bool(one.cells(scale)) == ((name, scale) != ("table4", "cpu"))
-    shown = one.show(scale, Found())
+    assert bool(one.jobs(scale)) == ((name, scale) != ("table4", "cpu"))
+    shown = one.render(scale, Results())
     assert shown.verdicts
     assert {v.holds for v in shown.verdicts} == {None}
     assert not any(character.isdigit() for v in shown.verdicts for character in v.evidence)
@@ -54,8 +54,8 @@ def test_with_nothing_run(name: str, scale: Scale) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_with_all_run(name: str, scale: Scale) -> None:
     one = artifact(name)
-    results = {cell: _result(cell, 1.0 + place) for place, cell in enumerate(one.cells(scale))}
-    shown = one.show(scale, Found(results))
+    results = {job: _result(job, 1.0 + place) for place, job in enumerate(one.jobs(scale))}
+    shown = one.render(scale, Results(results))
     text = as_text(one, shown)
     if (name, scale) != ("table4", "cpu"):
         assert any(v.holds is not None for v in shown.verdicts)
@@ -73,15 +73,15 @@ def test_with_all_run(name: str, scale: Scale) -> None:
 def test_numbers_that_do_not_exist_do_no_harm(name: str) -> None:
     one = artifact(name)
     none = {
-        cell: Result("images", "x", {}, {"looks": looks([0, 1, 2]), "pairs": _pairs()})
-        for cell in one.cells("smoke")
+        job: Result("images", "x", {}, {"looks": looks([0, 1, 2]), "pairs": _pairs()})
+        for job in one.jobs("smoke")
     }
-    shown = one.show("smoke", Found(none))
+    shown = one.render("smoke", Results(none))
     poles = [v for v in shown.verdicts if "poles" in v.claim]  # of pairs, which there are
     assert {v.holds for v in shown.verdicts if v not in poles} == {None}
 
 
-def _result(cell: Cell, number: float) -> Result:
+def _result(job: Job, number: float) -> Result:
     every = [0, 1, 2, 4, 6, 8, 16, 100, 300, 500]
     columns = {
         "knn": [number + epoch for epoch in every],
@@ -97,8 +97,8 @@ def _pairs() -> dict[str, dict[str, list[list[float]]]]:
 
 def test_every_name_resolves(tmp_path: Path) -> None:
     for scale in SCALES:
-        cells = [cell for name in TRAINED for cell in artifact(name).cells(scale)]
-        found = lacking(dict.fromkeys(cells), Places(tmp_path, tmp_path))
+        jobs = [job for name in TRAINED for job in artifact(name).jobs(scale)]
+        found = missing_data(dict.fromkeys(jobs), DataRegistry(tmp_path, tmp_path))
         missing = {line.partition(":")[0] for lines in found.values() for line in lines}
         assert (
             missing
@@ -111,23 +111,23 @@ def test_every_name_resolves(tmp_path: Path) -> None:
 
 
 def test_what_is_run_besides_the_trainings_that_are_shared() -> None:
-    shared = {cell for name in NAMES for cell in small_images("cpu", name)}
-    cells = {cell for name in TRAINED for cell in artifact(name).cells("cpu")}
-    own = [cell for cell in cells - shared if cell.work == "images"]
-    assert sum(cell.settings["epochs"] for cell in own) <= 48  # twelve trainings of four epochs
+    shared = {job for name in NAMES for job in small_images("cpu", name)}
+    jobs = {job for name in TRAINED for job in artifact(name).jobs("cpu")}
+    own = [job for job in jobs - shared if job.measurement == "images"]
+    assert sum(job.settings["epochs"] for job in own) <= 48  # twelve trainings of four epochs
 
 
 def test_the_paper_trains_equal_things_once() -> None:
-    table3, table2 = set(artifact("table3").cells("paper")), set(artifact("table2").cells("paper"))
+    table3, table2 = set(artifact("table3").jobs("paper")), set(artifact("table2").jobs("paper"))
     assert len(table2 & table3) == 18  # two sets of images, three methods, three seeds
-    assert set(artifact("figure5").cells("paper")) & table3
+    assert set(artifact("figure5").jobs("paper")) & table3
 
 
 def test_a_latent_space_is_trained(tmp_path: Path) -> None:
     asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1]}
-    cell, places = Cell("latent", asked), Places(None, tmp_path)
-    assert latent.check(cell, places) == []
-    result = latent.run(cell, places, tmp_path)
+    job, places = Job("latent", asked), DataRegistry(None, tmp_path)
+    assert latent.check(job, places) == []
+    result = latent.run(job, places, tmp_path)
     assert [look["epoch"] for look in result.details["looks"]] == [0, 1]
     assert result.metrics["norm"] == result.details["looks"][1]["norm"] > 0
     (pairs,) = result.details["pairs"].values()
@@ -145,4 +145,4 @@ def test_a_latent_space_is_trained(tmp_path: Path) -> None:
 def test_a_latent_space_that_cannot_be(wrong: dict, told: str, tmp_path: Path) -> None:
     asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1], **wrong}
     with pytest.raises(InputError, match=told):
-        latent.check(Cell("latent", asked), Places(None, tmp_path))
+        latent.check(Job("latent", asked), DataRegistry(None, tmp_path))

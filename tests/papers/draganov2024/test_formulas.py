@@ -5,12 +5,12 @@ import math
 import pytest
 
 from papers.draganov2024 import check_opposite, check_theorem, figure1, figure2
-from papers.machinery.artifact import Found
-from tests.papers.draganov2024.made import said
+from papers.machinery.artifact import Results
+from tests.papers.draganov2024.synthetic import said
 
 
 def test_figure1_is_what_the_corollary_says() -> None:
-    shown = figure1.show("smoke", Found())
+    shown = figure1.render("smoke", Results())
     assert shown.verdicts[0].holds
     # an angle of 120 degrees at norm 1, a step of 1
     assert shown.tables[0].rows[1] == ["1", f"{math.sqrt(1 + 0.75):.6f}", f"{math.sqrt(1.75):.6f}"]
@@ -18,7 +18,7 @@ def test_figure1_is_what_the_corollary_says() -> None:
 
 
 def test_figure2_beside_the_notebook() -> None:
-    shown = figure2.show("smoke", Found())
+    shown = figure2.render("smoke", Results())
     steps, slowdowns = shown.tables
     for _, theirs, ours, at_least in steps.rows:
         assert theirs is not None
@@ -35,11 +35,11 @@ def test_figure2_fails_where_norms_do_not_matter(monkeypatch: pytest.MonkeyPatch
     norms, angles = figure2.simulated("smoke")
     flat = [type(end)(end.start, end.angle, 96, end.cosine, 1.0, 97) for end in norms]
     monkeypatch.setattr(figure2, "simulated", lambda scale: (flat, [angles[1]] * 3))
-    assert [v.holds for v in figure2.show("smoke", Found()).verdicts] == [False, False, False]
+    assert [v.holds for v in figure2.render("smoke", Results()).verdicts] == [False, False, False]
 
 
 def test_the_theorem_and_its_counter_examples() -> None:
-    shown = check_theorem.show("smoke", Found())
+    shown = check_theorem.render("smoke", Results())
     assert [v.holds for v in shown.verdicts] == [True, False, True, False, True]
     broken = check_theorem.steps(2000)
     assert broken["as printed, acute angles"][0] == broken["corrected for obtuse angles"][0] == 0
@@ -60,14 +60,14 @@ def _case(phi: float):
 
 
 def test_footnote_four_claims_nothing() -> None:
-    shown = check_theorem.show("smoke", Found())
+    shown = check_theorem.render("smoke", Results())
     near, *_, far = shown.tables[2].rows
     assert float(near[1] or 0) > 0.9 > 0.3 > float(far[1] or 0)
     assert not any("footnote" in v.claim or "push" in v.claim for v in shown.verdicts)
 
 
 def test_opposite_halves_of_random_directions() -> None:
-    shown = check_opposite.show("smoke", Found())
+    shown = check_opposite.render("smoke", Results())
     assert [v.holds for v in shown.verdicts] == [True, True, True]
     assert shown.tables[0].rows[0][2] == "0.13"  # 1/8 of the circle
     assert said(shown, "bound").evidence.startswith("broken in 0 of 80")

@@ -18,13 +18,13 @@ from papers.li2024 import (
     figure9,
 )
 from papers.li2024.baseline import VALUES, baseline, undissipated, varied
-from papers.machinery.artifact import SCALES, Artifact, Found
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
-from papers.machinery.runner import lacking
+from papers.machinery.artifact import SCALES, Artifact, Results
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.pages import as_csv, as_text
+from papers.machinery.runner import missing_data
 from papers.machinery.verdicts import UNDECIDED, trend
-from tests.papers.li2024.made_up import each, holds, look, shown, trained
+from tests.papers.li2024.synthetic import each, holds, look, shown, trained
 
 TRAINED = {
     module.__name__.rpartition(".")[2]: module.ARTIFACT
@@ -32,11 +32,11 @@ TRAINED = {
 }
 
 
-def only(value: Callable[[Cell], dict[str, Any]]) -> Callable[[Cell], Result]:
+def only(value: Callable[[Job], dict[str, Any]]) -> Callable[[Job], Result]:
     """Trainings whose last look is changed."""
 
-    def make(cell: Cell) -> Result:
-        return trained(look(0), {**look(50), **value(cell)})
+    def make(job: Job) -> Result:
+        return trained(look(0), {**look(50), **value(job)})
 
     return make
 
@@ -44,7 +44,7 @@ def only(value: Callable[[Cell], dict[str, Any]]) -> Callable[[Cell], Result]:
 @pytest.mark.parametrize("name", TRAINED)
 def test_nothing_run_is_said_and_drawn(name: str) -> None:
     artifact = replace(TRAINED[name], paper="unified-gradient", name=name)
-    found = shown(artifact, Found())
+    found = shown(artifact, Results())
     assert found.verdicts
     assert {verdict.word for verdict in found.verdicts} == {"not run"}
     assert "not run" in as_text(artifact, found)
@@ -54,9 +54,9 @@ def test_nothing_run_is_said_and_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_one_training_of_many_is_enough_to_show(name: str) -> None:
-    cells = TRAINED[name].cells("cpu")
-    found = shown(TRAINED[name], each(cells[:1], only(lambda _: {})))
-    assert "not run" in as_csv(found) or len(set(cells)) == 3
+    jobs = TRAINED[name].jobs("cpu")
+    found = shown(TRAINED[name], each(jobs[:1], only(lambda _: {})))
+    assert "not run" in as_csv(found) or len(set(jobs)) == 3
     assert found.pictures[name]().svg
 
 
@@ -74,13 +74,11 @@ def test_numbers_that_do_not_exist(name: str) -> None:
         row["densities"]["cosine"] = look(0)["densities"]["cosine"]
         for one in row["ratios"].values():
             one["active"] = 0
-    cells = TRAINED[name].cells("cpu")
+    jobs = TRAINED[name].jobs("cpu")
     metrics = dict.fromkeys(("dev first", "dev last", "dev best"))
-    found = shown(
-        TRAINED[name], each(cells, lambda _: Result("text", "", metrics, {"looks": null}))
-    )
+    found = shown(TRAINED[name], each(jobs, lambda _: Result("text", "", metrics, {"looks": null})))
     assert {v.word for v in found.verdicts} == {"not run"}
-    found = shown(TRAINED[name], each(cells, lambda _: Result("text", "", {}, {"diverged": "nan"})))
+    found = shown(TRAINED[name], each(jobs, lambda _: Result("text", "", {}, {"diverged": "nan"})))
     assert {v.word for v in found.verdicts} == {"not run"}
     assert any("diverged" in note for note in found.notes)
 
@@ -88,26 +86,26 @@ def test_numbers_that_do_not_exist(name: str) -> None:
 def test_the_gap_without_dissipation_is_larger() -> None:
     without = set(undissipated("cpu"))
 
-    def gaps(with_gd: float, spread: float = 0.0) -> Callable[[Cell], dict[str, Any]]:
-        def value(cell: Cell) -> dict[str, Any]:
-            return look(50, gap=1.0 if cell in without else with_gd + spread * cell.seed)
+    def gaps(with_gd: float, spread: float = 0.0) -> Callable[[Job], dict[str, Any]]:
+        def value(job: Job) -> dict[str, Any]:
+            return look(50, gap=1.0 if job in without else with_gd + spread * job.seed)
 
         return value
 
-    cells = figure5.cells("cpu")
-    assert holds(figure5.ARTIFACT, each(cells, only(gaps(0.5)))) == [True, True]
-    assert holds(figure5.ARTIFACT, each(cells, only(gaps(1.1)))) == [False, False]
+    jobs = figure5.jobs("cpu")
+    assert holds(figure5.ARTIFACT, each(jobs, only(gaps(0.5)))) == [True, True]
+    assert holds(figure5.ARTIFACT, each(jobs, only(gaps(1.1)))) == [False, False]
     # on average larger, but by less than what seeds differ by
-    assert holds(figure5.ARTIFACT, each(cells, only(gaps(0.5, 0.45))))[0] == UNDECIDED
+    assert holds(figure5.ARTIFACT, each(jobs, only(gaps(0.5, 0.45))))[0] == UNDECIDED
 
 
-def curves(cell: Cell, margin: float, tau: Mapping[str, float], ratio: float) -> Result:
-    """STS-B dev of a training by what its cell changes."""
-    s = cell.settings
+def curves(job: Job, margin: float, tau: Mapping[str, float], ratio: float) -> Result:
+    """STS-B dev of a training by what its job changes."""
+    s = job.settings
     m = float(s["objective.dissipation"].partition(":")[2])
     temperature = s["objective.weight"].partition(":")[2]
     score = 70 - margin * m - tau.get(temperature, 0.0) + ratio * s["objective.ratio"]
-    return trained(look(0, dev=60), look(100, dev=score + 0.01 * cell.seed))
+    return trained(look(0, dev=60), look(100, dev=score + 0.01 * job.seed))
 
 
 SHARP = {"0.3": 5.0, "1": 6.0}
@@ -124,7 +122,7 @@ SHARP = {"0.3": 5.0, "1": 6.0}
     ],
 )
 def test_sweeps(given: tuple[float, Mapping[str, float], float], expected: list[bool]) -> None:
-    found = each(figure6.cells("cpu"), lambda cell: curves(cell, *given))
+    found = each(figure6.jobs("cpu"), lambda job: curves(job, *given))
     assert holds(figure6.ARTIFACT, found) == expected
 
 
@@ -147,10 +145,10 @@ def test_the_baseline_is_in_every_sweep() -> None:
         own = [varied(scale, name, {"margin": 0.3, "temperature": 0.05, "ratio": 1.0}[name])
                for name in VALUES[scale]]  # fmt: skip
         assert own[0] == own[1] == own[2]
-        assert set(own[0]) < set(figure6.cells(scale))
+        assert set(own[0]) < set(figure6.jobs(scale))
     assert varied("smoke", "ratio", 1.0) == baseline("smoke")
     assert varied("paper", "ratio", 1.0, held=True) == baseline("paper")
-    assert set(figure8c.cells("cpu")) < set(figure6.cells("cpu"))
+    assert set(figure8c.jobs("cpu")) < set(figure6.jobs("cpu"))
 
 
 def shares(usual: float, sharp: float) -> dict[str, Any]:
@@ -161,7 +159,7 @@ def shares(usual: float, sharp: float) -> dict[str, Any]:
 
 
 def test_the_hardest_share() -> None:
-    def found(before: dict[str, Any], after: dict[str, Any]) -> Found:
+    def found(before: dict[str, Any], after: dict[str, Any]) -> Results:
         looks = {**look(0), **before}, {**look(250), **after}
         return each(baseline("cpu"), lambda _: trained(*looks))
 
@@ -179,7 +177,7 @@ def test_lemma_1() -> None:
             "lemma": {k: {**v, "below": below} for k, v in look(0)["lemma"].items()},
         }
 
-    def found(**changed: dict[str, Any]) -> Found:
+    def found(**changed: dict[str, Any]) -> Results:
         first, last = changed["before"], changed["after"]
         looks = {**look(0), **first}, {**look(250), **last}
         return each(baseline("cpu"), lambda _: trained(*looks))
@@ -195,8 +193,8 @@ def test_lemma_1() -> None:
 
 
 def test_ratios_over_training() -> None:
-    def found(arccon: float, met: float | None) -> Found:
-        def make(cell: Cell) -> Result:
+    def found(arccon: float, met: float | None) -> Results:
+        def make(job: Job) -> Result:
             rows = [look(step) for step in (0, 50, 100)]
             rows[1]["ratios"]["arccon"]["mean"] = arccon
             rows[1]["ratios"]["met"]["mean"] = met
@@ -210,9 +208,9 @@ def test_ratios_over_training() -> None:
 
 
 def test_larger_ratios_end_closer() -> None:
-    def closer(sign: float) -> Found:
+    def closer(sign: float) -> Results:
         return each(
-            figure8c.cells("cpu"),
+            figure8c.jobs("cpu"),
             lambda c: trained(
                 look(0), look(100, cosine=0.8 + sign * 0.01 * c.settings["objective.ratio"])
             ),
@@ -236,26 +234,26 @@ def test_larger_ratios_end_closer() -> None:
 def test_assumptions_on_angles(change: dict[str, float], place: int) -> None:
     good = each(baseline("cpu"), lambda _: trained(look(0), look(50)))
     assert holds(figure9.ARTIFACT, good) == [True] * 6
-    bad = each(baseline("cpu"), only(lambda cell: change if cell.seed == 1 else {}))
+    bad = each(baseline("cpu"), only(lambda job: change if job.seed == 1 else {}))
     assert [i for i, held in enumerate(holds(figure9.ARTIFACT, bad)) if not held] == [place]
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_name_resolves_at_paper_scale(name: str, tmp_path: Path) -> None:
-    cells = TRAINED[name].cells("paper")
-    assert {cell.seed for cell in cells} == {0, 1, 2}
-    missing = lacking(cells, Places(None, tmp_path))
+    jobs = TRAINED[name].jobs("paper")
+    assert {job.seed for job in jobs} == {0, 1, 2}
+    missing = missing_data(jobs, DataRegistry(None, tmp_path))
     needed = {line.partition(":")[0] for lines in missing.values() for line in lines}
     assert needed == {"wiki1m_for_simcse.txt", "sts", "bert-base-uncased"}
 
 
 def test_what_follows_the_trained_lines_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("".join(f"line {i}\n" for i in range(10)))
-    places = Places(tmp_path, tmp_path / "made")
+    places = DataRegistry(tmp_path, tmp_path / "made")
     assert places.texts("lines.txt") == tmp_path / "lines.txt"
     assert places.missing("lines.txt:9") is None
     assert places.texts("lines.txt:9").read_text().splitlines()[-1] == "line 8"
-    names = {cell.settings["texts"] for cell in [*baseline("paper"), *figure8c.cells("paper")]}
+    names = {job.settings["texts"] for job in [*baseline("paper"), *figure8c.jobs("paper")]}
     assert names == {"wiki1m_for_simcse.txt:900000"}
 
 
@@ -264,7 +262,7 @@ def test_titles_and_costs() -> None:
     for name, artifact in TRAINED.items():
         assert isinstance(artifact, Artifact)
         assert artifact.title.startswith(f"figure {name.removeprefix('figure')}:")
-    different = {s: {c for a in TRAINED.values() for c in a.cells(s)} for s in SCALES}
+    different = {s: {c for a in TRAINED.values() for c in a.jobs(s)} for s in SCALES}
     assert len(different["smoke"]) == 5
     assert len(different["cpu"]) == 3 * (2 + 11)
     short = [c for c in different["cpu"] if c.settings["max_steps"] == 60]

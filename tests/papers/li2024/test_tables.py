@@ -24,7 +24,7 @@ from papers.li2024 import (
     table7,
 )
 from papers.li2024.grid import TRAINING, stages
-from papers.li2024.longer import TRIED, longer
+from papers.li2024.longer_trainings import TRIED, longer
 from papers.li2024.losses import (
     BACKBONES,
     BERT,
@@ -35,15 +35,20 @@ from papers.li2024.losses import (
     ROBERTA,
     untrained,
 )
-from papers.li2024.written import proved
-from papers.li2024.written_after import AFTER, MISPRINT
-from papers.li2024.written_before import BEFORE
-from papers.machinery.artifact import SCALES, Artifact, Found
-from papers.machinery.cell import Cell
-from papers.machinery.over_seeds import course, extreme, signed, told
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
-from papers.machinery.runner import lacking
+from papers.li2024.modified_losses import AFTER, MISPRINT
+from papers.li2024.original_losses import BEFORE
+from papers.li2024.printed_formulas import proved
+from papers.machinery.artifact import SCALES, Artifact, Results
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import (
+    combine_by_seed,
+    format_change,
+    format_changes,
+    metric_by_step,
+)
+from papers.machinery.pages import as_csv, as_text
+from papers.machinery.runner import missing_data
 from papers.machinery.verdicts import (
     UNDECIDED,
     Answer,
@@ -56,7 +61,7 @@ from papers.machinery.verdicts import (
     negated,
     spread,
 )
-from tests.papers.li2024.made_up import each, holds, shown
+from tests.papers.li2024.synthetic import each, holds, shown
 
 TRAINED = {
     module.__name__.rpartition(".")[2]: module.ARTIFACT
@@ -91,9 +96,9 @@ KEPT = {loss.objective: 85.5 for loss in MODIFIED}
 """Transfer of the modified losses; all others have 85."""
 
 
-def named(cell: Cell) -> str:
-    step = cell.settings.get("objective.step")
-    return f"{cell.settings['objective']}{f' {step}' if step else ''}"
+def named(job: Job) -> str:
+    step = job.settings.get("objective.step")
+    return f"{job.settings['objective']}{f' {step}' if step else ''}"
 
 
 def scored(
@@ -101,13 +106,13 @@ def scored(
     transfer: Mapping[str, float] | None = None,
     noise: float = 0.01,
     end: str = "last",
-) -> Callable[[Cell], Result]:
+) -> Callable[[Job], Result]:
     """Trainings that end so, or start at 65; noise differs by seed and loss."""
 
-    def make(cell: Cell) -> Result:
-        name = named(cell)
-        wobble = noise * ((cell.seed * (1 + len(name))) % 3 - 1)
-        if cell.settings.get("ends") == ["first"]:
+    def make(job: Job) -> Result:
+        name = named(job)
+        wobble = noise * ((job.seed * (1 + len(name))) % 3 - 1)
+        if job.settings.get("ends") == ["first"]:
             return Result("text", name, {"average first": 65.0, "transfer first": 85.0})
         value = sts[name] + wobble
         looks = [{"step": 0, "dev": 65.0}, {"step": 50, "dev": value}]
@@ -123,7 +128,7 @@ def scored(
 
 
 def verdicts(artifact: Artifact, **changed: Any) -> list[bool | None]:
-    return holds(artifact, each(artifact.cells("cpu"), scored(**changed)))
+    return holds(artifact, each(artifact.jobs("cpu"), scored(**changed)))
 
 
 # what differences say
@@ -181,28 +186,28 @@ def test_all_of() -> None:
 
 
 def test_extremes_of_the_seeds_that_all_have() -> None:
-    assert extreme(min, [{0: 3.0, 1: 2.0}, {0: 1.0}]) == {0: 1.0}
-    assert extreme(max, []) == {}
+    assert combine_by_seed(min, [{0: 3.0, 1: 2.0}, {0: 1.0}]) == {0: 1.0}
+    assert combine_by_seed(max, []) == {}
 
 
 def test_signs_are_written() -> None:
-    assert signed(Spread(1.2, 0.31, 3)) == "+1.20 ± 0.31"
-    assert signed(Spread(-1.2, None, 1)) == "-1.20"
-    assert signed(None) is None
-    assert signed(Spread(0.1234, 0.04, 3), 3) == "+0.123 ± 0.040"
-    assert told({"a": Spread(1.0, None, 1), "b": None, "c": Spread(-2, 0.5, 3)}) == (
+    assert format_change(Spread(1.2, 0.31, 3)) == "+1.20 ± 0.31"
+    assert format_change(Spread(-1.2, None, 1)) == "-1.20"
+    assert format_change(None) is None
+    assert format_change(Spread(0.1234, 0.04, 3), 3) == "+0.123 ± 0.040"
+    assert format_changes({"a": Spread(1.0, None, 1), "b": None, "c": Spread(-2, 0.5, 3)}) == (
         "a +1.00, c -2.00 ± 0.50"
     )
 
 
 def test_course_of_a_look() -> None:
-    cells = EFFECTIVE[0].cells("cpu")
-    found = each(cells[:2], scored(noise=1.0))
-    steps = course(found, cells, "dev")
+    jobs = EFFECTIVE[0].jobs("cpu")
+    found = each(jobs[:2], scored(noise=1.0))
+    steps = metric_by_step(found, jobs, "dev")
     assert list(steps) == [0, 50]
     assert steps[0].mean == 65
     assert steps[50].count == 2
-    assert course(found, cells, "cosine") == {}
+    assert metric_by_step(found, jobs, "cosine") == {}
 
 
 # what is trained
@@ -212,7 +217,7 @@ def test_losses_are_the_released_ones() -> None:
     """Notes A1 and (b): nu of 10, 1, 30 and 30, gradient forms, BERT presets."""
 
     def built(loss: Any) -> Any:
-        settings = loss.cells("paper")[0].settings
+        settings = loss.jobs("paper")[0].settings
         own = {k.removeprefix("objective."): v for k, v in settings.items() if "objective." in k}
         return build(settings["objective"], own)
 
@@ -238,7 +243,7 @@ def test_losses_are_the_released_ones() -> None:
     ],
 )
 def test_each_loss_has_its_own_rate_at_paper_scale(base: str, rates: list, sizes: list) -> None:
-    settings = [loss.cells("paper", base)[0].settings for loss in EVERY]
+    settings = [loss.jobs("paper", base)[0].settings for loss in EVERY]
     assert [own["learning_rate"] for own in settings] == rates
     assert [own["batch_size"] for own in settings] == sizes
     encoder = {BERT: "bert-base-uncased", ROBERTA: "roberta-base"}[base]
@@ -247,19 +252,19 @@ def test_each_loss_has_its_own_rate_at_paper_scale(base: str, rates: list, sizes
 
 def test_below_paper_scale_all_losses_are_trained_alike() -> None:
     for scale in ("smoke", "cpu"):
-        every = [loss.cells(scale)[0].settings for loss in EVERY]
+        every = [loss.jobs(scale)[0].settings for loss in EVERY]
         kept = [{k: v for k, v in own.items() if "objective" not in k} for own in every]
         alike = [{k: v for k, v in own.items() if k != "looks"} for own in kept]  # not trained
         assert all(own == alike[0] for own in alike)
-        assert not any(loss.cells(scale, ROBERTA) for loss in EVERY)
+        assert not any(loss.jobs(scale, ROBERTA) for loss in EVERY)
         assert untrained(scale, ROBERTA) == []
 
 
 def test_tables_share_their_trainings() -> None:
-    of = {name: set(artifact.cells("cpu")) for name, artifact in TRAINED.items()}
+    of = {name: set(artifact.jobs("cpu")) for name, artifact in TRAINED.items()}
     assert of["table4"] < of["table3"]
     assert len(of["table4"]) == 12 * 3 + 1
-    assert of["table3"] - of["table4"] == {cell for loss in TRIED for cell in longer("cpu", loss)}
+    assert of["table3"] - of["table4"] == {job for loss in TRIED for job in longer("cpu", loss)}
     assert of["figure1"] < of["table3"]
     assert len(of["table5"] - of["table3"]) == 7 * 3
     assert of["figure1"] < of["table5"]
@@ -268,10 +273,10 @@ def test_tables_share_their_trainings() -> None:
 
 
 def test_steps_change_one_component_each_and_are_scored_on_sts_only() -> None:
-    between = [cell for cell in table5.cells("cpu") if "objective.step" in cell.settings]
-    assert {named(cell) for cell in between} == {name for name in STS if " GD" in name}
-    assert all(cell.settings["scores"] == ["sts"] for cell in between)
-    final = MODIFIED[0].cells("cpu")[0]
+    between = [job for job in table5.jobs("cpu") if "objective.step" in job.settings]
+    assert {named(job) for job in between} == {name for name in STS if " GD" in name}
+    assert all(job.settings["scores"] == ["sts"] for job in between)
+    final = MODIFIED[0].jobs("cpu")[0]
     (own,) = (c for c in between if named(c) == "modifiedmhe GD+W" and c.seed == final.seed)
     different = {k for k, v in own.settings.items() if final.settings.get(k) != v}
     assert different == {"objective.step", "scores"}
@@ -279,44 +284,44 @@ def test_steps_change_one_component_each_and_are_scored_on_sts_only() -> None:
 
 def test_longer_trainings_differ_in_length_and_sentences_only() -> None:
     for loss in TRIED:
-        (cell,) = longer("cpu", loss)
-        own = {k: v for k, v in loss.cells("cpu")[0].settings.items() if k != "mode"}  # transfer's
-        changed = {k for k, v in own.items() if cell.settings[k] != v}
+        (job,) = longer("cpu", loss)
+        own = {k: v for k, v in loss.jobs("cpu")[0].settings.items() if k != "mode"}  # transfer's
+        changed = {k for k, v in own.items() if job.settings[k] != v}
         assert changed - {"looks"} == {"texts", "max_steps", "keep_every", "scores"}
-        steps, size = cell.settings["max_steps"], cell.settings["batch_size"]
-        assert cell.settings["texts"] == f"wiki-short:{steps * size}"  # none comes twice
+        steps, size = job.settings["max_steps"], job.settings["batch_size"]
+        assert job.settings["texts"] == f"wiki-short:{steps * size}"  # none comes twice
         assert longer("smoke", loss) == longer("paper", loss) == []
 
 
 def test_longer_trainings_are_shown_step_by_step() -> None:
-    cells = TRAINED["table3"].cells("cpu")
+    jobs = TRAINED["table3"].jobs("cpu")
     own = {"infonce": 70.0, "modifiedvicreg": 71.5}
 
-    def make(cell: Cell) -> Result:
-        made = scored({**STS, **own})(cell)
+    def make(job: Job) -> Result:
+        made = scored({**STS, **own})(job)
         looks = [{"step": step, "dev": 65 + step / 100} for step in (0, 100, 400)]
         return Result("text", made.name, made.metrics, {"looks": looks})
 
-    *_, table = shown(TRAINED["table3"], each(cells, make)).tables
+    *_, table = shown(TRAINED["table3"], each(jobs, make)).tables
     (row,) = (row for row in table.rows if row[0] == "mV")
     assert row[1:6] == ["65.00", "66.00", None, None, "69.00"]
     assert row[6:] == ["71.49", "+6.49", "+1.50"]
     for scale in ("smoke", "paper"):
-        found = each(TRAINED["table3"].cells(scale), make)
+        found = each(TRAINED["table3"].jobs(scale), make)
         assert not any("tried" in t.title for t in shown(TRAINED["table3"], found, scale).tables)
 
 
 def test_the_grid_says_how_long_its_trainings_are() -> None:
-    (steps,) = {cell.settings["max_steps"] for cell in TRAINED["table6"].cells("cpu")}
-    (note,) = (note for note in shown(TRAINED["table6"], Found()).notes if "grid:" in note)
+    (steps,) = {job.settings["max_steps"] for job in TRAINED["table6"].jobs("cpu")}
+    (note,) = (note for note in shown(TRAINED["table6"], Results()).notes if "grid:" in note)
     assert f" {steps} steps of each" in note
 
 
 def test_every_name_resolves_at_paper_scale(tmp_path: Path) -> None:
-    places = Places(None, tmp_path)
-    every = {cell for artifact in TRAINED.values() for cell in artifact.cells("paper")}
+    places = DataRegistry(None, tmp_path)
+    every = {job for artifact in TRAINED.values() for job in artifact.jobs("paper")}
     first = {named(c) + str(c.settings["encoder"]): c for c in every}
-    found = lacking(list(first.values()), places)
+    found = missing_data(list(first.values()), places)
     assert len(found) == 2 * 12 + 7
     assert all("wiki1m_for_simcse.txt" in " ".join(lines) for lines in found.values())
 
@@ -328,7 +333,7 @@ def test_every_name_resolves_at_paper_scale(tmp_path: Path) -> None:
 def test_nothing_run_is_said_and_drawn(name: str) -> None:
     artifact = replace(TRAINED[name], paper="unified-gradient", name=name)
     for scale in SCALES:
-        found = shown(artifact, Found(), scale)
+        found = shown(artifact, Results(), scale)
         words = {verdict.word for verdict in found.verdicts}
         assert words == ({"not run", "holds"} if name == "table6" else {"not run"})
         assert "not run" in as_text(artifact, found)
@@ -338,9 +343,9 @@ def test_nothing_run_is_said_and_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_few_results_and_diverged_ones_are_enough_to_show(name: str) -> None:
-    cells = list(dict.fromkeys(TRAINED[name].cells("cpu")))
+    jobs = list(dict.fromkeys(TRAINED[name].jobs("cpu")))
     empty = Result("text", "diverged", {"average last": None, "dev best": None})
-    found = Found({cells[0]: scored()(cells[0]), cells[1]: empty})
+    found = Results({jobs[0]: scored()(jobs[0]), jobs[1]: empty})
     assert "not run" in as_csv(shown(TRAINED[name], found))
 
 
@@ -348,8 +353,8 @@ def test_a_few_results_and_diverged_ones_are_enough_to_show(name: str) -> None:
 def test_all_claims_hold_in_the_papers_numbers(name: str) -> None:
     assert set(verdicts(TRAINED[name], transfer=KEPT)) == {True}
     own = replace(TRAINED[name], paper="unified-gradient", name=name)
-    cells = own.cells("paper")
-    found = shown(own, each(cells, scored(end="best", transfer=KEPT)), "paper")
+    jobs = own.jobs("paper")
+    found = shown(own, each(jobs, scored(end="best", transfer=KEPT)), "paper")
     assert {verdict.holds for verdict in found.verdicts} == {True}
     assert len(found.verdicts) == (4 if name == "table5" else 2 * len(verdicts(own)))
 
@@ -391,12 +396,12 @@ def test_noise_decides_nothing() -> None:
 
 
 def test_rows_say_what_became_of_a_loss() -> None:
-    found = shown(table3.ARTIFACT, each(table3.cells("cpu"), scored()))
+    found = shown(table3.ARTIFACT, each(table3.jobs("cpu"), scored()))
     words = {row[0]: row[-1] for row in found.tables[0].rows}
     assert words["mMHE"] == "raises"
     assert words["MHE"] == "loses"
     kept = {**STS, "mhe": 65.0}
-    found = shown(table3.ARTIFACT, each(table3.cells("cpu"), scored(kept, noise=1.0)))
+    found = shown(table3.ARTIFACT, each(table3.jobs("cpu"), scored(kept, noise=1.0)))
     assert {row[0]: row[-1] for row in found.tables[0].rows}["MHE"] == "undecided"
     paper = {row[0]: row[1] for row in found.tables[0].rows}
     own = [paper[name] for name in ("untrained", "MPT", "MHE", "mMHE")]
@@ -408,7 +413,7 @@ def test_rows_say_what_became_of_a_loss() -> None:
 
 def test_the_papers_components_are_the_gradients_but_vicregs() -> None:
     for artifact, wrong in ((table1.ARTIFACT, []), (table2.ARTIFACT, ["VICReg"])):
-        found = shown(artifact, Found(), "smoke").verdicts
+        found = shown(artifact, Results(), "smoke").verdicts
         assert [v.claim.partition(":")[0] for v in found if not v.holds] == wrong
     assert len(found) == 10
     assert MISPRINT.error("smoke") > 0.1
@@ -437,10 +442,10 @@ def _spoilt(parts: Callable, name: str) -> Callable:
 
 
 def test_a_wrong_objective_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from papers.li2024 import written
+    from papers.li2024 import printed_formulas
 
-    monkeypatch.setattr(written, "double_entry", lambda *_: 1e-3)
-    assert not any(v.holds for v in shown(table1.ARTIFACT, Found(), "smoke").verdicts)
+    monkeypatch.setattr(printed_formulas, "double_entry", lambda *_: 1e-3)
+    assert not any(v.holds for v in shown(table1.ARTIFACT, Results(), "smoke").verdicts)
 
 
 # tables 6 and 7
@@ -453,40 +458,40 @@ def test_the_second_stage_stands_in_the_first(scale: str, base: str) -> None:
     assert len(every) == (8 if scale == "paper" else 2 if base == BERT else 0)
     for first, second in zip(every[::2], every[1::2], strict=True):
         assert first.names == TRAINING
-        assert first.chosen in first.cells
-        assert second.chosen in second.cells
-        assert len(set(first.cells.values()) & set(second.cells.values())) == 1
+        assert first.chosen in first.jobs
+        assert second.chosen in second.jobs
+        assert len(set(first.jobs.values()) & set(second.jobs.values())) == 1
 
 
 def test_the_whole_grid_at_paper_scale() -> None:
     """4 x 4 and 4 x 3 x 5 (4 x 5 without temperature), one of the second in the first."""
     for artifact in (table6.ARTIFACT, table7.ARTIFACT):
-        assert len(set(artifact.cells("paper"))) == 3 * (16 + 60 - 1) + 16 + 20 - 1
+        assert len(set(artifact.jobs("paper"))) == 3 * (16 + 60 - 1) + 16 + 20 - 1
 
 
-def _at(best: Mapping[str, float]) -> Callable[[Cell], Result]:
-    def make(cell: Cell) -> Result:
-        own = {k.removeprefix("objective."): v for k, v in cell.settings.items()}
+def _at(best: Mapping[str, float]) -> Callable[[Job], Result]:
+    def make(job: Job) -> Result:
+        own = {k.removeprefix("objective."): v for k, v in job.settings.items()}
         return Result("text", "", {"dev best": 70.0 + sum(own[k] == v for k, v in best.items())})
 
     return make
 
 
 def test_grid_says_whether_the_best_is_where_it_should_be() -> None:
-    cells = table6.ARTIFACT.cells("cpu")
+    jobs = table6.ARTIFACT.jobs("cpu")
     first, second = stages("cpu", BERT)
     best = dict(zip((*first.names, *second.names), (*first.chosen, *second.chosen), strict=True))
-    assert holds(table6.ARTIFACT, each(cells, _at(best))) == [True, True, True]
+    assert holds(table6.ARTIFACT, each(jobs, _at(best))) == [True, True, True]
     rate, ratio = {**best, "learning_rate": 2e-5}, {**best, "ratio": 1.0}
-    assert holds(table6.ARTIFACT, each(cells, _at(rate))) == [True, False, True]
-    assert holds(table6.ARTIFACT, each(cells, _at(ratio))) == [True, True, False]
-    missing = [cell for cell in cells if cell not in set(first.cells.values())]
+    assert holds(table6.ARTIFACT, each(jobs, _at(rate))) == [True, False, True]
+    assert holds(table6.ARTIFACT, each(jobs, _at(ratio))) == [True, True, False]
+    missing = [job for job in jobs if job not in set(first.jobs.values())]
     assert holds(table6.ARTIFACT, each(missing, _at(best))) == [True, None, None]
 
 
 def test_roberta_needs_paper_scale() -> None:
-    found = shown(table7.ARTIFACT, Found())
+    found = shown(table7.ARTIFACT, Results())
     assert [v.holds for v in found.verdicts] == [True]
     assert not found.pictures
     assert any("not run below paper scale" in note for note in found.notes)
-    assert list(shown(table7.ARTIFACT, Found(), "paper").pictures) == ["table7"]
+    assert list(shown(table7.ARTIFACT, Results(), "paper").pictures) == ["table7"]

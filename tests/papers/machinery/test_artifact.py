@@ -9,21 +9,23 @@ import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.result import Result
-from papers.machinery import present
+from papers.machinery import pages
 from papers.machinery.artifact import (
     Artifact,
-    Found,
-    Shown,
+    Rendered,
+    Results,
     Table,
     _order,
     artifacts,
-    find,
-    no_cells,
+    find_artifacts,
+    no_jobs,
 )
 from papers.machinery.verdicts import Answer, Spread, Verdict
-from tests.papers.machinery.toy import cell
+from tests.papers.machinery.toy import job
 
-TOY = Artifact(title="table 1: toys", cells=no_cells, show=lambda *_: Shown(), paper="p", name="t")
+TOY = Artifact(
+    title="table 1: toys", jobs=no_jobs, render=lambda *_: Rendered(), paper="p", name="t"
+)
 
 
 def result(value: float | str | None, **provenance: object) -> Result:
@@ -35,19 +37,22 @@ def test_they_are_found_by_their_place(toys: Path) -> None:
         ("toys", "figure2", "figure 2: a picture of toys"),
         ("toys", "table1", "table 1: values of toys"),
     ]
-    assert [a.name for a in find("toys", ["table1", "figure2", "table1"])] == ["table1", "figure2"]
-    assert [a.name for a in find("toys", [])] == ["figure2", "table1"]
+    assert [a.name for a in find_artifacts("toys", ["table1", "figure2", "table1"])] == [
+        "table1",
+        "figure2",
+    ]
+    assert [a.name for a in find_artifacts("toys", [])] == ["figure2", "table1"]
 
 
 def test_what_is_not_there_is_near_something(toys: Path) -> None:
     with pytest.raises(InputError, match=r"unknown paper 'toy' \(did you mean 'toys'\?\)"):
-        find("toy", [])
+        find_artifacts("toy", [])
     with pytest.raises(InputError, match=r"unknown paper 'table1' \(table1 of which one\? toys\)"):
-        find("table1", [])
+        find_artifacts("table1", [])
     with pytest.raises(
         InputError, match=r"no 'table2' \(did you mean 'table1'\?\); it has figure2"
     ):
-        find("toys", ["table2"])
+        find_artifacts("toys", ["table2"])
 
 
 def test_a_package_that_is_not_installed_names_its_extra(toys: Path) -> None:
@@ -82,15 +87,15 @@ def test_figures_come_before_tables_and_two_before_ten() -> None:
 
 
 def test_mean_and_deviation_of_what_was_run() -> None:
-    cells = [cell(seed) for seed in range(4)]
-    found = Found({cells[0]: result(1.0), cells[1]: result(2.0), cells[2]: result(None)})
-    spread = found.spread(cells, "value")
+    jobs = [job(seed) for seed in range(4)]
+    found = Results({jobs[0]: result(1.0), jobs[1]: result(2.0), jobs[2]: result(None)})
+    spread = found.spread(jobs, "value")
     assert spread == Spread(1.5, pytest.approx(0.7071068), 2)
     assert str(spread) == "1.50 ± 0.71"
-    assert str(found.spread(cells[:1], "value")) == "1.00"
-    assert found.spread(cells[2:], "value") is None
-    assert found.spread(cells, "other") is None
-    assert found.get(cells[3]) is None
+    assert str(found.spread(jobs[:1], "value")) == "1.00"
+    assert found.spread(jobs[2:], "value") is None
+    assert found.spread(jobs, "other") is None
+    assert found.get(jobs[3]) is None
 
 
 @pytest.mark.parametrize(
@@ -101,17 +106,17 @@ def test_a_verdict_has_a_word(holds: Answer, word: str) -> None:
 
 
 def test_text_markdown_and_csv_say_the_same() -> None:
-    shown = Shown(
+    shown = Rendered(
         tables=[Table(["a|b", "ours"], [["x, y", "1.00"], ["z", None]], title="first | table")],
         verdicts=[Verdict("x is more", True, "1.00"), Verdict("z is", None)],
         notes=["a note"],
     )
     about = {"command": "python -m papers p t"}
-    text = present.as_text(TOY, shown)
+    text = pages.as_text(TOY, shown)
     assert text.startswith("p, table 1: toys\n\nfirst | table\na|b   ours\n")
     assert "z     not run" in text
     assert "holds     x is more (1.00)\nnot run   z is\nnote: a note" in text
-    page = present.as_markdown(TOY, shown, about, ["t"])
+    page = pages.as_markdown(TOY, shown, about, ["t"])
     for line in (
         "| a\\|b | ours |",
         "| z | not run |",
@@ -121,7 +126,7 @@ def test_text_markdown_and_csv_say_the_same() -> None:
         "- command: python -m papers p t",
     ):
         assert line in page.splitlines()
-    rows = list(csv.reader(io.StringIO(present.as_csv(shown))))
+    rows = list(csv.reader(io.StringIO(pages.as_csv(shown))))
     assert rows[0] == ["table", "a|b", "ours"]
     assert rows[1:3] == [["first | table", "x, y", "1.00"], ["first | table", "z", "not run"]]
     assert ["holds", "x is more", "1.00"] in rows
@@ -130,12 +135,12 @@ def test_text_markdown_and_csv_say_the_same() -> None:
 
 def test_where_numbers_come_from() -> None:
     known = {"versions": {"isotrope": "1", "torch": "2"}, "machine": "EPYC", "threads": 1}
-    cells = {
-        cell(0): result(1.0, **known, seconds=50.0),
-        cell(3): result(1.0, **known, seconds=40.0),
-        cell(1): result(1.0, **{**known, "threads": 2}, seconds=None),
+    jobs = {
+        job(0): result(1.0, **known, seconds=50.0),
+        job(3): result(1.0, **known, seconds=40.0),
+        job(1): result(1.0, **{**known, "threads": 2}, seconds=None),
     }
-    about = present.provenance_of(TOY, "cpu", Found(cells), 5)
+    about = pages.provenance_of(TOY, "cpu", Results(jobs), 5)
     assert about == {
         "command": "python -m papers p t --scale cpu",
         "scale": "cpu",
@@ -145,22 +150,22 @@ def test_where_numbers_come_from() -> None:
         "machine": "EPYC, 1 thread a cell; EPYC, 2 threads a cell",
         "duration": "1 min 30 s, all cells one after the other",
     }
-    formulas = present.provenance_of(TOY, "cpu", Found({}), 0)
+    formulas = pages.provenance_of(TOY, "cpu", Results({}), 0)
     assert formulas["cells"] == "none: computed from formulas"
     assert "seeds" not in formulas
-    elsewhere = dataclasses.replace(TOY, cells=lambda scale: [cell(0)] if scale == "paper" else [])
-    none_here = present.provenance_of(elsewhere, "cpu", Found({}), 0)
+    elsewhere = dataclasses.replace(TOY, jobs=lambda scale: [job(0)] if scale == "paper" else [])
+    none_here = pages.provenance_of(elsewhere, "cpu", Results({}), 0)
     assert none_here["cells"] == "none at this scale"
-    unknown = present.provenance_of(TOY, "cpu", Found({cell(0): result(1.0)}), 1)
+    unknown = pages.provenance_of(TOY, "cpu", Results({job(0): result(1.0)}), 1)
     assert unknown["machine"] == "unknown"
 
 
 def test_a_page_of_all_claims_leaves_none_out() -> None:
-    own = Shown(verdicts=[Verdict("a | b", True, "1"), Verdict("c", False), Verdict("d", None)])
-    reasoned = present.told(Shown(notes=["there is nothing to test"]), "smoke", Found())
-    page = present.summary([(TOY, own), (TOY, reasoned)], "smoke")
+    own = Rendered(verdicts=[Verdict("a | b", True, "1"), Verdict("c", False), Verdict("d", None)])
+    reasoned = pages.with_notes(Rendered(notes=["there is nothing to test"]), "smoke", Results())
+    page = pages.summary([(TOY, own), (TOY, reasoned)], "smoke")
     assert "1 holds, 1 fails, 0 undecided, 1 not run." in page
-    assert present.MEANINGLESS in page
+    assert pages.MEANINGLESS in page
     assert "| [p t](p/t.md) | a \\| b | holds | 1 |" in page
     assert "| [p t](p/t.md) | table 1: toys | no verdict | there is nothing to test |" in page
-    assert present.MEANINGLESS not in present.summary([(TOY, own)], "cpu")
+    assert pages.MEANINGLESS not in pages.summary([(TOY, own)], "cpu")

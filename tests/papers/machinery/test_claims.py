@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from papers.machinery.claims import Claim, claims, decided, differences
+from papers.machinery.claims import Claim, claims, differences, judge_claim
 from papers.paper_numbers import printed
 
 BASE = {"id": "x", "paper": "p", "where": "w", "says": "s", "a": ("a",), "metric": "average"}
@@ -51,19 +51,23 @@ def test_a_claim_is_decided_by_its_own_kind():
         return near[name]
 
     two = {**BASE, "b": ("b",)}
-    assert decided(Claim(**two, effect=4.0, printed=((1, "n"),)), measured).word == "replicated"
-    assert decided(Claim(**two, effect=-4.0, printed=((1, "n"),)), measured).word == "contradicted"
-    assert decided(Claim(**two, effect=1.0, interest=3.0, why="-"), measured).word == (
+    assert judge_claim(Claim(**two, effect=4.0, printed=((1, "n"),)), measured).word == "replicated"
+    assert (
+        judge_claim(Claim(**two, effect=-4.0, printed=((1, "n"),)), measured).word == "contradicted"
+    )
+    assert judge_claim(Claim(**two, effect=1.0, interest=3.0, why="-"), measured).word == (
         "same direction, weaker"
     )
-    assert decided(Claim(**two, margin=0.5, why="-"), measured).word == "replicated"
-    assert decided(Claim(**two, margin=0.5, above=True, why="-"), measured).word == "contradicted"
-    over = decided(Claim(**two, margin=3.0, above=True, why="-"), measured)
+    assert judge_claim(Claim(**two, margin=0.5, why="-"), measured).word == "replicated"
+    assert (
+        judge_claim(Claim(**two, margin=0.5, above=True, why="-"), measured).word == "contradicted"
+    )
+    over = judge_claim(Claim(**two, margin=3.0, above=True, why="-"), measured)
     assert over.word == "replicated"
     assert over.change is not None
     assert over.change.mean == pytest.approx(2.05), "shown as it is, whatever side counts"
     away = Claim(**two, effect=4.0, printed=((1, "n"),), untestable="no weights")
-    assert decided(away, measured).word == "not testable here"
+    assert judge_claim(away, measured).word == "not testable here"
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,33 @@
-"""The tables of `make reproduce` in docs/results are those of the cells beside them."""
+"""The tables of `make reproduce` in docs/results are those of the jobs beside them."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from papers.machinery.artifact import Artifact, Found, artifacts
-from papers.machinery.present import as_csv, told
-from papers.machinery.store import Store
+from papers.machinery.artifact import Artifact, Results, artifacts
+from papers.machinery.pages import as_csv, with_notes
+from papers.machinery.store import JobStore
 
 FOLDER = Path(__file__).parents[3] / "docs" / "results" / "reproduce"
 WRITTEN = [one for one in artifacts() if (FOLDER / one.paper / f"{one.name}.csv").is_file()]
 
 
 @pytest.fixture(scope="module")
-def store() -> Store:
-    return Store(FOLDER / "cells")
+def store() -> JobStore:
+    return JobStore(FOLDER / "cells")
 
 
 @pytest.mark.parametrize(
     "artifact",
-    [one for one in WRITTEN if one.cells("cpu")],
+    [one for one in WRITTEN if one.jobs("cpu")],
     ids=lambda one: f"{one.paper} {one.name}",
 )
-def test_tables_and_verdicts_are_what_the_cells_say(artifact: Artifact, store: Store) -> None:
-    cells = {cell: store.find(cell) for cell in artifact.cells("cpu")}
-    every = Found({cell: result for cell, result in cells.items() if result is not None})
+def test_tables_and_verdicts_are_what_the_cells_say(artifact: Artifact, store: JobStore) -> None:
+    jobs = {job: store.find(job) for job in artifact.jobs("cpu")}
+    every = Results({job: result for job, result in jobs.items() if result is not None})
     numbers = {c: r for c, r in every.results.items() if "diverged" not in r.details}
-    shown = told(artifact.show("cpu", Found(numbers)), "cpu", every)
+    shown = with_notes(artifact.render("cpu", Results(numbers)), "cpu", every)
     file = FOLDER / artifact.paper / f"{artifact.name}.csv"
     assert as_csv(shown) == file.read_text(encoding="utf-8"), "make reproduce"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from papers.machinery.artifact import PAPERS, SCALES, artifacts
-from papers.machinery.places import Places
-from papers.machinery.runner import lacking
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.runner import missing_data
 
 BUDGET = 5 * 60 * 2  # seconds of two cores
 
@@ -30,12 +30,12 @@ def test_each_is_a_line_that_says_what_it_is() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_name_in_them_resolves(scale, tmp_path: Path) -> None:
     """No data is there: what is missing is said, and nothing is wrong."""
-    cells = {cell for one in artifacts() for cell in one.cells(scale)}
-    missing = lacking(cells, Places(None, tmp_path))
-    assert cells
+    jobs = {job for one in artifacts() for job in one.jobs(scale)}
+    missing = missing_data(jobs, DataRegistry(None, tmp_path))
+    assert jobs
     assert any(missing.values()) == (scale != "smoke")
-    for cell in cells:
-        assert not re.search(r"[\"':]/", json.dumps(dict(cell.settings))), "a path"
+    for job in jobs:
+        assert not re.search(r"[\"':]/", json.dumps(dict(job.settings))), "a path"
 
 
 @pytest.mark.nightly

@@ -6,18 +6,18 @@ import pytest
 
 from isotrope.core.errors import InputError
 from papers.machinery.artifact import SCALES, Scale
-from papers.machinery.places import Places
+from papers.machinery.data_registry import DataRegistry
 from papers.machinery.small_images import NAMES, small_images
 from papers.measurements.images import check
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_name_resolves_and_is_different(scale: Scale) -> None:
-    nowhere = Places(None, Path("unused"))
-    cells = [small_images(scale, name, (0,))[0] for name in NAMES]
-    assert len(set(cells)) == len(NAMES)
-    for cell in cells:
-        assert check(cell, nowhere) == (
+    nowhere = DataRegistry(None, Path("unused"))
+    jobs = [small_images(scale, name, (0,))[0] for name in NAMES]
+    assert len(set(jobs)) == len(NAMES)
+    for job in jobs:
+        assert check(job, nowhere) == (
             [] if scale == "smoke" else ["cifar10: no folder of data was given (--data DIR)"]
         )
 

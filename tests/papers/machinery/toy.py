@@ -9,7 +9,7 @@ import pytest
 import papers
 from papers import measurements
 from papers.machinery import artifact
-from papers.machinery.cell import Cell
+from papers.machinery.job import Job
 
 WORK = '''
 """Counts how often it is asked; what it does stands in the settings."""
@@ -21,30 +21,30 @@ import numpy as np
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.result import Result, provenance
 
-def check(cell, places):
-    if unknown := set(cell.settings) - {"value", "fails", "diverges", "text", "needs", "bug"}:
+def check(job, sources):
+    if unknown := set(job.settings) - {"value", "fails", "diverges", "text", "needs", "bug"}:
         raise InputError(f"unknown setting {sorted(unknown)[0]!r}")
-    needs = cell.settings.get("needs")
+    needs = job.settings.get("needs")
     return [f"{needs}: there is none"] if needs else []
 
-def run(cell, places, folder):
+def run(job, sources, folder):
     folder.mkdir(parents=True, exist_ok=True)
-    with (places.made.parent / "log.txt").open("a") as log:
-        log.write(f"{cell.settings.get('value')} {cell.seed}\\n")
+    with (sources.generated.parent / "log.txt").open("a") as log:
+        log.write(f"{job.settings.get('value')} {job.seed}\\n")
     print("what a library says")
-    if cell.settings.get("fails"):
+    if job.settings.get("fails"):
         raise InputError("it cannot be done")
-    if cell.settings.get("diverges"):
+    if job.settings.get("diverges"):
         raise Diverged("training diverged: the loss is not finite at step 3")
-    if cell.settings.get("bug"):
+    if job.settings.get("bug"):
         raise ZeroDivisionError("a bug")
-    value = cell.settings.get("value")
+    value = job.settings.get("value")
     return Result(
         "toy",
         "toy",
         {"value": float("nan") if value == "nan" else value},
-        {"looks": [{"text": cell.settings.get("text")}]},
-        provenance(seed=cell.seed, command=["/somewhere/isotrope", "toy"]),
+        {"looks": [{"text": job.settings.get("text")}]},
+        provenance(seed=job.seed, command=["/somewhere/isotrope", "toy"]),
         items={"each": np.zeros(3)},
     )
 '''
@@ -52,42 +52,42 @@ def run(cell, places, folder):
 TABLE = '''
 """Table 1: values."""
 
-from papers.machinery.artifact import Artifact, Shown, Table
+from papers.machinery.artifact import Artifact, Rendered, Table
 from papers.machinery.verdicts import Verdict
-from papers.machinery.cell import Cell
+from papers.machinery.job import Job
 from tests.papers.machinery.toy import ASKED
 
-def cells(scale):
-    return [Cell("toy", own, seed) for own in ASKED[scale] for seed in (0, 1)]
+def jobs(scale):
+    return [Job("toy", settings, seed) for settings in ASKED[scale] for seed in (0, 1)]
 
-def show(scale, found):
+def render(scale, results):
     rows, means = [], []
-    for own in ASKED[scale]:
-        spread = found.spread([Cell("toy", own, seed) for seed in (0, 1)], "value")
-        rows.append([str(own.get("value")), spread and str(spread)])
+    for settings in ASKED[scale]:
+        spread = results.spread([Job("toy", settings, seed) for seed in (0, 1)], "value")
+        rows.append([str(settings.get("value")), spread and str(spread)])
         means.append(spread and spread.mean)
     known = [mean for mean in means if mean is not None]
     holds = known == sorted(known) if known else None
-    return Shown(
+    return Rendered(
         tables=[Table(["paper", "ours"], rows, title="values | of toys")],
         verdicts=[Verdict("values rise", holds, f"{len(known)} of {len(means)}")],
         notes=["fewer toys than the paper has"],
     )
 
-ARTIFACT = Artifact(title="table 1: values of toys", cells=cells, show=show)
+ARTIFACT = Artifact(title="table 1: values of toys", jobs=jobs, render=render)
 '''
 
 FIGURE = '''
 """Figure 2: nothing but a picture."""
 
-from papers.machinery.artifact import Artifact, Shown, no_cells
+from papers.machinery.artifact import Artifact, Rendered, no_jobs
 from papers.plots.charts import Chart, Series, charts
 
-def show(scale, found):
+def render(scale, results):
     draw = lambda: charts([Chart("toys", [Series("ours", [0.0, 1.0], [1.0, 2.0])])])
-    return Shown(pictures={"figure2": draw}, notes=["an illustration: there is nothing to test"])
+    return Rendered(pictures={"figure2": draw}, notes=["an illustration: there is nothing to test"])
 
-ARTIFACT = Artifact(title="figure 2: a picture of toys", cells=no_cells, show=show)
+ARTIFACT = Artifact(title="figure 2: a picture of toys", jobs=no_jobs, render=render)
 '''
 
 VALUES: list[dict[str, object]] = [{"value": 1.0}, {"value": 2.5}]
@@ -113,8 +113,8 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = True
         monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
 
 
-def cell(seed: int = 0, **settings: object) -> Cell:
-    return Cell("toy", settings, seed)
+def job(seed: int = 0, **settings: object) -> Job:
+    return Job("toy", settings, seed)
 
 
 def asked_for(output: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""All tables and figures of the paper, with nothing run, and the names in all cells."""
+"""All tables and figures of the paper, with nothing run, and the names in all jobs."""
 
 import importlib
 import pkgutil
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import papers.manna2023
-from papers.machinery.artifact import SCALES, Artifact, Found
-from papers.machinery.places import Places
-from papers.machinery.present import as_csv, as_text
-from papers.machinery.runner import lacking
+from papers.machinery.artifact import SCALES, Artifact, Results
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.pages import as_csv, as_text
+from papers.machinery.runner import missing_data
 from papers.manna2023.frameworks import NAMES, PRINTED, at_end, evolving, trained
 from papers.paper_numbers import printed
 
@@ -37,8 +37,8 @@ def test_what_there_is() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_with_nothing_run(name, scale) -> None:
     one = artifact(name)
-    assert bool(one.cells(scale)) == (name not in FORMULAS)
-    shown = one.show(scale, Found())
+    assert bool(one.jobs(scale)) == (name not in FORMULAS)
+    shown = one.render(scale, Results())
     assert shown.tables
     assert shown.verdicts
     assert all((v.holds is None) == (name not in FORMULAS) for v in shown.verdicts)
@@ -50,14 +50,14 @@ def test_with_nothing_run(name, scale) -> None:
 
 @pytest.mark.parametrize("name", ["figure2", "figure3", "figure4", "table2", "table3"])
 def test_pictures_of_nothing_say_so(name) -> None:
-    assert artifact(name).show("cpu", Found()).pictures[name]().svg.startswith(b"<?xml")
+    assert artifact(name).render("cpu", Results()).pictures[name]().svg.startswith(b"<?xml")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
 def test_every_name_resolves(scale, tmp_path: Path) -> None:
     """And what is not on a machine without data is the data."""
-    cells = dict.fromkeys(cell for name in MODULES for cell in artifact(name).cells(scale))
-    missing = lacking(list(cells), Places(None, tmp_path))
+    jobs = dict.fromkeys(job for name in MODULES for job in artifact(name).jobs(scale))
+    missing = missing_data(list(jobs), DataRegistry(None, tmp_path))
     names = {line.partition(":")[0] for lines in missing.values() for line in lines}
     assert (
         names
@@ -73,13 +73,13 @@ def test_the_papers_own_configuration() -> None:
     paper = printed("mio", "training")
     for place, data in enumerate(("cifar10", "cifar100", "stl10", "tiny-imagenet")):
         for name in NAMES:
-            cell = trained("paper", name, data=data)[0]
+            job = trained("paper", name, data=data)[0]
             column = {row: values[place] for row, values in paper.rows.items()}
-            assert cell.settings["batch_size"] == column["batch_size"]
-            assert cell.settings["epochs"] == column["epochs"]
+            assert job.settings["batch_size"] == column["batch_size"]
+            assert job.settings["epochs"] == column["epochs"]
             # .06 is the recipes' own
-            assert cell.settings.get("learning_rate", 0.06) == column["learning_rate"]
-            assert not {"clip", "cut", "width", "limit"} & set(cell.settings)
+            assert job.settings.get("learning_rate", 0.06) == column["learning_rate"]
+            assert not {"clip", "cut", "width", "limit"} & set(job.settings)
     assert set(PRINTED.values()) == set(printed("mio", "table2").rows)
     (followed,), (end,) = evolving("paper", "BYOL"), at_end("paper", "BYOL")
     assert followed.settings["epochs"] == 500
@@ -115,8 +115,8 @@ def test_a_spectrum_trains_what_table_2_trains() -> None:
 
 
 def test_the_budget_of_a_cpu() -> None:
-    cells = {cell for name in MODULES for cell in artifact(name).cells("cpu")}
-    spectra = [c for c in cells if c.work == "spectrum"]
+    jobs = {job for name in MODULES for job in artifact(name).jobs("cpu")}
+    spectra = [c for c in jobs if c.measurement == "spectrum"]
     on_cifar = [c for c in spectra if c.settings["data"] == "cifar10"]
     large = [c for c in on_cifar if c.settings["encoder"] == "resnet18"]
     assert (len(spectra), len(on_cifar), len(large)) == (3 * 16, 3 * 12, 3 * 8)

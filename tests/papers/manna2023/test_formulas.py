@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from papers.machinery.artifact import Found
+from papers.machinery.artifact import Results
 from papers.manna2023 import check_gradient_hessian, figure1, supplement_table2
 from papers.manna2023.closed_form import VERSIONS, Problem, gradient, loss
-from tests.papers.manna2023.made import verdict
+from tests.papers.manna2023.synthetic import verdict
 
 SLIPS = (
     "which are of cosines",
@@ -23,7 +23,7 @@ SLIPS = (
 
 @pytest.mark.parametrize("scale", ["smoke", "cpu"])
 def test_exactly_the_known_slips_fail(scale) -> None:
-    shown = check_gradient_hessian.show(scale, Found())
+    shown = check_gradient_hessian.render(scale, Results())
     for words in SLIPS:
         assert verdict(shown, words).holds is False, words
     assert sum(not v.holds for v in shown.verdicts) == len(SLIPS)
@@ -43,7 +43,7 @@ def test_gradients_by_differences(version) -> None:
 
 
 def test_supplement_table2_two_slips() -> None:
-    shown = supplement_table2.show("cpu", Found())
+    shown = supplement_table2.render("cpu", Results())
     wrong = {v.claim for v in shown.verdicts if not v.holds}
     assert wrong == {
         "the repulsing term of SimCLR, MoCo v2 is as printed",
@@ -54,7 +54,7 @@ def test_supplement_table2_two_slips() -> None:
 
 
 def test_figure1_information() -> None:
-    shown = figure1.show("cpu", Found())
+    shown = figure1.render("cpu", Results())
     (positive, negative) = shown.tables[0].rows
     assert float(positive[2]) == pytest.approx(float(positive[3]), abs=0.05)
     assert float(negative[3]) == 0

@@ -1,4 +1,4 @@
-"""Cells of images: a small training, and what was logged of it."""
+"""Jobs of images: a small training, and what was logged of it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,22 +8,22 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.recipes import image_cells
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.recipes import image_jobs
 from papers.measurements import images
 
 
-def smoke(**more: Any) -> Cell:
+def smoke(**more: Any) -> Job:
     small = {"method.hidden": 8, "method.dimension": 4, "limit": 64, "width": 2}
-    (cell,) = image_cells("smoke", "simclr", **{**small, **more})
-    return cell
+    (job,) = image_jobs("smoke", "simclr", **{**small, **more})
+    return job
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("images")
-    return images.run(smoke(), Places(None, folder), folder / "cell")
+    return images.run(smoke(), DataRegistry(None, folder), folder / "cell")
 
 
 def test_every_epoch_has_its_accuracy_and_means(measured: Result) -> None:
@@ -49,19 +49,19 @@ def test_every_epoch_has_its_accuracy_and_means(measured: Result) -> None:
     ],
 )
 def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
-    cell = smoke()
+    job = smoke()
     with pytest.raises(InputError, match=said):
-        images.check(replace(cell, settings={**cell.settings, **more}), Places(None, tmp_path))
+        images.check(replace(job, settings={**job.settings, **more}), DataRegistry(None, tmp_path))
 
 
 def test_a_cell_has_data(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a cell of images has data"):
-        images.check(Cell("images", {"method": "simclr"}), Places(None, tmp_path))
+    with pytest.raises(InputError, match="a job of images has data"):
+        images.check(Job("images", {"method": "simclr"}), DataRegistry(None, tmp_path))
 
 
 def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:
-    assert images.check(smoke(), Places(None, tmp_path)) == []
-    cell = smoke(data="cifar10", encoder="resnet19", width=None)
-    data, encoder = images.check(cell, Places(tmp_path, tmp_path))
+    assert images.check(smoke(), DataRegistry(None, tmp_path)) == []
+    job = smoke(data="cifar10", encoder="resnet19", width=None)
+    data, encoder = images.check(job, DataRegistry(tmp_path, tmp_path))
     assert data.startswith("cifar10: there is no")
     assert encoder.startswith("resnet19: of the Hugging Face hub")

@@ -1,4 +1,4 @@
-"""Cells of text: a small training, looked at on the way and scored at its end."""
+"""Jobs of text: a small training, looked at on the way and scored at its end."""
 
 import math
 from dataclasses import replace
@@ -9,15 +9,15 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.cell import Cell
-from papers.machinery.places import Places
-from papers.machinery.recipes import text_cells
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.recipes import text_jobs
 from papers.measurements import text
 
 
-def smoke(**more: Any) -> Cell:
-    (cell,) = text_cells("smoke", "infonce", {"temperature": 0.05}, **more)
-    return cell
+def smoke(**more: Any) -> Job:
+    (job,) = text_jobs("smoke", "infonce", {"temperature": 0.05}, **more)
+    return job
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(folder: Path) -> Result:
-    return text.run(smoke(ends=["first", "best", "last"]), Places(None, folder), folder / "cell")
+    return text.run(
+        smoke(ends=["first", "best", "last"]), DataRegistry(None, folder), folder / "cell"
+    )
 
 
 def test_every_kept_step_is_looked_at(measured: Result) -> None:
@@ -63,17 +65,17 @@ def test_the_ends_are_scored(measured: Result) -> None:
 
 def test_the_same_again_is_the_same(measured: Result, folder: Path) -> None:
     """Of the finished training; and of one from the start, without its scores."""
-    places = Places(None, folder)
-    cell = smoke(ends=["first", "best", "last"])
-    assert text.run(cell, places, folder / "cell").metrics == measured.metrics
+    places = DataRegistry(None, folder)
+    job = smoke(ends=["first", "best", "last"])
+    assert text.run(job, places, folder / "cell").metrics == measured.metrics
     anew = text.run(smoke(scored=False), places, folder / "anew")
     assert anew.details == measured.details
     assert anew.metrics == {k: v for k, v in measured.metrics.items() if k in anew.metrics}
 
 
 def test_a_seed_is_of_everything(measured: Result, folder: Path) -> None:
-    cell = replace(smoke(scored=False, looks=["dev", "closeness"]), seed=1)
-    other = text.run(cell, Places(None, folder), folder / "other")
+    job = replace(smoke(scored=False, looks=["dev", "closeness"]), seed=1)
+    other = text.run(job, DataRegistry(None, folder), folder / "other")
     assert other.details["looks"][0]["dev"] != measured.details["looks"][0]["dev"]
     assert other.provenance["seed"] == 1
 
@@ -81,8 +83,8 @@ def test_a_seed_is_of_everything(measured: Result, folder: Path) -> None:
 def test_measuring_in_bfloat16_is_close(folder: Path) -> None:
     found = {}
     for precision in ("32", "bf16"):
-        cell = smoke(scored=False, looks=["closeness"], measured_in=precision)
-        found[precision] = text.run(cell, Places(None, folder), folder / precision).details
+        job = smoke(scored=False, looks=["closeness"], measured_in=precision)
+        found[precision] = text.run(job, DataRegistry(None, folder), folder / precision).details
     for one, other in zip(found["32"]["looks"], found["bf16"]["looks"], strict=True):
         assert one != other
         for name in set(one) - {"step"}:
@@ -98,22 +100,22 @@ def test_a_dev_score_that_is_no_number_is_never_the_best() -> None:
 
 
 def test_held_out_texts_are_those_that_follow(folder: Path) -> None:
-    places = Places(None, folder)
+    places = DataRegistry(None, folder)
     trained = set(places.texts("docs:96").read_text().splitlines())
-    held = text._held(places, "docs:96", 32, "next")
+    held = text._held_out_texts(places, "docs:96", 32, "next")
     assert len(held) == 32
     assert not trained & set(held)
 
 
 def test_texts_that_were_trained_on_are_the_last_of_these(folder: Path) -> None:
-    places = Places(None, folder)
+    places = DataRegistry(None, folder)
     trained = places.texts("docs:96").read_text().splitlines()
-    assert text._held(places, "docs:96", 32, "trained") == trained[-32:]
+    assert text._held_out_texts(places, "docs:96", 32, "trained") == trained[-32:]
 
 
 def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("one\ntwo\u2028half\nthree\x85\n", encoding="utf-8")
-    found = text._held(Places(tmp_path, tmp_path / "made"), "own.txt", 2, "next")
+    found = text._held_out_texts(DataRegistry(tmp_path, tmp_path / "made"), "own.txt", 2, "next")
     assert found == ["two\u2028half", "three\x85"]
 
 
@@ -134,21 +136,21 @@ def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
     ],
 )
 def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
-    cell = smoke()
-    wrong = replace(cell, settings={**cell.settings, **more})
+    job = smoke()
+    wrong = replace(job, settings={**job.settings, **more})
     with pytest.raises(InputError, match=said):
-        text.check(wrong, Places(None, tmp_path))
+        text.check(wrong, DataRegistry(None, tmp_path))
 
 
 def test_a_cell_names_its_texts_encoder_and_objective(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has texts, encoder and objective"):
-        text.check(Cell("text", {"texts": "docs:9"}), Places(None, tmp_path))
+        text.check(Job("text", {"texts": "docs:9"}), DataRegistry(None, tmp_path))
 
 
 def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:
-    assert text.check(smoke(), Places(None, tmp_path)) == []
-    (cell,) = text_cells("paper", "infonce", seeds=[0])
-    lacking = text.check(cell, Places(tmp_path, tmp_path))
+    assert text.check(smoke(), DataRegistry(None, tmp_path)) == []
+    (job,) = text_jobs("paper", "infonce", seeds=[0])
+    lacking = text.check(job, DataRegistry(tmp_path, tmp_path))
     assert [line.split(":")[0] for line in lacking] == [
         "wiki1m_for_simcse.txt",
         "sts",
@@ -160,7 +162,7 @@ def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:
 def test_ends_are_scored_with_their_own_weights(measured: Result, folder: Path) -> None:
     """Also where the last step is scored after another: one encoder takes all weights in turn."""
     other = smoke(ends=["last", "first"])
-    again = text.run(other, Places(None, folder), folder / "other")
+    again = text.run(other, DataRegistry(None, folder), folder / "other")
     for end in ("first", "last"):
         assert again.metrics[f"average {end}"] == measured.metrics[f"average {end}"]
 
@@ -173,8 +175,8 @@ def test_components_and_the_encoder_that_was_begun_with_are_kept(measured: Resul
 
 
 def test_whitened_embeddings_are_scored_beside_the_others(folder: Path) -> None:
-    cell = smoke(ends=["first"], whitened=8)
-    found = text.run(cell, Places(None, folder), folder / "whitened").metrics
+    job = smoke(ends=["first"], whitened=8)
+    found = text.run(job, DataRegistry(None, folder), folder / "whitened").metrics
     assert isinstance(found["average whitened first"], float)
     assert found["average whitened first"] != found["average first"]
     assert isinstance(found["dev whitened first"], float)

@@ -10,11 +10,11 @@ import torch
 from isotrope.core.result import Result
 from isotrope.paradigm.bounds.bound import Bound
 from isotrope.paradigm.objective import Preset
-from papers.machinery.artifact import Found
+from papers.machinery.artifact import Results
 from papers.nie2023 import bounds, figure2a, norms, table2, table2_grids
 from papers.nie2023.norms import PANELS, equation
 from papers.paper_numbers import printed
-from tests.papers.nie2023.made import result, verdicts, words
+from tests.papers.nie2023.synthetic import result, verdicts, words
 
 
 @pytest.mark.parametrize("part", ["alignment", "uniformity"])
@@ -109,11 +109,11 @@ def test_grids_are_the_printed_ones() -> None:
     assert own["t"][-1] == 10
     assert table2_grids.grid("dclplus")["temperature"][-1] == 0.2
     assert len(table2_grids.grid("mat")["margin over pi"]) == 11
-    assert table2_grids.cells("cpu") == []
-    cells = list(table2_grids.searched("mat"))
-    assert len(cells) == 16 + 11
-    assert len(set(cells)) == 26  # table 2's values are in both
-    assert cells[-1].settings["objective.margin"] == pytest.approx(0.2 * math.pi)
+    assert table2_grids.jobs("cpu") == []
+    jobs = list(table2_grids.searched("mat"))
+    assert len(jobs) == 16 + 11
+    assert len(set(jobs)) == 26  # table 2's values are in both
+    assert jobs[-1].settings["objective.margin"] == pytest.approx(0.2 * math.pi)
 
 
 def test_optima_outside_the_grids() -> None:
@@ -132,11 +132,11 @@ def test_whether_a_search_finds_the_values_again(best: float, word: str) -> None
         return result({"dev best": 80.0 if good else 70.0})
 
     made = {
-        cell: score(*(cell.settings[k] for k in ("objective.temperature", *table2_grids.RATES)))
-        for cell in table2_grids.searched("infonce")
+        job: score(*(job.settings[k] for k in ("objective.temperature", *table2_grids.RATES)))
+        for job in table2_grids.searched("infonce")
     }
     assert words("table2-grids", made, "paper")[1] == word
-    table = table2_grids.show("paper", Found(made)).tables[1]
+    table = table2_grids.render("paper", Results(made)).tables[1]
     assert table.rows[0][1:] == [
         f"learning_rate 1e-05, batch_size 64, temperature {best:g}",
         "80.00",

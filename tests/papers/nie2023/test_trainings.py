@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Found
-from papers.machinery.cell import Cell
+from papers.machinery.artifact import Results
+from papers.machinery.job import Job
 from papers.nie2023 import probes
 from papers.nie2023.losses import MARGINS, longer, trained, with_margin
 from papers.nie2023.table1 import Measured
 from papers.paper_numbers import printed
-from tests.papers.nie2023.made import artifact, curves, every, result, verdicts, words
+from tests.papers.nie2023.synthetic import artifact, curves, every, result, verdicts, words
 
 ALL = [*probes.TRAIN, *probes.DEV]
 
 
-def table1(changed: Mapping[str, tuple[float, float]] | None = None) -> dict[Cell, Result]:
+def table1(changed: Mapping[str, tuple[float, float]] | None = None) -> dict[Job, Result]:
     """Trainings that end with the paper's averages on BERT-base, a little different by seed."""
     rows = {
         k.partition("/")[2]: v
@@ -25,11 +25,11 @@ def table1(changed: Mapping[str, tuple[float, float]] | None = None) -> dict[Cel
     }
     rows |= changed or {}
     made = {}
-    for cell in artifact("table1").cells("cpu"):
-        first = cell.settings["ends"] == ["first"]
-        sts, tr = rows["pretrained" if first else cell.settings["objective"]]
-        at, off = ("first", 0.0) if first else ("last", 0.1 * cell.seed)
-        made[cell] = result({f"average {at}": float(sts) + off, f"transfer {at}": float(tr) + off})
+    for job in artifact("table1").jobs("cpu"):
+        first = job.settings["ends"] == ["first"]
+        sts, tr = rows["pretrained" if first else job.settings["objective"]]
+        at, off = ("first", 0.0) if first else ("last", 0.1 * job.seed)
+        made[job] = result({f"average {at}": float(sts) + off, f"transfer {at}": float(tr) + off})
     return made
 
 
@@ -39,7 +39,7 @@ def test_table_1_of_the_paper_s_own_numbers() -> None:
     assert [verdict.word for verdict in found] == [*["holds"] * 3, "fails", *["holds"] * 3]
     assert "DCL -1.20 ± 0.00" in found[3].evidence
     assert found[4].evidence == "DCL+ over DCL +4.12 ± 0.00; paper: +4.12"
-    rows = artifact("table1").show("cpu", Found(table1())).tables[0].rows
+    rows = artifact("table1").render("cpu", Results(table1())).tables[0].rows
     assert {row[-1] for row in rows} == {"-", "as in the paper"}
 
 
@@ -60,16 +60,16 @@ def test_table_1_turned(changed: Mapping[str, tuple[float, float]], failing: lis
 
 
 def test_rows_of_table_1_that_cannot_be_believed_support_no_verdict() -> None:
-    assert Measured("paper", Found(), "bert-large").margins == ("mpt",)
-    assert Measured("paper", Found(), "roberta-large").margins == ("mpt", "met", "mat")
-    tables = artifact("table1").show("paper", Found()).tables
+    assert Measured("paper", Results(), "bert-large").margins == ("mpt",)
+    assert Measured("paper", Results(), "roberta-large").margins == ("mpt", "met", "mat")
+    tables = artifact("table1").render("paper", Results()).tables
     assert [table.title for table in tables][1] == "bert-large"
 
 
 def test_a_difference_within_the_deviation_decides_nothing() -> None:
     made = table1()
-    for i, cell in enumerate(trained("cpu", "dclplus")):
-        made[cell] = result({"average last": 71.2 + 5 * (i - 1), "transfer last": 87.0})
+    for i, job in enumerate(trained("cpu", "dclplus")):
+        made[job] = result({"average last": 71.2 + 5 * (i - 1), "transfer last": 87.0})
     assert words("table1", made)[4] == "undecided"
 
 
@@ -84,32 +84,32 @@ def test_a_difference_within_the_deviation_decides_nothing() -> None:
     ],
 )
 def test_courses(curve: Sequence[float], word: str) -> None:
-    cells = trained("cpu", "dcl")
-    made = every(cells, lambda cell: result({}, curves(dev_contrastive=curve)))
-    assert probes.course(Found(made), cells, "dev contrastive") == word
+    jobs = trained("cpu", "dcl")
+    made = every(jobs, lambda job: result({}, curves(dev_contrastive=curve)))
+    assert probes.course(Results(made), jobs, "dev contrastive") == word
     for one in made.values():  # and from what is far above before training
         one.details["looks"].insert(0, {"step": 0, "dev contrastive": 99.0})
-    assert probes.course(Found(made), cells, "dev contrastive") == word
-    assert probes.course(Found(made), cells, "dev uniformity") is None
-    assert probes.course(Found(), cells, "dev contrastive") is None
+    assert probes.course(Results(made), jobs, "dev contrastive") == word
+    assert probes.course(Results(made), jobs, "dev uniformity") is None
+    assert probes.course(Results(), jobs, "dev contrastive") is None
 
 
 def test_a_rise_that_not_all_seeds_have_is_none() -> None:
-    cells = trained("cpu", "dcl")
+    jobs = trained("cpu", "dcl")
     made = dict(
         zip(
-            cells,
+            jobs,
             (result({}, curves(dev_contrastive=c)) for c in ((3, 1, 1), (3, 1, 1), (3, 1, 2))),
             strict=True,
         )
     )
-    assert probes.course(Found(made), cells, "dev contrastive") == "undecided"
+    assert probes.course(Results(made), jobs, "dev contrastive") == "undecided"
 
 
 def probed(name: str, **courses: Sequence[float]) -> list[str]:
     """Words where all probes but some fall and stay."""
     looks = {look.replace(" ", "_"): (3.0, 2.0, 1.0) for look in ALL} | courses
-    made = every(artifact(name).cells("cpu"), lambda cell: result({}, curves(**looks)))
+    made = every(artifact(name).jobs("cpu"), lambda job: result({}, curves(**looks)))
     return words(name, made)
 
 
@@ -130,13 +130,11 @@ def test_overfitting_is_told_from_training() -> None:
     assert probed("figure3d", dev_contrastive=again) == ["fails", "fails"]
 
 
-def ends(small: Mapping[str, float]) -> dict[Cell, Result]:
+def ends(small: Mapping[str, float]) -> dict[Job, Result]:
     """MPT at .23 ends with ones, and at .10 with these and ones."""
     ones = dict.fromkeys(ALL, 1.0)
-    made = every(with_margin("cpu", MARGINS[1]), lambda cell: result({}, [ones]))
-    return made | every(
-        with_margin("cpu", MARGINS[0]), lambda cell: result({}, [{**ones, **small}])
-    )
+    made = every(with_margin("cpu", MARGINS[1]), lambda job: result({}, [ones]))
+    return made | every(with_margin("cpu", MARGINS[0]), lambda job: result({}, [{**ones, **small}]))
 
 
 def test_too_small_a_margin() -> None:
@@ -147,11 +145,11 @@ def test_too_small_a_margin() -> None:
     assert words("figure3c", ends(narrow)) == ["holds", "fails"]
 
 
-def gaps(**by_loss: tuple[float, float, float]) -> dict[Cell, Result]:
+def gaps(**by_loss: tuple[float, float, float]) -> dict[Job, Result]:
     made = {}
     for name in ("infonce", "alignuniform", "dcl"):
         looks = [{"train distance gap": gap} for gap in by_loss.get(name, (0.2, 0.6, 0.6))]
-        made |= every(trained("cpu", name), lambda cell, looks=looks: result({}, looks))
+        made |= every(trained("cpu", name), lambda job, looks=looks: result({}, looks))
     return made
 
 
@@ -163,13 +161,13 @@ def test_distance_gaps() -> None:
     assert words("figure3b", gaps(**wide, infonce=(0.2, 0.9, 0.95))) == ["fails", "holds"]
 
 
-def margins(*ends: tuple[float, float, float]) -> dict[Cell, Result]:
+def margins(*ends: tuple[float, float, float]) -> dict[Job, Result]:
     """Gap, STS and transfer of three margins."""
     made = {}
     for margin, (gap, sts, tr) in zip(MARGINS, ends, strict=True):
-        for cell in with_margin("cpu", margin):
-            scores = {"average last": sts + cell.seed, "transfer last": tr + cell.seed}
-            made[cell] = result(scores, [{"train distance gap": gap}])
+        for job in with_margin("cpu", margin):
+            scores = {"average last": sts + job.seed, "transfer last": tr + job.seed}
+            made[job] = result(scores, [{"train distance gap": gap}])
     return made
 
 
@@ -191,9 +189,9 @@ def paths(behind: float, *, aside: float = 0.0, late: float = 75.0) -> list[str]
     """InfoNCE, and decoupled losses that come by beside it with another score."""
     own = [(-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0), (-2.0, 0.3, late)]
     other = [own[0], *((u, a + aside, score - behind) for u, a, score in own[1:])]
-    made = every(longer("cpu", "infonce"), lambda cell: path(*own))
+    made = every(longer("cpu", "infonce"), lambda job: path(*own))
     for name in ("alignuniform", "dcl"):
-        made |= every(longer("cpu", name), lambda cell: path(*other, (-3.0, 0.5, 50.0)))
+        made |= every(longer("cpu", name), lambda job: path(*other, (-3.0, 0.5, 50.0)))
     return words("figure1a", made)
 
 
@@ -204,11 +202,11 @@ def test_places_do_not_tell_scores() -> None:
 
 
 def test_places_must_match_in_every_seed() -> None:
-    made = every(longer("cpu", "infonce"), lambda cell: path((-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0)))
+    made = every(longer("cpu", "infonce"), lambda job: path((-0.5, 0.1, 60.0), (-1.5, 0.2, 75.0)))
     for name in ("alignuniform", "dcl"):
-        for cell in longer("cpu", name):
-            far = 0.2 * (name == "dcl" and cell.seed == 2)
-            made[cell] = path((-0.5, 0.1, 60.0), (-1.5, 0.2 + far, 70.0), (-3.0, 0.5, 50.0))
+        for job in longer("cpu", name):
+            far = 0.2 * (name == "dcl" and job.seed == 2)
+            made[job] = path((-0.5, 0.1, 60.0), (-1.5, 0.2 + far, 70.0), (-3.0, 0.5, 50.0))
     verdict = verdicts("figure1a", made)[0]
     assert verdict.word == "fails"
     assert verdict.evidence.endswith("seeds with such places: 3 of 3, 2 of 3")

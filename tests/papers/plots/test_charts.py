@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.text import Text
 
-from isotrope.report.surfaces import Picture, written
+from isotrope.reports.surfaces import Picture, written
 from papers.plots import charts as module
 from papers.plots.charts import Chart, Series, charts
 from papers.plots.framing import extent

@@ -1,1 +1,1 @@
-"""Images in: sets by folder, file or name, their splits, batches of pixels, augmentation."""
+"""Reads image sets from folders, files or by name, splits them, and makes augmented batches."""

@@ -1,4 +1,4 @@
-"""Pictures that lie in arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
+"""Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
 An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
 channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
@@ -26,7 +26,7 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.pictures import Unreadable, pixels, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
-from isotrope.data.lines import open_bytes, place, shown
+from isotrope.data.lines import open_bytes, place, quoted
 
 __all__ = ["ArrayImages", "is_strips", "load_digits", "load_npz", "load_strips"]
 
@@ -96,7 +96,7 @@ def load_npz(path: Path) -> RecognisedSet:
         if key is None:
             raise InputError(
                 f"{place(path)}: no array called {', '.join(_IMAGES)}; "
-                f"found {shown(', '.join(arrays.names), 200)[1:-1] or 'none'}"
+                f"found {quoted(', '.join(arrays.names), 200)[1:-1] or 'none'}"
             )
         names = arrays.strings("class_names")
         train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
@@ -112,23 +112,23 @@ def _opened(path: Path) -> "Iterator[_Archive]":
     with open_bytes(path) as handle:
         why = "one array without a name"
         try:
-            found = np.load(handle, allow_pickle=False)
+            archive = np.load(handle, allow_pickle=False)
         except Exception as error:  # damaged bytes make a reader fail in any way
-            found, why = None, str(error)
-        if not isinstance(found, Mapping):
+            archive, why = None, str(error)
+        if not isinstance(archive, Mapping):
             raise InputError(
-                f"{place(path)}: no .npz file of pictures ({shown(why, 80)}); "
+                f"{place(path)}: no .npz file of pictures ({quoted(why, 80)}); "
                 "write it with numpy.savez(path, images=..., labels=...)"
             )
-        with closing(found):  # type: ignore[type-var]
-            yield _Archive(path, found)
+        with closing(archive):  # type: ignore[type-var]
+            yield _Archive(path, archive)
 
 
 class _Archive:
     """The arrays of an ``.npz`` file, read when they are asked for."""
 
-    def __init__(self, path: Path, found: Mapping[str, NDArray[Any]]) -> None:
-        self.path, self._found, self.names = path, found, list(found)
+    def __init__(self, path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.path, self._arrays, self.names = path, arrays, list(arrays)
 
     def one_of(self, names: Sequence[str]) -> str | None:
         """Return the first of these names that is there."""
@@ -146,19 +146,19 @@ class _Archive:
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check_size(name)
         try:
-            found = self._found[name]
-            if not isinstance(found, np.ndarray):  # a member of another kind, as bytes
+            array = self._arrays[name]
+            if not isinstance(array, np.ndarray):  # a member of another kind, as bytes
                 raise TypeError("no array")
-            return found
+            return array
         except Exception as error:  # damaged bytes make a reader fail in any way
             raise InputError(
-                f"{place(self.path)}: array {name!r} cannot be read ({shown(str(error), 80)}); "
+                f"{place(self.path)}: array {name!r} cannot be read ({quoted(str(error), 80)}); "
                 "only arrays of numbers and texts are read, and nothing is unpickled"
             ) from error
 
     def _check_size(self, name: str) -> None:
         """Refuse an array that is a few bytes on disk and gigabytes in memory."""
-        archive: zipfile.ZipFile = self._found.zip  # type: ignore[attr-defined]
+        archive: zipfile.ZipFile = self._arrays.zip  # type: ignore[attr-defined]
         for member in archive.infolist():
             size, packed = member.file_size, max(member.compress_size, 1)
             if member.filename in (name, f"{name}.npy") and size > _BOMB and size > 100 * packed:
@@ -180,20 +180,21 @@ def _part(
     rows = ArrayImages(_channels_first(arrays[images], arrays.path, images))
     if labels is None:
         return RecognisedPart(rows, None), names
-    found = arrays[labels]
-    if found.shape not in {(len(rows),), (len(rows), 1)}:
+    label_array = arrays[labels]
+    if label_array.shape not in {(len(rows),), (len(rows), 1)}:
         raise InputError(
             f"{place(arrays.path)}: {len(rows)} pictures in {images!r}, but {labels!r} has the "
-            f"shape {found.shape}; give one label for each picture"
+            f"shape {label_array.shape}; give one label for each picture"
         )
-    found = found.ravel()
-    if found.dtype.kind == "U":
-        return _by_name(rows, found, names, arrays.path)
-    if found.dtype.kind not in "iu":
+    label_array = label_array.ravel()
+    if label_array.dtype.kind == "U":
+        return _by_name(rows, label_array, names, arrays.path)
+    if label_array.dtype.kind not in "iu":
         raise InputError(
-            f"{place(arrays.path)}: {labels!r} holds {found.dtype}; labels are integers or names"
+            f"{place(arrays.path)}: {labels!r} holds {label_array.dtype}; labels are integers or "
+            "names"
         )
-    numbers = found.astype(np.int64)
+    numbers = label_array.astype(np.int64)
     if names is not None and not 0 <= numbers.min() <= numbers.max() < len(names):
         raise InputError(
             f"{place(arrays.path)}: labels from {numbers.min()} to {numbers.max()}, but "
@@ -203,20 +204,20 @@ def _part(
 
 
 def _by_name(
-    rows: ArrayImages, found: NDArray[Any], names: tuple[str, ...] | None, path: Path
+    rows: ArrayImages, label_names: NDArray[Any], names: tuple[str, ...] | None, path: Path
 ) -> tuple[RecognisedPart, tuple[str, ...]]:
     """Number labels that are names."""
-    known = tuple(sorted(set(found.tolist()))) if names is None else names
-    number = {name: i for i, name in enumerate(known)}
-    unknown = next((name for name in found.tolist() if name not in number), None)
+    class_names = tuple(sorted(set(label_names.tolist()))) if names is None else names
+    number = {name: i for i, name in enumerate(class_names)}
+    unknown = next((name for name in label_names.tolist() if name not in number), None)
     if unknown is not None:
         raise InputError(
-            f"{place(path)}: label {shown(unknown)} is none of the {len(known)} classes of the "
-            "training part; give class_names"
+            f"{place(path)}: label {quoted(unknown)} is none of the {len(class_names)} classes of "
+            "the training part; give class_names"
         )
     return RecognisedPart(
-        rows, np.array([number[name] for name in found.tolist()], np.int64)
-    ), known
+        rows, np.array([number[name] for name in label_names.tolist()], np.int64)
+    ), class_names
 
 
 def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.uint8]:
@@ -259,7 +260,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     """Open a folder of strips of lossless WebP.
 
     Args:
-        folder: of ``train*.npz``, and perhaps ``test.npz``.
+        folder: the folder of ``train*.npz``, and perhaps ``test.npz``.
         limit: decode no more than so many training pictures need.
 
     Raises:
@@ -306,19 +307,19 @@ def _strips(path: Path, limit: int | None = None) -> tuple[RecognisedPart, tuple
             f"{place(path)}: 'webp' is {webp.dtype} of shape {webp.shape} and 'offsets' "
             f"{offsets.dtype} of shape {offsets.shape}; strips are bytes, and where each begins"
         )
-    found: list[NDArray[np.uint8]] = []
+    decoded: list[NDArray[np.uint8]] = []
     for number, (start, end) in enumerate(pairwise(offsets)):
-        if limit is not None and sum(map(len, found)) >= limit:
+        if limit is not None and sum(map(len, decoded)) >= limit:
             break
         try:
             strip = pixels(io.BytesIO(webp[start:end].tobytes()))
-            found.append(strip.reshape(-1, strip.shape[1], strip.shape[1], 3))
+            decoded.append(strip.reshape(-1, strip.shape[1], strip.shape[1], 3))
         except (Unreadable, ValueError) as error:
             raise InputError(
                 f"{place(path)}: strip {number} of {len(offsets) - 1} is damaged "
-                f"({shown(str(error), 80)}); copy the file again"
+                f"({quoted(str(error), 80)}); copy the file again"
             ) from error
-    rows = np.concatenate(found).transpose(0, 3, 1, 2)[:limit]
+    rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
     if len(labels[:limit]) != len(rows):
         raise InputError(
             f"{place(path)}: {len(rows)} pictures, but {len(labels)} labels; copy the file again"
@@ -330,8 +331,8 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
 
     Args:
-        share: of the test part, drawn from every class by the seed; 0 for a fifth.
-        seed: of the draw.
+        share: the share of the test part, drawn from every class by the seed; 0 for a fifth.
+        seed: the seed of the draw.
 
     Raises:
         MissingExtra: scikit-learn is not installed.

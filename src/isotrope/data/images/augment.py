@@ -1,4 +1,4 @@
-"""Augmentation: random crops of a batch of images, drawn for all of them and applied at once.
+"""Augments batches of images: random crops, colours and blur, drawn and applied for all at once.
 
 What is drawn (:meth:`Augment.draw`) and what is done with it (:meth:`Augment.apply`) are apart:
 the numbers are those of the whole batch, drawn on the CPU, and every process applies those of its
@@ -72,10 +72,10 @@ class Augment:
         bicubic: resize by PIL's cubic filter; otherwise linearly. Both antialias.
         flip: probability of mirroring.
         jitter: strengths of brightness, contrast, saturation and hue (at most 1/2).
-        jitter_probability: of the jitter.
+        jitter_probability: the probability of the jitter.
         jitter_together: the four are done together, in random order, or not at all (torchvision's
             ``RandomApply([ColorJitter])``); otherwise each has the probability for itself, and they
-            come in the order above (the released code of paper 003).
+            come in the order above (the released code of Draganov et al., 2024).
         grey: probability of losing the colours.
         blur: probability of a Gaussian blur.
         blur_sigma: its smallest and largest width, in pixels.
@@ -252,7 +252,7 @@ def _simclr(size: int) -> tuple[Augment, ...]:
     """SimCLR; up to 64 pixels with half the jitter and no blur.
 
     Those are the settings of lightly's CIFAR-10 benchmark (SimCLRTransform with cj_strength 0.5
-    and gaussian_blur 0), which paper 004 names, and of SimCLR's appendix B.9.
+    and gaussian_blur 0), which Manna et al. (2023) name, and of SimCLR's appendix B.9.
     """
     half = size <= _SMALL
     jitter = (0.4, 0.4, 0.4, 0.1) if half else (0.8, 0.8, 0.8, 0.2)
@@ -261,7 +261,7 @@ def _simclr(size: int) -> tuple[Augment, ...]:
 
 
 def _p3(size: int) -> tuple[Augment, ...]:
-    """Paper 003's released code: s = 1/2 for CIFAR and 1 for larger images, each change apart."""
+    """The released code of Draganov et al. (2024): s = 1/2 for CIFAR, 1 for larger images."""
     s = 0.5 if size <= _SMALL else 1.0
     view = Augment(size=size, jitter=(0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s), jitter_together=False)
     return view, view

@@ -1,4 +1,4 @@
-"""Batches of pictures: which a training step takes is a function of seed and step."""
+"""Chooses the pictures of a training step as a function of seed and step."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class ImageBatches:
     Args:
         part: where they come from.
         batch_size: pictures of a batch; of a part that has fewer, all of them.
-        seed: of the run; each epoch is in its own order.
+        seed: the seed of the run; each epoch is in its own order.
 
     Attributes:
         size: pictures of every batch.

@@ -1,4 +1,4 @@
-"""Pictures that lie in files: a folder of them, flat or one folder a class, decoded when read.
+"""Reads pictures from a folder, flat or one folder a class; each is decoded when it is read.
 
 With ``train/`` inside, that is the training part and the first of ``test/``, ``validation/`` and
 ``val/`` with folders of classes is the test part. A class is a folder; what lies deeper belongs to
@@ -20,9 +20,9 @@ from torch import Tensor
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import place, shown
+from isotrope.data.lines import place, quoted
 
-__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "measured"]
+__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "readable_pictures"]
 
 _TEST = ("test", "validation", "val")
 
@@ -86,7 +86,7 @@ class EncodedImages:
         facts_of: int64, n x 3: width, height and length in bytes.
         labels: int64 (n), or None.
         broken: bool (n), shared by processes.
-        side: of the pictures that are read.
+        side: the side of the pictures that are read, in pixels.
     """
 
     files: Files
@@ -114,10 +114,10 @@ class EncodedImages:
         Raises:
             InputError: none of all pictures can be decoded.
         """
-        found = np.empty((len(indices), 3, self.side, self.side), np.uint8)
-        for row, i in zip(found, indices, strict=True):
+        pixels = np.empty((len(indices), 3, self.side, self.side), np.uint8)
+        for row, i in zip(pixels, indices, strict=True):
             row[:] = self._whole(int(i))
-        return found
+        return pixels
 
     def _whole(self, i: int) -> NDArray[np.uint8]:
         """Return a picture, or the one that stands in for it."""
@@ -128,7 +128,7 @@ class EncodedImages:
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"none of {len(self)} pictures can be decoded, such as {shown(self.files.name(i))}; "
+            f"none of {len(self)} pictures can be decoded, such as {quoted(self.files.name(i))}; "
             "copy them again"
         )
 
@@ -166,7 +166,7 @@ def _flags(n: int) -> Tensor:
     return flags
 
 
-def measured(
+def readable_pictures(
     files: Files, labels: NDArray[np.int64] | None, where: Path
 ) -> tuple[RecognisedPart, tuple[str, ...]]:
     """Return the pictures whose headers can be read, and the names of the others.
@@ -191,14 +191,14 @@ def measured(
     skipped = tuple(files.name(int(i)) for i in np.flatnonzero(~good))
     places = np.flatnonzero(good)
     if not len(places):
-        such = f", such as {shown(files.name(0))}" if len(files) else ""
+        such = f", such as {quoted(files.name(0))}" if len(files) else ""
         raise InputError(
             f"{place(where)}: none of {len(files)} files can be read as a picture{such}; "
             "give PNG, JPEG, WebP, GIF, BMP or TIFF"
         )
-    kept = None if labels is None else labels[places]
-    images = EncodedImages(files.taken(places), facts[places], kept, _flags(len(places)))
-    return RecognisedPart(images, kept), skipped
+    kept_labels = None if labels is None else labels[places]
+    images = EncodedImages(files.taken(places), facts[places], kept_labels, _flags(len(places)))
+    return RecognisedPart(images, kept_labels), skipped
 
 
 def load_folder(folder: Path, classes: Sequence[str] | None = None) -> RecognisedSet:
@@ -245,8 +245,9 @@ def _inner(folder: Path) -> Path:
 def _test_scan(root: Path) -> "_Scan | None":
     """Return the test part: the first with classes, else the first with pictures."""
     scans = [_Scan(root / name) for name in _TEST if (root / name).is_dir()]
-    found = [scan for scan in scans if scan.names]
-    return next((scan for scan in found if scan.class_names), found[0] if found else None)
+    with_pictures = [scan for scan in scans if scan.names]
+    with_classes = [scan for scan in with_pictures if scan.class_names]
+    return next(iter(with_classes or with_pictures), None)
 
 
 class _Scan:
@@ -284,7 +285,7 @@ class _Scan:
         """Return the pictures, called by their paths from a folder above, and those left out."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
-        return measured(FolderFiles(root, paths), self.labels(names), self.folder)
+        return readable_pictures(FolderFiles(root, paths), self.labels(names), self.folder)
 
     def labels(self, names: Iterable[str] | None) -> NDArray[np.int64] | None:
         """Return the number of each picture's class, or None without classes."""
@@ -301,9 +302,9 @@ def _top(name: str) -> str:
 
 def _endings(folder: Path) -> str:
     """Say what is looked for and what was found."""
-    found = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
-    shown_ones = ", ".join(sorted(found)[:5])
-    return f"files in {', '.join(SUFFIXES)}; found {shown_ones or 'no files'}"
+    endings = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
+    listed = ", ".join(sorted(endings)[:5])
+    return f"files in {', '.join(SUFFIXES)}; found {listed or 'no files'}"
 
 
 def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -320,8 +321,8 @@ def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) 
 
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     try:
-        with os.scandir(folder) as found:
-            return [entry for entry in found if not entry.name.startswith(".")]
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
         raise InputError(f"{place(folder)}: cannot be read ({error.strerror})") from error
 

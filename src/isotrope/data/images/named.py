@@ -1,4 +1,4 @@
-"""The usual copies of known image sets, recognised by the files in them; nothing is downloaded.
+"""Reads local copies of known image sets (CIFAR, STL-10, ...), recognised by their files.
 
 - CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
   pickles, of which only arrays, texts, numbers, lists and dicts are read: nothing is executed;
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.arrays import ArrayImages
-from isotrope.data.images.folder import FolderFiles, load_folder, measured
+from isotrope.data.images.folder import FolderFiles, load_folder, readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import long_tailed
-from isotrope.data.lines import check_file, lines, place, shown
+from isotrope.data.lines import check_file, lines, place, quoted
 
 __all__ = ["find_named", "load_flowers"]
 
@@ -36,7 +36,7 @@ _LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real 
 
 def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
     """Return what loads a folder, or None if it is no copy of a known set."""
-    known: tuple[tuple[str, Sequence[str], Callable[[Path], RecognisedSet]], ...] = (
+    layouts: tuple[tuple[str, Sequence[str], Callable[[Path], RecognisedSet]], ...] = (
         ("cifar-10-batches-py", ("data_batch_1", "test_batch"), _cifar10),
         ("cifar-100-python", ("train", "test", "meta"), _cifar100),
         ("stl10_binary", ("train_X.bin", "test_X.bin"), _stl10),
@@ -44,18 +44,20 @@ def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
         ("flowers-102", ("setid.mat", "imagelabels.mat"), load_flowers),
     )
     for inside in (False, True):
-        found = [
+        loaders = [
             partial(load, where)
-            for usual, files, load in known
-            if all(((where := folder / usual if inside else folder) / n).is_file() for n in files)
+            for folder_name, files, load in layouts
+            if all(
+                ((where := folder / folder_name if inside else folder) / n).is_file() for n in files
+            )
         ]
-        if len(found) > 1:
+        if len(loaders) > 1:
             raise InputError(
                 f"{place(folder)}: holds several known sets of pictures "
-                f"({', '.join(load.args[0].name for load in found)}); give one of these folders"
+                f"({', '.join(load.args[0].name for load in loaders)}); give one of these folders"
             )
-        if found:
-            return found[0]
+        if loaders:
+            return loaders[0]
     return None
 
 
@@ -133,9 +135,9 @@ class _Bytes:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, raw = state
         if kind.code == "u1":
-            held = raw.encode("latin1") if isinstance(raw, str) else raw
-            found = np.frombuffer(held, np.uint8)
-            self.array = found.reshape(shape, order="F" if fortran else "C")
+            content = raw.encode("latin1") if isinstance(raw, str) else raw
+            values = np.frombuffer(content, np.uint8)
+            self.array = values.reshape(shape, order="F" if fortran else "C")
 
 
 def _empty(kind: type, shape: Sequence[int], code: object) -> _Bytes:
@@ -151,17 +153,17 @@ def _unpickled(path: Path) -> dict[str, Any]:
     check_file(path)
     try:
         with path.open("rb") as handle:
-            found = _load(handle)
+            content = _load(handle)
     except Exception as error:  # damaged bytes make an unpickler fail in any way
         raise InputError(
-            f"{place(path)}: no pickle of CIFAR ({shown(str(error), 80)}); nothing else is read "
+            f"{place(path)}: no pickle of CIFAR ({quoted(str(error), 80)}); nothing else is read "
             "from a pickle than arrays, texts and numbers"
         ) from error
-    if not isinstance(found, dict):
-        raise InputError(f"{place(path)}: no pickle of CIFAR (a {type(found).__name__})")
+    if not isinstance(content, dict):
+        raise InputError(f"{place(path)}: no pickle of CIFAR (a {type(content).__name__})")
     return {
         _text(key): value.array if isinstance(value, _Bytes) else value
-        for key, value in found.items()
+        for key, value in content.items()
         if isinstance(key, bytes | str)
     }
 
@@ -196,8 +198,8 @@ def _text(name: object) -> str:
 def _cifar_part(files: list[Path], key: str) -> RecognisedPart:
     arrays, labels = [], []
     for path in files:
-        found = _unpickled(path)
-        data, numbers = found.get("data"), found.get(key)
+        batch = _unpickled(path)
+        data, numbers = batch.get("data"), batch.get(key)
         if not (
             isinstance(data, np.ndarray)
             and data.dtype == np.uint8
@@ -240,8 +242,8 @@ def _stl_part(folder: Path, split: str) -> RecognisedPart:
 
 def _tiny(folder: Path) -> RecognisedSet:
     """Return Tiny-ImageNet: the training part is a folder of classes."""
-    found = load_folder(folder / "train")
-    number = {name: i for i, name in enumerate(found.class_names or ())}
+    train = load_folder(folder / "train")
+    number = {name: i for i, name in enumerate(train.class_names or ())}
     listed = folder / "val" / "val_annotations.txt"
     names, labels = [], []
     for line, text in lines(listed):
@@ -251,17 +253,19 @@ def _tiny(folder: Path) -> RecognisedSet:
         label = number.get(rest[0]) if rest else None
         if label is None:
             raise InputError(
-                f"{place(listed, line)}: {shown(text)} names no class of train/; copy it again"
+                f"{place(listed, line)}: {quoted(text)} names no class of train/; copy it again"
             )
         if Path(file).name != file:
             raise InputError(
-                f"{place(listed, line)}: {shown(file)} leads out of the folder; copy it again"
+                f"{place(listed, line)}: {quoted(file)} leads out of the folder; copy it again"
             )
         names.append(f"val/images/{file}")
         labels.append(label)
-    test, skipped = measured(FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder)
-    left = (*(f"train/{name}" for name in found.skipped), *skipped)
-    return RecognisedSet("tiny-imagenet", found.train, test, found.class_names, left)
+    test, skipped = readable_pictures(
+        FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder
+    )
+    left = (*(f"train/{name}" for name in train.skipped), *skipped)
+    return RecognisedSet("tiny-imagenet", train.train, test, train.class_names, left)
 
 
 def load_flowers(
@@ -269,17 +273,17 @@ def load_flowers(
 ) -> RecognisedSet:
     """Open Flowers102.
 
-    The long-tailed part follows a sentence of paper 003, section 4: a training split from the
-    further, imbalanced examples, 50 to 250 a class. Its exact split is unpublished; this one
-    takes the official training and test parts together (30 to 248 a class), leaves out classes
+    The long-tailed part follows a sentence of Draganov et al., 2024, section 4: a training split
+    from the further, imbalanced examples, 50 to 250 a class. Its exact split is unpublished; this
+    one takes the official training and test parts together (30 to 248 a class), leaves out classes
     with fewer than the smallest number, draws of those with more, and scores on the validation
     part (10 a class) of the classes that stay.
 
     Args:
-        folder: of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        folder: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
         tail: smallest and largest number of training pictures of a class of the long-tailed
             part; None for the official parts.
-        seed: of what is drawn.
+        seed: the seed of what is drawn.
 
     Raises:
         InputError: damaged, numbers that do not fit together, no such class.
@@ -309,7 +313,7 @@ def _flowers(
     folder: Path, places: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> tuple[RecognisedPart, tuple[str, ...]]:
     names = tuple("jpg/" + _FLOWERS.format(i + 1) for i in places.tolist())
-    return measured(FolderFiles(folder, names), labels[places], folder)
+    return readable_pictures(FolderFiles(folder, names), labels[places], folder)
 
 
 def _matlab(path: Path, name: str) -> NDArray[np.int64]:
@@ -325,5 +329,5 @@ def _matlab(path: Path, name: str) -> NDArray[np.int64]:
     except Exception as error:  # damaged bytes make a reader fail in any way
         raise InputError(
             f"{place(path)}: no numbers called {name!r} in a MATLAB file "
-            f"({shown(str(error), 80)}); copy it again"
+            f"({quoted(str(error), 80)}); copy it again"
         ) from error

@@ -1,4 +1,4 @@
-"""Pixels: crops, colours and blur of whole batches, with the numbers given by the caller.
+"""Crops, recolours and blurs whole batches of pixels by numbers that the caller has drawn.
 
 Every function takes a row of numbers per image and treats all images at once. Images are float
 n x 3 x height x width, RGB in [0, 1], unless said otherwise. Grey, blur and solarisation are

@@ -1,4 +1,4 @@
-"""Records of image sets: pictures that are read by number, parts with labels, a whole set."""
+"""The types of image sets: pictures read by number, parts with labels, and a whole set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -68,13 +68,14 @@ class ImageSet:
     """Pictures to train on, and to score on.
 
     Attributes:
-        name: for tables: the folder's, the file's, or that of a known data set.
+        name: the name in tables: the folder's, the file's, or that of a known data set.
         side: pixels of a side of every picture.
         train: the training part, at least two pictures.
         test: the test part, or None.
         class_names: names by label, or None.
-        fingerprint: of parts and side. Pictures from arrays enter with their pixels; files with
-            name, length in bytes, width and height, so that no folder is decoded for it.
+        fingerprint: the fingerprint of parts and side. Pictures from arrays enter with their
+            pixels; files with name, length in bytes, width and height, so that no folder is decoded
+            for it.
         in_memory: reading is a copy of memory: worker processes would only cost.
         skipped: names of files that are no readable pictures and were left out.
     """

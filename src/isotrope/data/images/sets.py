@@ -1,4 +1,4 @@
-"""Image sets: whatever holds pictures, as a training part and a test part of one size.
+"""Loads any image set as a training part and a test part of one size.
 
 What is there is recognised by what lies in it:
 
@@ -53,9 +53,9 @@ def load_images(
             largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
         holdout: share of the training pictures of every class that become the test part, where
             the set has none of its own.
-        seed: of that draw.
-        limit: at most so many training pictures, the first when the classes take turns.
-        classes: of a folder of classes: take these only; names, or a file with one a line.
+        seed: the seed of that draw.
+        limit: the most training pictures, the first when the classes take turns.
+        classes: the classes to take from a folder of classes: names, or a file with one a line.
 
     Raises:
         InputError: nothing there, nothing recognised, no pictures, fewer than two, damaged files;
@@ -66,8 +66,8 @@ def load_images(
         raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
     if limit is not None and limit < 2:
         raise InputError(f"a limit of {limit} pictures leaves no two to learn from; use 2 or more")
-    found = _found(path, holdout, seed, limit, _class_list(classes))
-    return _finished(found, side=side, holdout=holdout, seed=seed, limit=limit)
+    recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
+    return _prepare(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
 
 
 def load_flowers_tail(
@@ -84,17 +84,17 @@ def load_flowers_tail(
     what this one is.
 
     Args:
-        folder: of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
-        side: as in :func:`load_images`.
+        folder: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        side: the same as in :func:`load_images`.
         smallest: training pictures that a class must have.
         largest: training pictures that a class may have.
-        seed: of what is drawn.
+        seed: the seed of what is drawn.
 
     Raises:
         InputError: as :func:`load_images`; no class has enough pictures.
         MissingExtra: scipy or pillow is not installed.
     """
-    return _finished(load_flowers(Path(folder), tail=(smallest, largest), seed=seed), side=side)
+    return _prepare(load_flowers(Path(folder), tail=(smallest, largest), seed=seed), side=side)
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
@@ -108,7 +108,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
     return tuple(classes)
 
 
-def _found(
+def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> RecognisedSet:
     """Open what lies there."""
@@ -141,8 +141,8 @@ def _file(path: Path) -> RecognisedSet:
     return load_npz(path)
 
 
-def _finished(
-    found: RecognisedSet,
+def _prepare(
+    recognised: RecognisedSet,
     *,
     side: int | None = None,
     holdout: float = 0.0,
@@ -152,57 +152,57 @@ def _finished(
     """Return the set that training sees: held out, limited, of one size, with its fingerprint.
 
     Args:
-        found: what a loader returned.
-        side: as in :func:`load_images`, like all others.
+        recognised: what a loader returned.
+        side: the same as in :func:`load_images`, like all others.
         holdout: share that is held out where there is no test part.
-        seed: of that draw.
+        seed: the seed of that draw.
         limit: most training pictures.
 
     Raises:
         InputError: fewer than two training pictures; a share of pictures without labels.
     """
-    train, test = found.train, found.test
+    train, test = recognised.train, recognised.test
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
-                f"{found.name}: the pictures have no labels, so none can be held out to score on; "
-                "put them into one folder a class"
+                f"{recognised.name}: the pictures have no labels, so none can be held out to score "
+                "on; put them into one folder a class"
             )
-        kept, out = held_out(train.labels, holdout, seed)
-        train, test = train.taken(kept), train.taken(out)
+        train_rows, test_rows = held_out(train.labels, holdout, seed)
+        train, test = train.taken(train_rows), train.taken(test_rows)
     if limit is not None:
         train = train.taken(balanced_prefix(train.labels, limit, len(train.images)))
     if len(train.images) < 2:
         raise InputError(
-            f"{found.name}: {len(train.images)} picture to train on; at least 2 are needed"
+            f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
         )
     side = _side(train.images.sizes, side)
-    parts = [_fitted(part, side) for part in (train, test) if part is not None]
+    parts = [_resized(part, side) for part in (train, test) if part is not None]
     return ImageSet(
-        name=found.name,
+        name=recognised.name,
         side=side,
         train=ImagePart(parts[0].images, parts[0].labels),
         test=ImagePart(parts[1].images, parts[1].labels) if test is not None else None,
-        class_names=found.class_names,
+        class_names=recognised.class_names,
         fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
         in_memory=all(part.images.in_memory() for part in parts),
-        skipped=found.skipped,
+        skipped=recognised.skipped,
     )
 
 
-def _fitted(part: RecognisedPart, side: int) -> RecognisedPart:
+def _resized(part: RecognisedPart, side: int) -> RecognisedPart:
     return replace(part, images=part.images.fitted(side))
 
 
-def _side(sizes: NDArray[np.int64], asked: int | None) -> int:
+def _side(sizes: NDArray[np.int64], requested: int | None) -> int:
     """Return the side that pictures get."""
-    if asked is not None:
-        if not _BOUNDS[0] <= asked <= _BOUNDS[1]:
+    if requested is not None:
+        if not _BOUNDS[0] <= requested <= _BOUNDS[1]:
             raise InputError(
                 f"the side of a picture must lie between {_BOUNDS[0]} and {_BOUNDS[1]} pixels; "
-                f"found {asked}"
+                f"found {requested}"
             )
-        return asked
+        return requested
     if (sizes == sizes[0, 0]).all() and _BOUNDS[0] <= sizes[0, 0] <= _LARGEST_OWN:
         return int(sizes[0, 0])
     short = np.median(sizes.min(axis=1))

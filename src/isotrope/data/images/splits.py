@@ -1,4 +1,4 @@
-"""Which pictures go where: a balanced prefix, a held-out part, a long-tailed training part.
+"""Chooses pictures: a balanced prefix, a held-out part, or a long-tailed training part.
 
 All are functions of the labels (and a seed), and return places in ascending order.
 """
@@ -45,7 +45,7 @@ def held_out(
     Args:
         labels: int64 (n).
         share: between 0 and 1.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Raises:
         InputError: no such share, or nothing would be held out.
@@ -76,7 +76,7 @@ def long_tailed(
         labels: int64 (n).
         smallest: pictures that a class must have.
         largest: pictures that a class may have.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Raises:
         InputError: no such bounds, or no class has enough.

@@ -1,4 +1,4 @@
-"""Pictures in a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
+"""Reads pictures from a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
 
 The pictures are the first column of that kind (or ``image``, ``img``), the labels the first of
 class labels (or ``label``, ``labels``). Parquet files are told apart by their names, as
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.images.folder import measured
+from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import place, shown
+from isotrope.data.lines import place, quoted
 from isotrope.data.splits import TRAIN, named_split
 
 __all__ = ["TableFiles", "is_table", "load_table"]
@@ -74,24 +74,24 @@ def _parquet(folder: Path) -> list[Path]:
 
 def _by_split(folder: Path) -> dict[str, list[str]]:
     """Return the parquet files by what their names say they are; the others are to train on."""
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for path in _parquet(folder):
         check_file(path)
         split = named_split(path, folder) or TRAIN
-        found.setdefault(split, []).append(glob.escape(str(path.resolve())))
-    return found
+        files.setdefault(split, []).append(glob.escape(str(path.resolve())))
+    return files
 
 
 def _check_splits(folder: Path) -> None:
     """Refuse a saved dataset whose parts lie elsewhere, or wait in a pipe."""
     for name in _SAVED:
         if (folder / name).is_file():
-            told = read_json(folder / name)
-            splits = told.get("splits") if isinstance(told, dict) else None
+            index = read_json(folder / name)
+            splits = index.get("splits") if isinstance(index, dict) else None
             for split in splits if isinstance(splits, list) else ():
                 if Path(str(split)).name != split:
                     raise InputError(
-                        f"{place(folder / name)}: the split {shown(split)} leads out of the folder"
+                        f"{place(folder / name)}: the split {quoted(split)} leads out of the folder"
                     )
     for path in folder.rglob("*"):
         if path.exists() and not path.is_dir():
@@ -117,22 +117,22 @@ def load_table(folder: Path) -> RecognisedSet:
     try:
         if any((folder / name).is_file() for name in _SAVED):
             _check_splits(folder)
-            found = datasets.load_from_disk(str(folder))
+            loaded = datasets.load_from_disk(str(folder))
         else:
             # the files by name: what a card or a script in the folder asks for is not looked at
-            found = datasets.load_dataset("parquet", data_files=_by_split(folder))
+            loaded = datasets.load_dataset("parquet", data_files=_by_split(folder))
     except InputError:
         raise
     except Exception as error:  # whatever the reader of a foreign format raises
         raise InputError(
-            f"{place(folder)}: no dataset folder that can be read ({shown(str(error), 120)})"
+            f"{place(folder)}: no dataset folder that can be read ({quoted(str(error), 120)})"
         ) from error
     finally:
         datasets.logging.set_verbosity(level)
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
         if bars:
             datasets.enable_progress_bars()
-    splits: Mapping[str, Any] = found if isinstance(found, Mapping) else {TRAIN: found}
+    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
     if len(splits) > 1 and TRAIN not in splits:
         raise InputError(f"{place(folder)}: no split called 'train'; found {', '.join(splits)}")
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
@@ -165,7 +165,9 @@ def _part(
             f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
             "no encoded pictures"
         ) from error
-    part, skipped = measured(TableFiles(encoded, image, np.arange(len(rows))), labels, folder)
+    part, skipped = readable_pictures(
+        TableFiles(encoded, image, np.arange(len(rows))), labels, folder
+    )
     return part, names, skipped
 
 

@@ -1,1 +1,1 @@
-"""Text in: corpora, pairs and labelled sets by file or folder, the token store, batches."""
+"""Reads corpora, pairs and labelled sets, stores their tokens, and makes batches of them."""

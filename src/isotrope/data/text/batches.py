@@ -1,4 +1,4 @@
-"""Batches: which records a training step takes, and their texts as padded chunks of one length.
+"""Chooses the records of a training step and pads their texts into chunks of one length.
 
 All views of a batch are sorted by length together and cut into chunks, so that one forward pass
 per chunk covers both views with little padding; an inverse permutation puts the embeddings back
@@ -20,13 +20,6 @@ from isotrope.data.text.tokens import TokenStore
 
 __all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups"]
 
-CHUNK_OVERHEAD = 64
-"""Default of ``overhead``: the tokens that one more forward and backward pass is worth.
-
-On two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
-128 (docs/LOG.md).
-"""
-
 
 class Batches:
     """The records of every step: a function of (seed, epoch, step), nothing is stored.
@@ -34,7 +27,7 @@ class Batches:
     Args:
         store: anything with a length: the records.
         batch_size: records of a batch.
-        seed: of the run; each epoch is in its own order.
+        seed: the seed of the run; each epoch is in its own order.
         drop_last: leave out an incomplete last batch. Otherwise it is given if it has at least
             two records (one alone has no negatives).
 
@@ -125,7 +118,7 @@ def collate(
     indices: NDArray[np.int64],
     *,
     pad_id: int,
-    overhead: int = CHUNK_OVERHEAD,
+    overhead: int,
     most: int | None = None,
     part: slice = slice(None),
 ) -> Batch:
@@ -189,9 +182,7 @@ def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Chunk:
     return Chunk(ids, mask)
 
 
-def cut(
-    lengths: NDArray[np.integer[Any]], overhead: int = CHUNK_OVERHEAD, most: int | None = None
-) -> list[int]:
+def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = None) -> list[int]:
     """Return where to cut sorted lengths into chunks so that they cost least.
 
     A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the

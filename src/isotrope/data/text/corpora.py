@@ -1,4 +1,4 @@
-r"""Training text as a stream of records: single sentences, pairs, or pairs with a hard negative.
+r"""Reads training text as a stream of records: single texts, pairs, or pairs with a hard negative.
 
 What a file holds follows from its name and first record:
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, is_folder, lines, place, shown, visible
+from isotrope.data.lines import check_file, is_folder, lines, place, quoted, visible
 from isotrope.data.splits import TRAIN, named_split
 from isotrope.data.tables import (
     cell_text,
@@ -35,12 +35,14 @@ from isotrope.data.tables import (
 )
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
-__all__ = ["SUFFIXES", "Record", "corpus_files", "read"]
+__all__ = ["PAIR", "SUFFIXES", "Record", "corpus_files", "read", "usual_columns"]
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 """The formats that can be read, each also with ``.gz`` appended."""
 
-_PAIR = ("anchor", "positive", "negative")
+PAIR = ("anchor", "positive", "negative")
+"""The columns of pairs with a hard negative; without one, the first two."""
+
 _TEXT = ("text", "sentence")
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
@@ -100,7 +102,7 @@ def read(
 def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
-        opens, found = True, False
+        opens, has_text = True, False
         for line, found_texts in _file_rows(path, columns):
             texts = tuple(map(visible, found_texts))
             if not any(texts):
@@ -114,9 +116,9 @@ def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[R
                     f"{place(first.path, first.line)} holds {_kind(first.texts)}; "
                     "give records of one kind"
                 )
-            opens, found = False, True
+            opens, has_text = False, True
             yield record
-        if not found:
+        if not has_text:
             raise InputError(f"{place(path)}: holds no text; give at least one record")
 
 
@@ -132,8 +134,8 @@ def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int,
         return _tab_separated(path, columns)
     names: list[str] = []
 
-    def choose(path: Path, found: Sequence[str]) -> Sequence[str]:
-        names[:] = (named(columns) if columns else _usual)(path, found)
+    def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
+        names[:] = (named(columns) if columns else usual_columns)(path, header)
         return names
 
     rows = {
@@ -168,7 +170,7 @@ def _tab_separated(
                 f"{place(path, line)}: {len(cells)} tab-separated fields where the lines before "
                 f"have {width}; give every line the same fields"
             )
-        if positions is None and len(cells) > len(_PAIR):
+        if positions is None and len(cells) > len(PAIR):
             raise InputError(
                 f"{place(path, line)}: {len(cells)} tab-separated fields; a record is text, "
                 "anchor<TAB>positive or anchor<TAB>positive<TAB>hard negative (with a header "
@@ -177,18 +179,22 @@ def _tab_separated(
         yield line, tuple(cells if positions is None else (cells[p] for p in positions))
 
 
-def _usual(path: Path, found: Sequence[str]) -> Sequence[str]:
-    """Choose the columns of a table when the user named none."""
-    if {"anchor", "positive"} <= set(found):
-        return named(_PAIR if "negative" in found else _PAIR[:2])(path, found)
+def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
+    """Choose the columns of a table when the user named none.
+
+    Raises:
+        InputError: none of the usual names is among them.
+    """
+    if {"anchor", "positive"} <= set(header):
+        return named(PAIR if "negative" in header else PAIR[:2])(path, header)
     for name in _TEXT:
-        if name in found:
-            return named((name,))(path, found)
-    if len(found) == 1 and not any(separator in found[0] for separator in ";\t"):
-        return found
+        if name in header:
+            return named((name,))(path, header)
+    if len(header) == 1 and not any(separator in header[0] for separator in ";\t"):
+        return header
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
-        f"{shown(', '.join(map(repr, found)), 200)[1:-1] or 'none'}; choose by name (columns), "
+        f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name (columns), "
         "or separate the columns by commas"
     )
 

@@ -1,4 +1,4 @@
-"""The docstrings of installed packages: text about code that every machine already has.
+"""Collects the docstrings of installed packages, text about code that every machine has.
 
 Packages are read as source and never imported. From each docstring come a query (its first
 sentence: what the function does) and a target (the rest, as plain prose), so that a model can be
@@ -371,7 +371,7 @@ def _usable(query: str, target: str) -> bool:
 
 def _without_twins(items: Sequence[Documented]) -> list[Documented]:
     """Keep the first of the items that share a query or most of the beginning of a target."""
-    kept: list[Documented] = []
+    distinct: list[Documented] = []
     queries: set[str] = set()
     holders: dict[tuple[str, ...], list[int]] = defaultdict(list)  # shingle -> indices in kept
     for item in items:
@@ -385,7 +385,7 @@ def _without_twins(items: Sequence[Documented]) -> list[Documented]:
         if query in queries or most > TWIN_SHARE * len(shingles):
             continue
         for shingle in shingles:
-            holders[shingle].append(len(kept))
+            holders[shingle].append(len(distinct))
         queries.add(query)
-        kept.append(item)
-    return kept
+        distinct.append(item)
+    return distinct

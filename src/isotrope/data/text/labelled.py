@@ -1,4 +1,4 @@
-"""Texts or feature vectors with one label each, in a training and a test part.
+"""Reads texts or feature vectors with one label each, in a training and a test part.
 
 A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
 header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.data.lines import check_file, is_folder, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, quoted
 from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
 
 __all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
@@ -45,8 +45,8 @@ class LabelledSplit:
     """What a classifier is fitted on and what it is tested on.
 
     Attributes:
-        train: to fit on.
-        test: to score on.
+        train: the texts to fit on.
+        test: the texts to score on.
     """
 
     train: LabelledText
@@ -91,7 +91,7 @@ def load_labelled(
         label: name of the column of labels.
         text: name of the column of texts.
         train_fraction: between 0 and 1; only for one file.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Raises:
         InputError: a file cannot be read; a row without text or label; nothing to test on.
@@ -124,30 +124,30 @@ def load_features(vectors: Path | str, labels: Path | str) -> Features:
 def _array(path: Path, what: str) -> np.ndarray:
     check_file(path)
     try:
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InputError(
-            f"{place(path)}: no .npy file of numbers ({shown(str(error), 80)}); save the {what} "
+            f"{place(path)}: no .npy file of numbers ({quoted(str(error), 80)}); save the {what} "
             "with numpy.save"
         ) from error
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise InputError(f"{place(path)}: several arrays (.npz) where the {what} are one; use .npy")
-    return found
+    return array
 
 
 def _part(folder: Path, name: str) -> Path:
-    found = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
-    if len(found) != 1:
-        what = f"several, {', '.join(path.name for path in found)}" if found else "none"
+    candidates = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
+    if len(candidates) != 1:
+        what = f"several, {', '.join(path.name for path in candidates)}" if candidates else "none"
         raise InputError(
             f"{place(folder)}: one file called {name}.tsv, .txt, .csv, .jsonl or .parquet is "
             f"needed; found {what}"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
-    found = LabelledText([], [])
+    data = LabelledText([], [])
     for line, *cells in _rows(path, (label, text)):
         name, words = (
             " ".join(cell_text(cell, path, line, column).split())
@@ -156,14 +156,14 @@ def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
         if not name or not words:
             what = "label" if not name else "text"
             raise InputError(f"{place(path, line)}: no {what}; give one or remove the line")
-        found.labels.append(name)
-        found.texts.append(words)
-    if len(set(found.labels)) < classes:
+        data.labels.append(name)
+        data.texts.append(words)
+    if len(set(data.labels)) < classes:
         raise InputError(
-            f"{place(path)}: {len(found)} texts with {len(set(found.labels))} different labels; "
+            f"{place(path)}: {len(data)} texts with {len(set(data.labels))} different labels; "
             f"at least {classes} are needed"
         )
-    return found
+    return data
 
 
 def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
@@ -213,7 +213,7 @@ def _split(data: LabelledText, fraction: float, seed: int, path: Path) -> Labell
     first = np.zeros(len(data), dtype=bool)
     for name in np.unique(labels):
         rows = order[labels == name]
-        # rounded first: .07 * 100 is a little more than 7
+        # rounded first: 0.07 * 100 is a little more than 7
         first[rows[: math.ceil(round(fraction * len(rows), 9))]] = True
     if first.all():
         raise InputError(

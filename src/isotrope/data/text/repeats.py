@@ -1,4 +1,4 @@
-"""Which texts count as the same: hashes of exact and of near-identical texts, and repetitions."""
+"""Decides which texts count as the same: hashes of exact and of near-identical texts."""
 
 import hashlib
 import re
@@ -29,11 +29,11 @@ def near_identical(text: str) -> bytes:
     True
     """
     if text.isascii():
-        kept = text.lower().encode().translate(None, _ASCII_DROPPED)
+        letters = text.lower().encode().translate(None, _ASCII_DROPPED)
     else:
         folded = unicodedata.normalize("NFKC", text).casefold()
-        kept = _NOT_ALPHANUMERIC.sub("", folded).encode()
-    return kept or text.encode()
+        letters = _NOT_ALPHANUMERIC.sub("", folded).encode()
+    return letters or text.encode()
 
 
 def hash64(content: bytes, key: bytes = b"") -> int:
@@ -73,9 +73,9 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
             values.append(chunk[inside])
             places.append(inside + start)
             if sum(map(len, values)) > 2 * _BUCKET or start + CHUNK >= count:
-                found, where = np.concatenate(values), np.concatenate(places)
+                hashes_so_far, records = np.concatenate(values), np.concatenate(places)
                 # np.unique returns first occurrences, and places ascend
-                first = np.sort(np.unique(found, return_index=True)[1])
-                marks[np.delete(where, first)] = 1
-                values, places = [found[first]], [where[first]]
+                first = np.sort(np.unique(hashes_so_far, return_index=True)[1])
+                marks[np.delete(records, first)] = 1
+                values, places = [hashes_so_far[first]], [records[first]]
     marks.flush()

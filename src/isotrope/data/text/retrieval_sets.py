@@ -1,4 +1,4 @@
-"""Queries, documents and which of them belong together: a folder in the BEIR layout, or pairs.
+"""Reads queries, documents and their relevance: a folder in the BEIR layout, or a file of pairs.
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from isotrope.core.errors import InputError
-from isotrope.data.lines import is_folder, lines, place, shown
+from isotrope.data.lines import is_folder, lines, place, quoted
 from isotrope.data.tables import cell_text, json_objects
 from isotrope.data.text.corpora import read
 
@@ -95,37 +95,37 @@ def _load_folder(folder: Path, split: str) -> RetrievalSet:
         if not query:
             name = list(query_ids)[number]
             raise InputError(f"{place(queries_path)}: query {name!r} is empty; remove it")
-    whole = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
-    qrels_path = _present(folder, "qrels.tsv" if whole else f"qrels/{split}.tsv")
+    one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
+    qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else f"qrels/{split}.tsv")
     relevant: list[dict[int, float]] = [{} for _ in queries]
     for line, query, document, score in _judgements(qrels_path):
-        for name, known, what in (
+        for name, ids, what in (
             (query, query_ids, "query"),
             (document, corpus_ids, "document"),
         ):
-            if name not in known:
+            if name not in ids:
                 file = "queries.jsonl" if what == "query" else "corpus.jsonl"
                 raise InputError(
-                    f"{place(qrels_path, line)}: no {what} {shown(name)} in {file}; "
+                    f"{place(qrels_path, line)}: no {what} {quoted(name)} in {file}; "
                     "add it or remove the line"
                 )
         if score > 0:
             relevant[query_ids[query]][corpus_ids[document]] = score
-    kept = [i for i, documents in enumerate(relevant) if documents]
-    if not kept or (whole and len(kept) < len(queries)):
+    judged = [i for i, documents in enumerate(relevant) if documents]
+    if not judged or (one_qrels_file and len(judged) < len(queries)):
         lacking = next(name for name, i in query_ids.items() if not relevant[i])
         raise InputError(
             f"{place(qrels_path)}: query {lacking!r} has no relevant document; "
             "judge one with a score above 0 or remove the query"
         )
     names = list(query_ids)
-    same = {i: corpus_ids[names[j]] for i, j in enumerate(kept) if names[j] in corpus_ids}
+    same = {i: corpus_ids[names[j]] for i, j in enumerate(judged) if names[j] in corpus_ids}
     return RetrievalSet(
-        [queries[j] for j in kept],
+        [queries[j] for j in judged],
         corpus,
-        [relevant[j] for j in kept],
-        len(queries) - len(kept),
-        {i: document for i, document in same.items() if document not in relevant[kept[i]]},
+        [relevant[j] for j in judged],
+        len(queries) - len(judged),
+        {i: document for i, document in same.items() if document not in relevant[judged[i]]},
     )
 
 
@@ -165,7 +165,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
-    known: dict[tuple[str, str], float] = {}
+    scores: dict[tuple[str, str], float] = {}
     for line, text in lines(path):
         if not text.strip():
             continue
@@ -183,13 +183,13 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
             score = math.nan
         if not math.isfinite(score):
             raise InputError(
-                f"{place(path, line)}: score {shown(fields[2])} is not a finite number; "
+                f"{place(path, line)}: score {quoted(fields[2])} is not a finite number; "
                 "correct it or remove the line"
             )
-        before = known.setdefault((fields[0], fields[1]), score)
+        before = scores.setdefault((fields[0], fields[1]), score)
         if before != score:
             raise InputError(
-                f"{place(path, line)}: {shown(fields[0])} and {shown(fields[1])} were judged "
+                f"{place(path, line)}: {quoted(fields[0])} and {quoted(fields[1])} were judged "
                 f"{before:g} before, now {score:g}; keep one of the two lines"
             )
         yield line, fields[0], fields[1], score

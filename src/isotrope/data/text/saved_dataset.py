@@ -1,4 +1,4 @@
-"""Text in a Hugging Face dataset folder, as ``save_to_disk`` writes it: tables of Arrow.
+"""Reads text from a Hugging Face dataset folder written by ``save_to_disk`` (Arrow tables).
 
 Of several splits the one called ``train`` is read, as of pictures. What ``datasets`` keeps in the
 folder besides (copies in a cache) is not.
@@ -10,7 +10,7 @@ from typing import Any
 
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.lines import open_bytes, place, shown
+from isotrope.data.lines import open_bytes, place, quoted
 from isotrope.data.tables import Choose
 
 __all__ = ["arrow_rows", "is_saved", "shards"]
@@ -35,7 +35,7 @@ def shards(folder: Path) -> list[Path]:
         if "train" not in splits:
             raise InputError(
                 f"{place(folder)}: no split called 'train'; found "
-                f"{shown(', '.join(map(str, splits)))}; name the folder of one split"
+                f"{quoted(', '.join(map(str, splits)))}; name the folder of one split"
             )
         folder = folder / "train"
     state = folder / _STATE
@@ -48,15 +48,15 @@ def shards(folder: Path) -> list[Path]:
     names = [file.get("filename") if isinstance(file, dict) else file for file in files]
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or not (folder / name).is_file():
-            raise InputError(f"{place(state)}: names {shown(name)}, which is no file in {folder}")
+            raise InputError(f"{place(state)}: names {quoted(name)}, which is no file in {folder}")
     if not names:
         raise InputError(f"{place(state)}: names no tables; save the dataset again")
     return [folder / str(name) for name in names]
 
 
 def _entry(file: Path, key: str) -> list[Any]:
-    found = read_json(file)
-    value = found.get(key) if isinstance(found, dict) else None
+    content = read_json(file)
+    value = content.get(key) if isinstance(content, dict) else None
     if not isinstance(value, list):
         raise InputError(f"{place(file)}: has no list {key!r}; save the dataset again")
     return value
@@ -87,7 +87,7 @@ def arrow_rows(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[Any, ...
             after = f" after row {number}" if number else ""
             raise InputError(
                 f"{place(path)}: not a table of Arrow, or damaged{after} "
-                f"({shown(str(error), 80)}); save the dataset again"
+                f"({quoted(str(error), 80)}); save the dataset again"
             ) from error
     if not number:
         raise InputError(f"{place(path)}: is empty; give a dataset with at least one row of text")

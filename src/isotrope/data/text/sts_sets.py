@@ -1,4 +1,4 @@
-"""Sentence pairs with a human similarity score: the seven STS tasks, or one file of your own.
+"""Reads sentence pairs with human similarity scores: the seven STS tasks, or one file.
 
 The seven tasks lie in a folder in one of two layouts:
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, is_folder, lines, place, shown
+from isotrope.data.lines import check_file, is_folder, lines, place, quoted
 from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
 
 __all__ = ["TASKS", "Subset", "load_sts", "load_sts_file"]
@@ -79,7 +79,7 @@ class Subset:
 
     Attributes:
         task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
-        name: of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
+        name: the name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
         split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` where the file does not say.
         scores: float64 (pairs), in the set's own unit (0 to 5, SICK-R 1 to 5).
         first: the first sentence of each pair, single spaces between words.
@@ -307,12 +307,12 @@ def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> 
         score = math.nan
     if not math.isfinite(score):
         raise InputError(
-            f"{place(path, line)}: score {shown(value)} is not a finite number; "
+            f"{place(path, line)}: score {quoted(value)} is not a finite number; "
             "correct it or remove the line"
         )
     if not scale[0] <= score <= scale[1]:
         raise InputError(
-            f"{place(path, line)}: score {shown(value)} lies outside {scale[0]:g} to {scale[1]:g}; "
-            "correct it"
+            f"{place(path, line)}: score {quoted(value)} lies outside {scale[0]:g} to "
+            f"{scale[1]:g}; correct it"
         )
     return score

@@ -59,7 +59,7 @@ class StoreReport:
         texts: texts tokenised.
         tokens: their token ids, special tokens included.
         truncated_share: share of the texts cut at ``max_length``.
-        max_length: in tokens.
+        max_length: the most tokens of a text.
         fingerprint: 16 hexadecimal digits that change with any record or their order.
     """
 
@@ -175,14 +175,14 @@ def build(
 
     Args:
         folder: where the store will lie; it appears when it is complete.
-        records: from :func:`isotrope.data.text.corpora.read`.
+        records: records from :func:`isotrope.data.text.corpora.read`.
         tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
         vocabulary: number of token ids; up to 65,536 they take two bytes each.
         max_length: tokens of a text, special tokens included.
         prompts: put before anchors, and before positives and negatives.
         holdout: share of the records never trained on, see
             :class:`isotrope.data.text.views.Former`.
-        seed: of the choice of what is held out.
+        seed: the seed of the choice of what is held out.
         views: ``"dropout"``: a text is its own positive; ``"adjacent"``: the next text of the same
             document is; ``"pairs"``: the record says; ``"auto"``: pairs if the first record
             is one, else dropout.

@@ -1,4 +1,4 @@
-"""Sentences to classify: the seven transfer tasks of SentEval.
+"""Reads sentences to classify: the seven transfer tasks of SentEval.
 
 They lie in a folder as ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import is_folder, lines, place, shown
+from isotrope.data.lines import is_folder, lines, place, quoted
 
 __all__ = ["TASKS", "Examples", "TransferTask", "load_transfer"]
 
@@ -87,7 +87,7 @@ def load_transfer(
 
     Args:
         folder: see the module.
-        tasks: of :data:`TASKS`; None stands for all seven, which the average needs.
+        tasks: some of :data:`TASKS`; None stands for all seven, which the average needs.
 
     Raises:
         InputError: an unknown task, a missing file, a row that is no labelled text, or other
@@ -102,14 +102,14 @@ def load_transfer(
                 f"unknown transfer task {task!r}{nearest(task, TASKS)}; known are "
                 f"{', '.join(TASKS)}"
             )
-    asked = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
-    absent = [task for task in asked if not is_folder(folder / task.lower())]
+    chosen = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
+    absent = [task for task in chosen if not is_folder(folder / task.lower())]
     if absent:
         raise InputError(
             f"{place(folder)} lacks {', '.join(absent)} (folders {', '.join(absent).lower()}); "
             "the average needs all seven tasks: complete the folder, or name the tasks to take"
         )
-    return {task: _load_task(folder / task.lower(), task) for task in asked}
+    return {task: _load_task(folder / task.lower(), task) for task in chosen}
 
 
 def _load_task(room: Path, task: str) -> TransferTask:
@@ -141,7 +141,7 @@ def _load(path: Path, task: str, split: str) -> Examples:
             )
         if label not in number:
             raise InputError(
-                f"{place(path, line)}: label {shown(label)} is none of {task}'s: "
+                f"{place(path, line)}: label {quoted(label)} is none of {task}'s: "
                 f"{', '.join(layout.labels)}"
             )
         words = [" ".join(cell.split()) for cell in cells]
@@ -156,16 +156,16 @@ def _load(path: Path, task: str, split: str) -> Examples:
 
 def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empty: int) -> None:
     layout = _LAYOUT[task]
-    expected, found = layout.rows[split], np.bincount(labels, minlength=len(layout.labels))
-    if found.sum() != sum(expected):
+    expected, counted = layout.rows[split], np.bincount(labels, minlength=len(layout.labels))
+    if counted.sum() != sum(expected):
         raise InputError(
-            f"{place(path)}: {found.sum()} rows where {task} has {sum(expected)}; copy the whole "
+            f"{place(path)}: {counted.sum()} rows where {task} has {sum(expected)}; copy the whole "
             "file again"
         )
-    if tuple(found) != expected:
+    if tuple(counted) != expected:
         rows = [
             ", ".join(f"{n} of {k}" for n, k in zip(counts, layout.labels, strict=True))
-            for counts in (found, expected)
+            for counts in (counted, expected)
         ]
         raise InputError(f"{place(path)}: rows of each label are {rows[0]}; {task} has {rows[1]}")
     if empty != layout.empty:

@@ -1,4 +1,4 @@
-"""What a record's positive is: the text itself (dropout), the next text, or its own second field.
+"""Forms the positive of a record: the text itself (dropout), the next text, or its second field.
 
 Here records also part into those trained on and those held out.
 """
@@ -64,7 +64,7 @@ class Former:
     Attributes:
         views: see the module.
         holdout: share that is never trained on.
-        seed: of the choice.
+        seed: the seed of the choice.
         empty: records left out so far because a text is empty.
         neighbours: adjacent pairs left out so far because they share a text with a held-out pair.
     """

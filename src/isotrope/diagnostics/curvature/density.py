@@ -1,4 +1,4 @@
-"""Stochastic Lanczos quadrature: how an operator's eigenvalues lie, from a few start vectors.
+"""Estimates the density of eigenvalues by stochastic Lanczos quadrature, from a few start vectors.
 
 For v uniform on the unit sphere, E[v' f(H) v] = tr f(H) / N, and k steps of Lanczos from v give
 v' f(H) v as sum_i w_i f(theta_i), exactly for polynomials of degree 2k - 1 (Golub and Welsch 1969).
@@ -24,7 +24,7 @@ def density(probes: Sequence[Ritz], where: Floats, *, width: float) -> Floats:
     """Return the density of the eigenvalues at some places: its integral is 1.
 
     Args:
-        probes: of independent start vectors, averaged.
+        probes: the processes of independent start vectors, which are averaged.
         where: m places.
         width: standard deviation of the Gaussian that stands for each Ritz value.
 
@@ -33,12 +33,12 @@ def density(probes: Sequence[Ritz], where: Floats, *, width: float) -> Floats:
     """
     if not width > 0:
         raise InputError(f"the width of the density's Gaussians must be above 0; found {width:g}")
-    found = np.zeros(len(where))
+    height = np.zeros(len(where))
     for ritz in probes:
         distance = (where[:, None] - ritz.values) / width
         bells = np.exp(-(distance**2) / 2) / (width * math.sqrt(2 * math.pi))
-        found += bells @ ritz.weights / len(probes)
-    return found
+        height += bells @ ritz.weights / len(probes)
+    return height
 
 
 def grid(probes: Sequence[Ritz], *, width: float, points: int = 1000) -> Floats:
@@ -61,7 +61,7 @@ def trace(probes: Sequence[Ritz], size: int) -> tuple[float, float]:
     2N / (N + 2) (tr H^2 - (tr H)^2 / N), which the second moments estimate: one probe has an error.
 
     Args:
-        probes: of independent start vectors.
+        probes: the processes of independent start vectors.
         size: N.
     """
     first = float(np.mean([size * (r.weights @ r.values) for r in probes]))

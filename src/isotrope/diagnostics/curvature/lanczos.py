@@ -69,7 +69,7 @@ class Lanczos:
 
     Args:
         operator: symmetric, N x N.
-        seed: of the start vector, which is uniform on the sphere.
+        seed: the seed of the start vector, which is uniform on the sphere.
         gradient: N, or None: its components along the Ritz directions are kept.
         state: file in which the process is kept, or None. It is written whole, every minute and at
             the end (also when interrupted), and read if it is there: the numbers are then the same
@@ -162,10 +162,10 @@ class Lanczos:
                 f"the curvature is not finite in iteration {k + 1}: the second derivatives "
                 "overflow; use float64, or look at the checkpoint"
             )
-        known = self._basis[: k + 1]
+        basis = self._basis[: k + 1]
         w = w - alpha * v
         for _ in range(2):
-            w = w - known.T @ (known @ w)
+            w = w - basis.T @ (basis @ w)
         beta = math.sqrt(_dot(w, w))
         self._basis[k + 1] = w / beta if beta else w
         along = math.nan if self.gradient is None else _dot(self.gradient, v)
@@ -188,8 +188,8 @@ class Lanczos:
         if not len(self._basis):
             raise InputError("the basis of a finished Lanczos process is gone; run it again")
         chosen = torch.from_numpy(self._eigen()[1][:, list(places)].T.copy())
-        found: Tensor = chosen.to(self._basis) @ self._basis[: len(self.rows)]
-        return found
+        ritz_vectors: Tensor = chosen.to(self._basis) @ self._basis[: len(self.rows)]
+        return ritz_vectors
 
     def finish(self) -> None:
         """Drop the basis, here and in the state."""

@@ -39,7 +39,7 @@ class Hessian:
 
     Args:
         losses: each gives a scalar with a graph, the same at every call; the mean is meant.
-        parameters: by which to differentiate, in this order; N numbers in all.
+        parameters: the tensors by which to differentiate, in this order; N numbers in all.
         decay: added to the diagonal; one number, or one for each parameter.
         keep_graph: keep the graph of the gradient, so that a product is one backward pass through
             it; otherwise every product computes the gradient anew, in the memory of a product.
@@ -71,7 +71,7 @@ class Hessian:
         self.size = sum(p.numel() for p in self.parameters)
         self._decay = _each(decay, len(self.parameters))
         self._losses = list(losses)
-        self._kept: list[list[Tensor]] | None = [] if keep_graph else None
+        self._graphs: list[list[Tensor]] | None = [] if keep_graph else None
         total, self.gradient = 0.0, self._decayed(_flat([p.detach() for p in self.parameters]))
         self._values = []
         for loss in self._losses:
@@ -79,8 +79,8 @@ class Hessian:
             self._values.append(value)
             total += value / len(losses)
             self.gradient += _flat([g.detach() for g in pieces]) / len(losses)
-            if self._kept is not None:
-                self._kept.append(pieces)
+            if self._graphs is not None:
+                self._graphs.append(pieces)
         squares = [float(p.detach().square().sum()) for p in self.parameters]
         self.loss = total + sum(d * s for d, s in zip(self._decay, squares, strict=True)) / 2
 
@@ -106,10 +106,10 @@ class Hessian:
                 f"the Hessian has {self.size} rows; found a vector of shape {tuple(vector.shape)}"
             )
         v = vector.detach().to(self.device, self.dtype)
-        found = self._decayed(v)
+        product = self._decayed(v)
         for pieces in self._gradients():
-            found += self._directed(pieces, v) / len(self._losses)
-        return found
+            product += self._directed(pieces, v) / len(self._losses)
+        return product
 
     def dense(self) -> Tensor:
         """Return all N x N entries, by N products."""
@@ -118,8 +118,8 @@ class Hessian:
 
     def _gradients(self) -> Iterator[list[Tensor]]:
         """Yield each loss's gradient with its graph."""
-        if self._kept is not None:
-            yield from self._kept
+        if self._graphs is not None:
+            yield from self._graphs
             return
         for loss, before in zip(self._losses, self._values, strict=True):
             value, pieces = self._graph(loss)
@@ -153,17 +153,17 @@ class Hessian:
         ]
         if not curved:
             return torch.zeros_like(v)
-        found = torch.autograd.grad(
+        products = torch.autograd.grad(
             [g for g, _ in curved],
             self.parameters,
             [part for _, part in curved],
-            retain_graph=self._kept is not None,
+            retain_graph=self._graphs is not None,
             allow_unused=True,
         )
         return torch.cat(
             [
                 v.new_zeros(p.numel()) if h is None else h.reshape(-1)
-                for p, h in zip(self.parameters, found, strict=True)
+                for p, h in zip(self.parameters, products, strict=True)
             ]
         )
 
@@ -191,7 +191,7 @@ def parameter_hessian(
             the loss is the mean; for the mean over several batches, one such function for each.
         module: all that has parameters and buffers in ``views``; those that want a gradient are
             meant. Modes are as they are.
-        seed: of torch's random numbers in ``views``.
+        seed: the seed of torch's random numbers in ``views``.
         decay: see :class:`Hessian`.
         keep_graph: see there.
 
@@ -229,8 +229,8 @@ def embedding_hessian(
         InputError: as :class:`Hessian`.
     """
     several = [views] if isinstance(views, Views) else list(views)
-    free = [one.map(lambda x: x.detach().clone().requires_grad_()) for one in several]
-    sides = [side for one in free for side in (one.anchors, one.positives, one.negatives)]
+    free = [batch.map(lambda x: x.detach().clone().requires_grad_()) for batch in several]
+    sides = [side for batch in free for side in (batch.anchors, batch.positives, batch.negatives)]
     rows = [side for side in sides if side is not None]
     return Hessian([lambda: _mean(objective, free)], rows, keep_graph=keep_graph)
 

@@ -1,9 +1,9 @@
-"""Spectrum: what the curvature of a loss says about a point: extremes, counts, verdicts.
+"""The spectrum of a loss's curvature at a point: extremes, counts, step sizes, comparisons.
 
-Source: paper 004, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz* values, which
-are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around zero, millions
-of eigenvalues wide, is stood for by a few. So next to the counts there is an estimate of the
-eigenvalues themselves, by the weights (``density``).
+Source: Manna et al., 2023, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz*
+values, which are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around
+zero, millions of eigenvalues wide, is stood for by a few. So next to the counts there is an
+estimate of the eigenvalues themselves, by the weights (``density``).
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Spectrum:
     Attributes:
         size: N.
         loss: L.
-        gradient_norm: of L.
+        gradient_norm: the norm of the gradient of L.
         probes: Ritz values of independent start vectors, one or more.
     """
 
@@ -116,20 +116,20 @@ class Spectrum:
     def step(self, learning_rate: float) -> str:
         """Return how a learning rate stands to 1/lambda_max and to 2/lambda_max.
 
-        The first is paper 004's bound (section 2.5), the second where plain gradient descent on a
-        quadratic starts to diverge.
+        The first is the bound of Manna et al. (2023, section 2.5), the second where plain gradient
+        descent on a quadratic starts to diverge.
         """
         top = self.largest[0]
         if top <= 0:
             return f"learning rate {learning_rate:.3g}: no positive curvature limits it"
-        one, two = 1 / top, 2 / top
-        if learning_rate <= one:
+        stable, edge = 1 / top, 2 / top
+        if learning_rate <= stable:
             how = "within 1/lambda_max"
-        elif learning_rate <= two:
+        elif learning_rate <= edge:
             how = "above 1/lambda_max, within 2/lambda_max"
         else:
             how = "above 2/lambda_max: plain gradient descent would oscillate along the top"
-        return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {one:.3g})"
+        return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {stable:.3g})"
 
     def descent(self, optimum: float) -> list[Direction]:
         """Return all Ritz directions of the first probe with their rates towards ``optimum``.
@@ -157,7 +157,7 @@ class Spectrum:
         ]
 
     def proxy(self, optimum: float) -> float | None:
-        """Return the mean rate over the positive Ritz directions (paper 004, eq. 24), or None."""
+        """Return the mean rate over positive Ritz directions (Manna et al., 2023, eq. 24)."""
         rates = [d.rate for d in self.descent(optimum) if d.rate is not None]
         return float(np.mean(rates)) if rates else None
 
@@ -190,7 +190,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Compared:
-    """Two spectra under the hypotheses of paper 004, section 4.
+    """Two spectra under the hypotheses of Manna et al., 2023, section 4.
 
     H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
 
@@ -199,7 +199,7 @@ class Compared:
         positive: the same.
         ritz: Ritz values, not positive and positive, of either. They add up to the iterations and
             so cannot fall together: they decide nothing about H0.
-        verdict: in words.
+        verdict: the verdict in words.
     """
 
     not_positive: tuple[float, float]
@@ -209,7 +209,7 @@ class Compared:
 
 
 def compare(one: Spectrum, other: Spectrum) -> Compared:
-    """Compare two spectra by paper 004's hypotheses; the larger network is found by its size.
+    """Compare two spectra by the hypotheses of Manna et al. (2023); the larger network comes first.
 
     Raises:
         InputError: networks of the same size.

@@ -1,4 +1,4 @@
-"""What the doctor knows: one rule for each verdict, and the order of cause and effect.
+"""The doctor's rules: one for each verdict, ordered from cause to effect.
 
 A rule looks at a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
 A number that was not measured decides nothing.

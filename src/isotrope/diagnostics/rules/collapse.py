@@ -1,16 +1,16 @@
-"""Rules about embeddings that are thrown together: at once, to a point, or to a few directions."""
+"""Rules for diverging and collapsed embeddings: at once, to a point, or to a few directions."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
+    collapsed_at_start,
+    crosses,
+    further_evidence,
     learning_rate,
     lower_rate,
     most_dimensions,
     parameters,
-    point_at_first,
     pushing,
-    sick,
-    told,
     weight_decay,
 )
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
@@ -23,14 +23,14 @@ _HELD_APART = ("byol", "simsiam", "dino")  # by a predictor or a centre, without
 
 def diverging(case: RunEvidence) -> Finding | None:
     """The first steps lose what the encoder had: the loss does not come back, or norms explode."""
-    if _decayed(case) or _nothing_pushes(case) or point_at_first(case):
+    if _decayed(case) or _nothing_pushes(case) or collapsed_at_start(case):
         return None
     lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
-    if sick("lost_spread", lost) and sick("loss_rise", rise):
-        found = [("lost_spread", lost), ("loss_rise", rise)]
+    if crosses("lost_spread", lost) and crosses("loss_rise", rise):
+        evidence = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss has never come back below its start"
     elif _exploding(case, jump):
-        found = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
+        evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, where their directions hardly turn"
     else:
         return None
@@ -38,11 +38,11 @@ def diverging(case: RunEvidence) -> Finding | None:
     return Finding(
         "diverging",
         (
-            *(compared(name, number) for name, number in found if number is not None),
+            *(compared(name, number) for name, number in evidence if number is not None),
             *([] if rate is None else [Evidence("learning_rate", rate)]),
-            *told(case, "uniformity", "norm", "loss"),
+            *further_evidence(case, "uniformity", "norm", "loss"),
         ),
-        THRESHOLDS[found[0][0]].source,
+        THRESHOLDS[evidence[0][0]].source,
         lower_rate(case, 10),
         f"The first steps have {what}: they are too long.",
     )
@@ -50,11 +50,11 @@ def diverging(case: RunEvidence) -> Finding | None:
 
 def _exploding(case: RunEvidence, jump: float | None) -> bool:
     """Whether norms explode; cut weights grow fast, and that is what they are for."""
-    if sick("radial", case.end("radial")):
+    if crosses("radial", case.end("radial")):
         return False
     if case.kind == "images":
-        return sick("norm_jump", jump) and sick("norm", case.early("norm"))
-    return sick("norm_jump_text", jump) and (case.setting("cut") or 1) <= 1
+        return crosses("norm_jump", jump) and crosses("norm", case.early("norm"))
+    return crosses("norm_jump_text", jump) and (case.setting("cut") or 1) <= 1
 
 
 def _over_first(case: RunEvidence, column: str) -> float | None:
@@ -72,18 +72,18 @@ def _rise(case: RunEvidence) -> float | None:
 def collapsed(case: RunEvidence) -> Finding | None:
     """All embeddings are one point; what else is known says why."""
     numbers = {"collapse_uniformity": case.end("uniformity"), "collapse_std": case.end("std")}
-    found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
-    if not found:
+    evidence = [compared(k, v) for k, v in numbers.items() if v is not None and crosses(k, v)]
+    if not evidence:
         return None
     why, change, more = _why_collapsed(case)
     return Finding(
         "collapsed",
         (
-            *found,
+            *evidence,
             *more,
-            *told(case, "negative_mean", "std", "norm"),
+            *further_evidence(case, "negative_mean", "std", "norm"),
         ),
-        THRESHOLDS[(*more, *found)[0].name].source,
+        THRESHOLDS[(*more, *evidence)[0].name].source,
         change,
         f"All inputs get nearly the same direction. {why}",
     )
@@ -92,7 +92,7 @@ def collapsed(case: RunEvidence) -> Finding | None:
 def dimensional_collapse(case: RunEvidence) -> Finding | None:
     """The embeddings differ, but in a few directions only."""
     rank, most = case.end("effective_rank"), most_dimensions(case)
-    if rank is None or not most or not sick("rank_share", rank / most):
+    if rank is None or not most or not crosses("rank_share", rank / most):
         return None
     began = case.first("effective_rank")
     if _decayed(case):
@@ -101,7 +101,7 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
     elif case.rows and parameters(case).get("cov_coeff") == 0:
         why = "Nothing keeps the coordinates apart: the weight of their covariances is 0."
         change = "--objective.cov_coeff 1"
-    elif began is None or sick("rank_share", began / most):
+    elif began is None or crosses("rank_share", began / most):
         why = "The encoder did so before the first step."
         change = ANOTHER
     else:
@@ -109,7 +109,10 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
         change = "--method vicreg" if case.kind == "images" else "--objective infonce"
     return Finding(
         "dimensional-collapse",
-        (compared("rank_share", rank / most), *told(case, "effective_rank", "uniformity", "std")),
+        (
+            compared("rank_share", rank / most),
+            *further_evidence(case, "effective_rank", "uniformity", "std"),
+        ),
         THRESHOLDS["rank_share"].source,
         change,
         f"The embeddings use about {rank:.1f} of {most} directions. {why}",
@@ -119,7 +122,7 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
 def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     """The cause, the change, and the numbers that decide between causes."""
     decay = weight_decay(case)
-    if not case.rows or point_at_first(case):
+    if not case.rows or collapsed_at_start(case):
         why = "The encoder did so before the first step, and training has not led out of it."
         return why, ANOTHER, ()
     if decay is not None and _decayed(case):
@@ -128,7 +131,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     if _nothing_pushes(case):
         why = "Nothing in the objective pushes embeddings apart."
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
-    if sick("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
+    if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
         why = (
             "An anchor that is pushed from its hardest negative only, or less than it is pulled, "
             "ends at one point where the encoder could not tell inputs apart to begin with: the "
@@ -140,7 +143,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
 
 def _decayed(case: RunEvidence) -> bool:
     """Whether the weight decay is one that kills encoders of images."""
-    return case.kind == "images" and sick("decay_that_kills", weight_decay(case))
+    return case.kind == "images" and crosses("decay_that_kills", weight_decay(case))
 
 
 def _nothing_pushes(case: RunEvidence) -> bool:
@@ -151,5 +154,5 @@ def _nothing_pushes(case: RunEvidence) -> bool:
 
 
 def _stops_by_margin(case: RunEvidence) -> bool:
-    own = parameters(case)
-    return "margin" in own or str(own.get("dissipation", "")).startswith("margin")
+    values = parameters(case)
+    return "margin" in values or str(values.get("dissipation", "")).startswith("margin")

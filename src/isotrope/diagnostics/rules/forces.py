@@ -1,17 +1,17 @@
-"""Rules about the components of the gradient: which negatives push, how long, against what pull."""
+"""Rules on the gradient's components: negatives that do not push, losses that never stop."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
     anchors_done_on_ideal,
+    crosses,
+    further_evidence,
     gained,
     later_dead,
     negatives,
     parameters,
     pushing,
-    sick,
     temperature,
-    told,
 )
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 from isotrope.paradigm.objective import Objective
@@ -36,22 +36,22 @@ def no_negatives(case: RunEvidence) -> Finding | None:
     if not seen:
         return None
     share = sum(row.get("negative_mean") is None for row in seen) / len(seen)
-    if not sick("without_negatives", share):
+    if not crosses("without_negatives", share):
         return None
     gradient = case.end("embedding_gradient")
-    if case.objective is None and not sick("gradient_alone", gradient):
+    if case.objective is None and not crosses("gradient_alone", gradient):
         return None
     if case.objective is not None and not pushing(case.objective):
         return None
     size = case.batch_size
-    found = [] if gradient is None or case.objective is not None else [gradient]
+    gradients = [] if gradient is None or case.objective is not None else [gradient]
     return Finding(
         "no-negatives",
         (
             compared("without_negatives", share),
-            *(compared("gradient_alone", number) for number in found),
+            *(compared("gradient_alone", number) for number in gradients),
             *([] if size is None else [Evidence("batch_size", size)]),
-            *told(case, "loss"),
+            *further_evidence(case, "loss"),
         ),
         THRESHOLDS["without_negatives"].source,
         "--batch-size 64"
@@ -70,9 +70,9 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
     share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
     if share is None or count is None or (tau is None and case.objective is not None):
         return None
-    if sick("spread", case.end("uniformity")):
+    if crosses("spread", case.end("uniformity")):
         return None
-    if not sick("hardest_times_uniform", share * count):
+    if not crosses("hardest_times_uniform", share * count):
         return None
     usual = 0.1 if case.kind == "images" else 0.05
     better = usual if tau is None or tau > usual else tau / 2
@@ -84,7 +84,7 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
             compared("hardest_times_uniform", share * count),
             Evidence("hardest_share", share),
             *([] if tau is None else [Evidence("temperature", tau)]),
-            *told(case, "dissipation", "gradient_uniformity"),
+            *further_evidence(case, "dissipation", "gradient_uniformity"),
         ),
         THRESHOLDS["hardest_times_uniform"].source,
         f"--objective.weight softmax:{better:g}"
@@ -98,12 +98,13 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
 def never_dissipating(case: RunEvidence) -> Finding | None:
     """GD stays 1: by a margin that no batch can keep or, on sentences, by design."""
     end, objective = case.end("dissipation"), case.objective
-    if end is None or objective is None or not sick("gd_at_the_end", end):
+    if end is None or objective is None or not crosses("gd_at_the_end", end):
         return None
     ideal = anchors_done_on_ideal(objective)
     margin = parameters(case).get("margin")
-    # paper 000 is about sentences; from scratch on images objectives without GD are the rule
-    if not sick("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
+    # Li et al. (2024) are about sentences; from scratch on images objectives without GD are the
+    # rule
+    if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:
         why, change = "Nothing in this objective says that an anchor is done.", _stopping(objective)
@@ -113,7 +114,11 @@ def never_dissipating(case: RunEvidence) -> Finding | None:
         change = f"--objective.margin {usual:g}"
     return Finding(
         "never-dissipating",
-        (compared("gd_at_the_end", end), compared("gd_on_ideal", ideal), *told(case, "dead")),
+        (
+            compared("gd_at_the_end", end),
+            compared("gd_on_ideal", ideal),
+            *further_evidence(case, "dead"),
+        ),
         THRESHOLDS["gd_on_ideal"].source,
         change,
         f"Every anchor is pulled and pushed in full to the last step. {why} The risk is "
@@ -126,14 +131,14 @@ def dissipated_early(case: RunEvidence) -> Finding | None:
     later, gain = later_dead(case), gained(case)
     if later is None or len(case.series("dead")) < 5:
         return None
-    if not sick("dead_early", later) or (gain is not None and not sick("gain", gain)):
+    if not crosses("dead_early", later) or (gain is not None and not crosses("gain", gain)):
         return None
     return Finding(
         "dissipated-early",
         (
             compared("dead_early", later),
             *([] if gain is None else [compared("gain", gain)]),
-            *told(case, "dissipation", "positive_mean", "negative_mean"),
+            *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
         ),
         THRESHOLDS["dead_early"].source,
         _harder(case),
@@ -145,14 +150,17 @@ def dissipated_early(case: RunEvidence) -> Finding | None:
 def ratio_under_bound(case: RunEvidence) -> Finding | None:
     """The pull loses against the push (Lemma 1)."""
     above = case.end("above_bound")
-    if above is None or not sick("above_bound", above):
+    if above is None or not crosses("above_bound", above):
         return None
     ratio = case.end("ratio")
-    if case.objective is None and ratio is not None and sick("pull", abs(ratio)):
+    if case.objective is None and ratio is not None and crosses("pull", abs(ratio)):
         return None
     return Finding(
         "ratio-under-bound",
-        (compared("above_bound", above), *told(case, "ratio", "positive_mean", "negative_mean")),
+        (
+            compared("above_bound", above),
+            *further_evidence(case, "ratio", "positive_mean", "negative_mean"),
+        ),
         THRESHOLDS["above_bound"].source,
         "--objective.ratio 1.5",
         "A step takes most anchors away from their positives: for each push of the negatives the "
@@ -162,17 +170,17 @@ def ratio_under_bound(case: RunEvidence) -> Finding | None:
 
 def _stopping(objective: Objective) -> str:
     """The form of an objective that says when an anchor is done."""
-    known = names()
+    registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
-        if form in known:
+        if form in registered:
             return f"--objective {form}"
     return "--objective.dissipation margin:0.3"
 
 
 def _harder(case: RunEvidence) -> str:
     """What leaves anchors more to learn."""
-    own = parameters(case)
-    margin, tau = own.get("margin"), own.get("temperature")
+    values = parameters(case)
+    margin, tau = values.get("margin"), values.get("temperature")
     if isinstance(tau, float):
         return f"--objective.temperature {2 * tau:g}"
     if isinstance(margin, float):

@@ -1,8 +1,8 @@
-"""The rule about norms: embeddings too long to be turned by their gradient (paper 003)."""
+"""The rule on norms: embeddings too long for their gradient to turn (Draganov et al., 2024)."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
-from isotrope.diagnostics.readings import sick, told, weight_decay
+from isotrope.diagnostics.readings import crosses, further_evidence, weight_decay
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["norms_too_large"]
@@ -13,13 +13,13 @@ def norms_too_large(case: RunEvidence) -> Finding | None:
     norm, decay = case.end("norm"), weight_decay(case)
     if norm is None or (case.objective is not None and case.objective.space != "sphere"):
         return None  # what is not normalised may be as long as it likes
-    if sick("radial", case.end("radial")):
+    if crosses("radial", case.end("radial")):
         return None
-    unheld = case.kind == "images" and sick("decay_that_holds", decay)
-    if sick("norm", norm):
-        found, change = [compared("norm", norm)], _shorter(case)
-    elif decay is not None and unheld and sick("norm_without_decay", norm):
-        found = [compared("decay_that_holds", decay), compared("norm_without_decay", norm)]
+    unheld = case.kind == "images" and crosses("decay_that_holds", decay)
+    if crosses("norm", norm):
+        evidence, change = [compared("norm", norm)], _shorter(case)
+    elif decay is not None and unheld and crosses("norm_without_decay", norm):
+        evidence = [compared("decay_that_holds", decay), compared("norm_without_decay", norm)]
         change = "--weight-decay 5e-4"
     else:
         return None
@@ -27,11 +27,11 @@ def norms_too_large(case: RunEvidence) -> Finding | None:
     return Finding(
         "norms-too-large",
         (
-            *found,
+            *evidence,
             *([] if began is None else [Evidence("norm_at_the_start", began)]),
-            *told(case, "embedding_gradient"),
+            *further_evidence(case, "embedding_gradient"),
         ),
-        THRESHOLDS[found[0].name].source,
+        THRESHOLDS[evidence[0].name].source,
         change,
         "The gradient that reaches an embedding is divided by its norm, and every step makes the "
         "norm larger: directions hardly change any more.",

@@ -1,10 +1,10 @@
-"""Rules about what training came from and came to: anisotropy, and a dev score that falls."""
+"""Rules on the start and the end of training: anisotropy, nothing to learn, a falling dev score."""
 
 import statistics
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
-from isotrope.diagnostics.readings import gained, lower_rate, sick, told
+from isotrope.diagnostics.readings import crosses, further_evidence, gained, lower_rate
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
@@ -18,13 +18,13 @@ def anisotropic_start(case: RunEvidence) -> Finding | None:
     Features of images after a ReLU have no negative entries, and so always do.
     """
     cosine = None if case.probe is None or case.kind == "images" else case.probe["mean_cosine"]
-    if cosine is None or not sick("mean_cosine", cosine):
+    if cosine is None or not crosses("mean_cosine", cosine):
         return None
-    if case.rows and not sick("spread", case.end("uniformity")):
+    if case.rows and not crosses("spread", case.end("uniformity")):
         return None
     return Finding(
         "anisotropic-start",
-        (compared("mean_cosine", cosine), *told(case, "uniformity", "effective_rank")),
+        (compared("mean_cosine", cosine), *further_evidence(case, "uniformity", "effective_rank")),
         THRESHOLDS["mean_cosine"].source,
         "--objective infonce (a short `isotrope train` from this encoder)",
         "Different texts have nearly one direction, as in a language model that was never trained "
@@ -38,15 +38,15 @@ def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
     Where training itself has brought them there, it is dissipated-early.
     """
     dead, gain = case.series("dead"), gained(case)
-    if len(dead) < _LOOKS or not sick("done_at_first", dead[0]):
+    if len(dead) < _LOOKS or not crosses("done_at_first", dead[0]):
         return None
     # without a dev score the anchors alone decide, as for dissipated-early
     name = "dead_early" if gain is None else "done_throughout"
     helped = case.judgement is not None and case.judgement.outcome == "improved"
-    if helped or (gain is not None and not sick("gain", gain)):
+    if helped or (gain is not None and not crosses("gain", gain)):
         return None
     throughout = statistics.median(dead)
-    if not sick(name, throughout):
+    if not crosses(name, throughout):
         return None
     return Finding(
         "nothing-left-to-learn",
@@ -54,7 +54,7 @@ def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
             compared("done_at_first", dead[0]),
             compared(name, throughout),
             *([] if gain is None else [compared("gain", gain)]),
-            *told(case, "dissipation", "positive_mean", "negative_mean"),
+            *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
         ),
         THRESHOLDS["done_at_first"].source,
         "--files HARDER (FILE with a third column of near but wrong texts, or with other data)",
@@ -71,7 +71,7 @@ def overfitting(case: RunEvidence) -> Finding | None:
     step, best = max(case.scores, key=lambda pair: (pair[1], -pair[0]))
     last = case.scores[-1][1]
     name = "dev_fall_images" if case.kind == "images" else "dev_fall"
-    if not sick(name, best - last):
+    if not crosses(name, best - last):
         return None
     never_rose = step == case.scores[0][0]
     return Finding(
@@ -81,7 +81,7 @@ def overfitting(case: RunEvidence) -> Finding | None:
             Evidence("best_score", best),
             Evidence("last_score", last),
             Evidence("best_step", step),
-            *told(case, "loss", "dissipation"),
+            *further_evidence(case, "loss", "dissipation"),
         ),
         THRESHOLDS[name].source,
         lower_rate(case, 3) if never_rose else f"--max-steps {step}",

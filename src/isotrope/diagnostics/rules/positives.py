@@ -1,8 +1,13 @@
-"""Rules about the views: the same, unrelated, or with copies of themselves among the negatives."""
+"""Rules on the views: equal, unrelated, or with copies of themselves among the negatives."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding
-from isotrope.diagnostics.readings import point_at_first, separation, sick, told
+from isotrope.diagnostics.readings import (
+    collapsed_at_start,
+    crosses,
+    further_evidence,
+    separation,
+)
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["dead_views", "false_negatives", "unrelated_positives"]
@@ -13,11 +18,11 @@ def dead_views(case: RunEvidence) -> Finding | None:
     angles = case.series("positive_mean")
     if not angles and case.objective is not None and case.probe is not None:
         angles = [x for x in [case.probe.get("positive_mean")] if x is not None]
-    if not angles or not sick("view_angle", max(angles)) or point_at_first(case):
+    if not angles or not crosses("view_angle", max(angles)) or collapsed_at_start(case):
         return None
     return Finding(
         "dead-views",
-        (compared("view_angle", max(angles)), *told(case, "negative_mean", "dead")),
+        (compared("view_angle", max(angles)), *further_evidence(case, "negative_mean", "dead")),
         THRESHOLDS["view_angle"].source,
         "--dropout 0.1",
         "The two views of a text are the same vector, so that positives teach nothing: what makes "
@@ -35,14 +40,17 @@ def unrelated_positives(case: RunEvidence) -> Finding | None:
     at_first = separation(case.rows[0] if case.rows else None)
     sampled = separation(case.start if case.start is not None else case.probe)
     decided = sampled if sampled is not None else at_first
-    if decided is None or not sick("separation", decided) or point_at_first(case):
+    if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
     # one batch is a small sample: it speaks against the finding only where it is clear
     if at_first is not None and at_first > 2 * THRESHOLDS["separation"].value:
         return None
     return Finding(
         "unrelated-positives",
-        (compared("separation", decided), *told(case, "positive_mean", "negative_mean", "loss")),
+        (
+            compared("separation", decided),
+            *further_evidence(case, "positive_mean", "negative_mean", "loss"),
+        ),
         THRESHOLDS["separation"].source,
         "--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)",
         "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed "
@@ -58,13 +66,13 @@ def false_negatives(case: RunEvidence) -> Finding | None:
         "copies": None if case.probe is None else case.probe.get("copies"),
         "false_negatives": case.end("false_negatives"),
     }
-    found = [compared(k, v) for k, v in numbers.items() if v is not None and sick(k, v)]
-    if not found:
+    evidence = [compared(k, v) for k, v in numbers.items() if v is not None and crosses(k, v)]
+    if not evidence:
         return None
     return Finding(
         "false-negatives",
-        (*found, *told(case, "dead", "hardest_share", "positive_mean")),
-        THRESHOLDS[found[0].name].source,
+        (*evidence, *further_evidence(case, "dead", "hardest_share", "positive_mean")),
+        THRESHOLDS[evidence[0].name].source,
         "--files UNIQUE (FILE without copies: `sort -u`, after removing what only numbers them)",
         "Many texts have a copy that counts as a negative, so that training pushes apart what "
         "means the same. `isotrope train` keeps exact copies out, and those that differ in case "

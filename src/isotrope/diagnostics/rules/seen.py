@@ -1,9 +1,9 @@
-"""Rules about the log itself: numbers that are none, and too few of them."""
+"""Rules on the log itself: numbers that are not finite, and too few logged steps."""
 
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.observe import MEASURED
-from isotrope.diagnostics.readings import learning_rate, lower_rate, sick
+from isotrope.diagnostics.readings import crosses, learning_rate, lower_rate
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["not_enough_seen", "not_finite"]
@@ -15,7 +15,7 @@ def not_finite(case: RunEvidence) -> Finding | None:
         any((x := row.get(name)) is not None and not sane(x) for name in ("loss", *MEASURED))
         for row in case.rows
     )
-    if not sick("rows_not_finite", broken):
+    if not crosses("rows_not_finite", broken):
         return None
     rate = learning_rate(case)
     return Finding(
@@ -35,7 +35,7 @@ def not_finite(case: RunEvidence) -> Finding | None:
 def not_enough_seen(case: RunEvidence) -> Finding | None:
     """No model was probed, and hardly a step was looked at: neither healthy nor sick."""
     steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
-    if case.probe is not None or not sick("logged_steps", steps):
+    if case.probe is not None or not crosses("logged_steps", steps):
         return None
     if not steps and len(case.rows) > 1:
         change = "an encoder that makes one vector of a text"

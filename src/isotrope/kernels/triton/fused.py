@@ -23,9 +23,10 @@ import triton.language as tl
 from torch import Tensor
 
 from isotrope.core.terms import Against
+from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job
 from isotrope.kernels.mixtures import Mixing, Mixture
 from isotrope.kernels.statistics import Key, Kind
-from isotrope.kernels.tiles import LN2, UNSHIFTED, Gradients, Job, blocks
+from isotrope.kernels.tiles import blocks
 from isotrope.kernels.triton.operands import NOWHERE, PASSED, Factors, Rows, RowStatistics
 from isotrope.kernels.triton.parts import ColumnSources, Part
 from isotrope.kernels.triton.passes import spread

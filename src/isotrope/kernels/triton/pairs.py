@@ -17,9 +17,10 @@ from torch import Tensor
 from isotrope.core.errors import NeedsEager
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
-from isotrope.kernels.rowblock import Layout, RowBlockPairs
+from isotrope.kernels.job import LN2
+from isotrope.kernels.mask import Mask
+from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.surrogate_sums import Exponent, Masses, SurrogatePairs
-from isotrope.kernels.tiles import LN2
 from isotrope.kernels.triton.operands import (
     NOWHERE,
     Factors,
@@ -94,7 +95,7 @@ class TritonPairs(RowBlockPairs):
         return found
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        width = sum(len(x) for x in Layout(self.views, against).columns)
+        width = sum(len(x) for x in Mask(self.views, against).columns)
         found = self.parts.nearest(min(k, width), against, self.side)
         return found.masked_fill(found == NOWHERE, -1).long()
 
@@ -277,7 +278,7 @@ class TritonSurrogatePairs(SurrogatePairs, TritonPairs):
             return parts.both[1 - self.side]
         if "own" not in self.kept:
             own = parts.views
-            groups = None if own.groups is None else own.groups[own.rows]
+            groups = own.own_groups
             self.kept["own"] = Rows(own.own, groups=groups, given=self.raw is None)
         return cast("Rows", self.kept["own"])
 

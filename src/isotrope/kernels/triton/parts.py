@@ -61,10 +61,9 @@ class ColumnSources:
             given: they go in as they are.
         """
         self.views, self.sides = views, sides
-        own = None if views.groups is None else views.groups[views.rows]
         self.both = [
             Rows(x, groups=groups, given=given)
-            for x, groups in ((views.anchors, own), (views.positives, views.groups))
+            for x, groups in ((views.anchors, views.own_groups), (views.positives, views.groups))
         ]
         more = views.negatives
         self.negatives = None if more is None or len(more) == 0 else Rows(more, given=given)

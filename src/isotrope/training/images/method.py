@@ -32,7 +32,7 @@ from isotrope.training.images.measures import measure
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.recipe import Plan, Recipe
-from isotrope.training.simcse import step_seed
+from isotrope.training.step import step_seed
 
 __all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 

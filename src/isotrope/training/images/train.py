@@ -27,11 +27,11 @@ from isotrope.data.images.pixels import need_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.device import find_device
 from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
-from isotrope.encoders.sentence import find_device
-from isotrope.evaluation.image_scores import image_scores, knn_look
-from isotrope.measures.judgement import Look
+from isotrope.evaluation.image_scores import image_scores, knn_evaluation
+from isotrope.measures.judgement import DevEvaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import (
@@ -43,6 +43,7 @@ from isotrope.training.callbacks import (
     Stop,
     Timer,
 )
+from isotrope.training.fit_text import by_name, speaking_python
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
 from isotrope.training.images.method import ImageMethod, Options, Plan
@@ -80,6 +81,8 @@ def fit_images(
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
+    An objective may be a name, a class, or an objective itself, as ``isotrope.fit`` takes it.
+
     Args:
         data: folder, .npz file or name.
         encoder: a name or folder, or an encoder of your own, such as
@@ -97,7 +100,12 @@ def fit_images(
     """
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
-    given = ImageSettings.read({"data": data, "encoder": name, **settings}, python=True)
+    with speaking_python(ImageSettings):
+        return _fitted({"data": data, "encoder": name, **by_name(settings)}, own, resume=resume)
+
+
+def _fitted(settings: dict[str, Any], own: ImageEncoder | None, *, resume: bool) -> Outcome:
+    given = ImageSettings.read(settings, python=True)
     if own is not None and given.devices > 1:
         raise InputError(
             f"devices={given.devices} starts other processes, which do not have your encoder; "
@@ -364,12 +372,12 @@ def labelled(images: ImageSet) -> bool:
     return bool((known != known[0]).any())
 
 
-def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], Look] | None:
+def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], DevEvaluation] | None:
     """Return what scores the encoder by its neighbours, in percent; None without labels."""
     if not labelled(prepared.images):
         return None
     most = settings.knn_images
-    return lambda: knn_look(
+    return lambda: knn_evaluation(
         prepared.module.encoder, prepared.images, limit_train=most, limit_test=most
     )
 

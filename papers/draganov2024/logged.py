@@ -1,0 +1,121 @@
+"""What was seen in the epochs of trainings on images, over the seeds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from papers.machinery.artifact import Results
+from papers.machinery.job import Job
+from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
+
+__all__ = [
+    "at",
+    "course",
+    "first",
+    "growth",
+    "last",
+    "listed",
+    "peak",
+    "percent",
+    "told",
+    "verdict",
+]
+
+Look = dict[str, Any]
+
+
+def _looks(results: Results, job: Job) -> list[Look]:
+    """None of a job that was not run, or that diverged."""
+    result = results.get(job)
+    return [] if result is None else list(result.details.get("looks", []))
+
+
+def _each(
+    results: Results, jobs: Sequence[Job], number: Callable[[list[Look]], float | None]
+) -> Spread | None:
+    every = {job.seed: _looks(results, job) for job in jobs}
+    numbers = {seed: number(looks) for seed, looks in every.items() if looks}
+    return spread({seed: value for seed, value in numbers.items() if value is not None})
+
+
+def at(results: Results, jobs: Sequence[Job], name: str, epoch: float) -> Spread | None:
+    """Return a number after an epoch; norms and angles are means over that epoch."""
+    return _each(
+        results,
+        jobs,
+        lambda looks: next((one.get(name) for one in looks if one["epoch"] == epoch), None),
+    )
+
+
+def first(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+    """Return a mean over the first epoch; of kNN accuracies that before training."""
+    return _each(results, jobs, lambda looks: looks[0].get(name))
+
+
+def last(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+    """Return what there is at the end."""
+    return _each(results, jobs, lambda looks: looks[-1].get(name))
+
+
+def peak(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+    """Return the largest of all looks."""
+
+    def largest(looks: list[Look]) -> float | None:
+        return max((v for one in looks if (v := one.get(name)) is not None), default=None)
+
+    return _each(results, jobs, largest)
+
+
+def growth(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+    """Return the mean over the last epoch over that of the first."""
+
+    def quotient(looks: list[Look]) -> float | None:
+        ends = [looks[0].get(name), looks[-1].get(name)]
+        return ends[1] / ends[0] if None not in ends and ends[0] else None
+
+    return _each(results, jobs, quotient)
+
+
+def course(
+    results: Results, jobs: Sequence[Job], name: str
+) -> tuple[list[float], list[float | None], list[float | None]]:
+    """Return epochs, means and deviations for a line; what is of the first epoch stands at 1.
+
+    Of kNN accuracies the one before training is left out: the axis is logarithmic.
+    """
+    drop = 0.0 if name == "knn" else -1.0
+    epochs = sorted(
+        {float(o["epoch"]) for job in jobs for o in _looks(results, job) if o["epoch"] > drop}
+    )
+    if len(epochs) > 1 and epochs[:2] == [0.0, 1.0]:
+        del epochs[0]  # both are means over the first epoch
+    spreads = [at(results, jobs, name, epoch) for epoch in epochs]
+    return (
+        [max(1.0, epoch) for epoch in epochs],
+        [None if one is None else one.mean for one in spreads],
+        [None if one is None else one.deviation for one in spreads],
+    )
+
+
+def verdict(claim: str, answers: Sequence[Answer], evidence: str = "") -> Verdict:
+    """Return that a claim holds if every answer is yes; it is not run where any is missing."""
+    return Verdict(claim, all_of(answers), evidence)
+
+
+def percent(spread: Spread | None, digits: int = 1) -> str | None:
+    """Return a share as percent, without the sign."""
+    if spread is None:
+        return None
+    deviation = None if spread.deviation is None else 100 * spread.deviation
+    return Spread(100 * spread.mean, deviation, spread.count).text(digits)
+
+
+def told(spread: Spread | None, digits: int = 1) -> str | None:
+    """Return mean and deviation, or None."""
+    return None if spread is None else spread.text(digits)
+
+
+def listed(numbers: Mapping[str, str | None]) -> str:
+    """Return ``name number, name number``, a dash for what was not run; nothing for nothing."""
+    if not any(numbers.values()):
+        return ""
+    return ", ".join(f"{name} {number or '-'}" for name, number in numbers.items())

@@ -1,0 +1,158 @@
+"""Papers 003 and 004 at the scale of a CPU: which method learns, what cuts and decay do to norms.
+
+Every training of `papers.machinery.small_images`, which says how they are set, with
+three seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are jobs of `python -m
+papers`, which shares most of them: what one of the two has run, the other does not run again.
+The first seed of every training comes before the second; LATER come after all others. Nearest
+neighbours (k = 200, t = 0.1) are looked up among the 5,000 for the 10,000 test images.
+
+    python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD] [--report]
+
+DATA is the folder that holds cifar10/. Written: docs/results/image-cells.csv, of all cells there
+are. The report has mean and standard deviation over the seeds there are.
+"""
+
+import argparse
+import csv
+import statistics
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from isotrope.core.files import atomic_replace
+from isotrope.core.result import Result
+from papers.machinery.artifact import Scale
+from papers.machinery.data_registry import DataRegistry
+from papers.machinery.job import Job
+from papers.machinery.recipes import SEEDS
+from papers.machinery.runner import run
+from papers.machinery.small_images import NAMES, small_images
+from papers.machinery.store import JobStore
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+OUTPUT = RESULTS / "reproduce"
+SCALE: Scale = "cpu"
+LATER = {"DCL", "DCLW", *(n for n in NAMES if "decay" in n and not n.startswith("SimCLR"))}
+MEANS = (
+    *("loss", "norm", "norm_backbone", "opposite_halves", "far_opposite", "std"),
+    "effective_rank",
+)
+COLUMNS = ("cell", "seed", "epoch", "knn", "linear", *MEANS, "cpu_seconds", "versions")
+Row = dict[str, str]
+
+
+def jobs(only: str = "") -> Iterator[tuple[str, Job]]:
+    """Yield the trainings with a word in their name, in the order in which they are run."""
+    for later in (False, True):
+        for seed in SEEDS[SCALE]:
+            for name in NAMES:
+                if (name in LATER) == later and only in name:
+                    yield name, small_images(SCALE, name, (seed,))[0]
+
+
+def rows(store: JobStore) -> list[Row]:
+    """Return a row for each accuracy of what was trained, in the order of the names."""
+    found = []
+    for name in NAMES:
+        for seed in SEEDS[SCALE]:
+            result = store.find(small_images(SCALE, name, (seed,))[0])
+            found += [] if result is None else list(_rows(name, seed, result))
+    return found
+
+
+def _rows(name: str, seed: int, result: Result) -> Iterator[Row]:
+    looks = result.details.get("looks", [])  # one that diverged has none
+    for look in looks:
+        versions = result.provenance["versions"]
+        last = {}
+        if look is looks[-1]:
+            last = {
+                "linear": f"{result.metrics['linear']:.4g}",
+                "cpu_seconds": f"{result.provenance['cpu_seconds']:.0f}",
+            }
+        yield {
+            **dict.fromkeys(COLUMNS, ""),
+            **{name: f"{look[name]:.6g}" for name in MEANS if name in look},
+            "cell": name,
+            "seed": str(seed),
+            "epoch": f"{look['epoch']:g}",
+            "knn": f"{look['knn']:.4g}",
+            "versions": f"isotrope {versions['isotrope']}, torch {versions['torch']}",
+            **last,
+        }
+
+
+def report(found: list[Row]) -> str:
+    """Return the tables, one of each length: mean and standard deviation over seeds, by job."""
+    lengths: dict[str, int] = {}
+    for row in found:
+        lengths[row["cell"]] = max(lengths.get(row["cell"], 0), int(row["epoch"]))
+    groups = {
+        length: [name for name in lengths if lengths[name] == length]
+        for length in dict.fromkeys(lengths.values())
+    }
+    return "\n\n".join(_table(found, names) for names in groups.values())
+
+
+def _table(every: list[Row], names: Iterable[str]) -> str:
+    found = [row for row in every if row["cell"] in names]
+    epochs = sorted({int(row["epoch"]) for row in found})
+    lines = [
+        "| cell | seeds | " + " | ".join(f"kNN at {e}" for e in epochs) + " | linear | norm | "
+        "norm of features | opposite halves, at first |",
+        "|---" * (len(epochs) + 6) + "|",
+    ]
+    for name in names:
+        own = [row for row in found if row["cell"] == name]
+        columns = [_spread(own, "knn", e) for e in epochs]
+        columns += [_spread(own, "linear", epochs[-1]), _spread(own, "norm", epochs[-1], 2)]
+        columns += [_spread(own, "norm_backbone", epochs[-1], 2)]
+        columns += [_spread(own, "opposite_halves", epochs[0], 3)]
+        seeds = len({row["seed"] for row in own})
+        lines.append(f"| {name} | {seeds} | " + " | ".join(columns) + " |")
+    return "\n".join(lines)
+
+
+def _spread(found: list[Row], name: str, epoch: int, digits: int = 1) -> str:
+    values = [float(r[name]) for r in found if int(r["epoch"]) == epoch and r[name]]
+    if not values:
+        return "-"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}"
+
+
+def main() -> None:
+    """Run what is missing, then print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", nargs="?", type=Path, help="folder that holds cifar10/")
+    parser.add_argument("--minutes", type=float, help="start no job after so many")
+    parser.add_argument("--jobs", type=int, default=2, help="jobs at a time, one thread each [2]")
+    parser.add_argument("--only", default="", metavar="WORD", help="jobs with WORD in their name")
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    store = JobStore(OUTPUT / "cells")
+    if given.data and not given.report:
+        wanted = [job for _, job in jobs(given.only)]
+        sources = DataRegistry(given.data, OUTPUT / "data")
+        run(
+            wanted,
+            store,
+            sources,
+            OUTPUT / "runs",
+            processes=given.jobs,
+            minutes=given.minutes,
+            tell=lambda line: print(line, flush=True),
+        )
+        with (
+            atomic_replace(RESULTS / "image-cells.csv") as part,
+            part.open("w", newline="", encoding="utf-8") as handle,
+        ):
+            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows(store))
+    print(report(rows(store)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""The losses of tables 3 to 5 on one backbone: what was measured, and what the paper prints."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from papers.li2024.losses import (
+    BACKBONES,
+    BERT,
+    EFFECTIVE,
+    EVERY,
+    TITLES,
+    Loss,
+    untrained,
+)
+from papers.li2024.simulated import PAPER
+from papers.machinery.artifact import Results, Scale, Table
+from papers.machinery.job import Job
+from papers.machinery.over_seeds import by_seed, combine_by_seed, format_change, format_spread
+from papers.machinery.verdicts import (
+    RULE,
+    UNDECIDED,
+    Answer,
+    BySeed,
+    Spread,
+    above,
+    minus,
+    spread,
+)
+from papers.paper_numbers import printed
+
+__all__ = ["AVERAGE", "Measured", "averages", "measured", "notes", "tasks"]
+
+AVERAGE = "average"  # of the seven STS tasks
+
+Rows = Mapping[str, tuple[float | str | None, ...]]
+
+
+WORDS: Mapping[Answer, str | None] = {
+    True: "raises",
+    False: "loses",
+    UNDECIDED: UNDECIDED,
+    None: None,
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What there is of one backbone at one scale.
+
+    Metrics are named without their step: ``average`` of the STS tasks, ``transfer``, a task.
+    """
+
+    scale: Scale
+    results: Results
+    base: str = BERT
+
+    @property
+    def here(self) -> bool:
+        """Whether this scale has it at all."""
+        return self.scale == "paper" or self.base == BERT
+
+    @property
+    def end(self) -> str:
+        """Which step is scored: papers take the best on the dev set."""
+        return "best" if self.scale == "paper" else "last"
+
+    @property
+    def title(self) -> str:
+        """The backbone, and what stands for it."""
+        ours = "a stand-in" if self.here else "none at this scale"
+        return TITLES[self.base] + ("" if self.scale == "paper" else f" (ours: {ours})")
+
+    @property
+    def who(self) -> str:
+        """What a claim begins with where there are several."""
+        return f"{TITLES[self.base]}: " if self.scale == "paper" else ""
+
+    def named(self, artifact: str) -> str:
+        """The file of its picture."""
+        return artifact if self.base == BERT else f"{artifact}-{self.base}"
+
+    def of(self, loss: Loss, metric: str = AVERAGE, *, step: str | None = None) -> BySeed:
+        """Return what training with a loss ends with."""
+        return self.end_of(loss.jobs(self.scale, self.base, step=step), metric)
+
+    def end_of(self, jobs: Sequence[Job], metric: str = AVERAGE) -> BySeed:
+        """Return what trainings end with."""
+        return by_seed(self.results, jobs, f"{metric} {self.end}")
+
+    def start(self, metric: str = AVERAGE) -> float | None:
+        """Return what the encoder has before training."""
+        own = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
+        return next(iter(own.values()), None)
+
+    def gain(self, loss: Loss, metric: str = AVERAGE) -> Spread | None:
+        """Return what training has changed."""
+        return minus(self.of(loss, metric), self.start(metric))
+
+    def change(self, loss: Loss, metric: str = AVERAGE) -> str | None:
+        """Return ``raises``, ``loses`` or ``undecided``."""
+        return WORDS[above(self.gain(loss, metric))]
+
+    def ahead(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
+        """Return the lowest of some losses minus the highest of others."""
+        low, high = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
+        return minus(combine_by_seed(min, low), combine_by_seed(max, high))
+
+    def level(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
+        """Return the mean of some losses minus the mean of others."""
+        own, other = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
+        return minus(
+            combine_by_seed(statistics.fmean, own), combine_by_seed(statistics.fmean, other)
+        )
+
+    def reach(self, metric: str = AVERAGE) -> Spread | None:
+        """Return the highest of all losses minus the lowest."""
+        every = [self.of(loss, metric) for loss in EVERY]
+        return minus(combine_by_seed(max, every), combine_by_seed(min, every))
+
+    def evidence(self, losses: Sequence[Loss], metric: str = AVERAGE) -> str:
+        """Return what training with each has changed, as text."""
+        told = [(loss.name, format_change(self.gain(loss, metric))) for loss in losses]
+        return ", ".join(f"{name} {change}" for name, change in told if change)
+
+
+def measured(scale: Scale, results: Results) -> list[Measured]:
+    """Return both backbones."""
+    return [Measured(scale, results, base) for base in BACKBONES]
+
+
+def averages(of: Measured, metric: str, table: str, column: str) -> Table:
+    """Return a row for each loss: the paper's average beside ours, and what becomes of it.
+
+    Args:
+        of: a backbone.
+        metric: ``average`` or ``transfer``.
+        table: of the printed numbers; its gains are in ``TABLE-gains``.
+        column: of the printed numbers of the untrained encoder.
+    """
+    before = printed(PAPER, "table3-earlier")
+    theirs, gains = (printed(PAPER, name).rows for name in (table, f"{table}-gains"))
+    start = of.start(metric)
+    told = None if start is None else f"{start:.2f}"
+    first = before.rows[f"{of.base}/pretrained"][before.columns.index(column)]
+    rows: list[list[str | None]] = [["untrained", *_text([first]), told, "-", "-"]]
+    for loss in EVERY:
+        paper = _printed_average(theirs, gains, f"{of.base}/", loss.row)
+        ours, gain = spread(of.of(loss, metric).values()), of.gain(loss, metric)
+        rows.append(
+            [loss.name, paper, format_spread(ours), format_change(gain), of.change(loss, metric)]
+        )
+    header = ["loss", "paper (gain by modification)", "ours", "against untrained", "verdict"]
+    return Table(header, rows, title=f"{of.title}: average")
+
+
+def _printed_average(theirs: Rows, gains: Rows, base: str, row: str) -> str:
+    """An original's is its modified form's without the gain, which has one digit."""
+    if base + row in gains:
+        return f"{theirs[base + row][-1]:.2f} ({gains[base + row][-1]:+.1f})"
+    if base + row in theirs:
+        return f"{theirs[base + row][-1]:.2f}"
+    after, gain = (float(str(of[f"{base}modified{row}"][-1])) for of in (theirs, gains))
+    return f"{after - gain:.1f}"
+
+
+def tasks(of: Measured, names: Sequence[str], table: str) -> Table:
+    """Return a row for each loss and who measured it: every task."""
+    theirs = printed(PAPER, table).rows
+    rows: list[list[str | None]] = []
+    for loss in EVERY:
+        row = f"{of.base}/{loss.row}"
+        if row in theirs and theirs[row][0] is not None:
+            rows.append([loss.name, "paper", *_text(theirs[row])[:-1]])
+        own = [spread(of.of(loss, name).values()) for name in names]
+        rows.append([loss.name, "ours", *map(format_spread, own)])
+    return Table(["loss", "whose", *names], rows, title=f"{of.title}: each task")
+
+
+def _text(row: Sequence[float | str | None], form: str = ".2f") -> list[str]:
+    return ["-" if value is None else format(value, form) for value in row]
+
+
+def notes(scale: Scale) -> list[str]:
+    """Return what is not the paper's in these trainings, and how verdicts were decided."""
+    asked = EFFECTIVE[0].jobs(scale)[0].settings
+    ours = (
+        f"ours: {asked['encoder']}, {asked.get('max_steps')} steps of {asked['batch_size']} at "
+        f"{asked['learning_rate']:g} for every loss, scored after the last; paper: BERT-base and "
+        "RoBERTa-base, a million sentences, rates of their own, scored where dev is best"
+    )
+    theirs = (
+        "the released code freezes the embedding layers, has a head without activation and picks "
+        "the best of every 125 steps: here all layers train, the head is SimCSE's, and the "
+        "best is of the steps that are kept"
+    )
+    return [
+        theirs if scale == "paper" else ours,
+        "trained is the form of the released code, with which the paper's numbers were measured: "
+        "see table 2",
+        f"{RULE}",
+    ]

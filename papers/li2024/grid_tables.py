@@ -1,0 +1,130 @@
+"""What tables 6 and 7 share: tuned values, printed beside ours, and what the grid says of them."""
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from papers.li2024.grid import SHORT, TRAINING, Point, Stage, named, stages
+from papers.li2024.losses import MODIFIED, TITLES
+from papers.li2024.simulated import PAPER
+from papers.machinery.artifact import Rendered, Results, Scale, Table
+from papers.machinery.verdicts import Verdict
+from papers.paper_numbers import printed
+
+if TYPE_CHECKING:
+    from isotrope.reports.surfaces import Picture
+    from papers.plots.charts import Series
+
+__all__ = ["shown_of"]
+
+
+def shown_of(scale: Scale, results: Results, base: str, table: str) -> Rendered:
+    """Return the tuned values, printed beside ours, and what the grid says of them.
+
+    Args:
+        scale: of the grid.
+        results: what there is of it.
+        base: backbone.
+        table: of the printed numbers.
+    """
+    every = stages(scale, base)
+    tuned, same = _tuned(base, table)
+    told = {
+        "smoke": "two values of one number in each stage, of mMHE alone",
+        "cpu": "a part of the grid, of mMHE alone",
+        "paper": "the whole grid",
+    }[scale]
+    lengths = {job.settings.get("max_steps") for stage in every for job in stage.jobs.values()}
+    told += "".join(f", {steps} steps of each" for steps in lengths - {None})
+    points = _points(every, results)
+    return Rendered(
+        tables=[tuned, *([points] if points.rows else [])],
+        verdicts=[same, *(_verdict(stage, results) for stage in every)],
+        pictures={table: functools.partial(_draw, every, results)} if every else {},
+        notes=[
+            f"grid: {told}; one seed, best STS-B dev after step 0"
+            if every
+            else f"grid: not run below paper scale, nothing stands for {TITLES[base]} there",
+            "in the released code that was tuned, a ratio r pulls like about 2r: see table 2",
+        ],
+    )
+
+
+def _tuned(base: str, table: str) -> tuple[Table, Verdict]:
+    theirs = printed(PAPER, table)
+    rows, different = [], []
+    for loss in MODIFIED:
+        tuned = loss.tuned[base]
+        ours = {
+            **tuned.values,
+            "batch_size": tuned.batch_size,
+            "learning_rate": tuned.learning_rate,
+        }
+        paper = dict(zip(theirs.columns, theirs.rows[f"{base}/{loss.row}"], strict=True))
+        same = all(ours.get(name) == value for name, value in paper.items())
+        rows.append([loss.name, "paper", *_numbers(paper.values()), ""])
+        rows.append([loss.name, "ours", *_numbers(map(ours.get, paper)), "same" if same else "not"])
+        different += [] if same else [loss.name]
+    header = ["loss", "whose", *theirs.columns, "verdict"]
+    return Table(header, rows, title=f"{TITLES[base]}: tuned values"), Verdict(
+        f"our presets of the modified losses for {TITLES[base]} are the printed values",
+        not different,
+        f"not those of {', '.join(different)}" if different else "all of them",
+    )
+
+
+def _numbers(values: Iterable[object]) -> list[str]:
+    return [f"{value:g}" if isinstance(value, int | float) else "-" for value in values]
+
+
+def _points(every: Iterable[Stage], results: Results) -> Table:
+    rows = [
+        [stage.title, stage.told(point), f"{score:.2f}"]
+        for stage in every
+        for point, score in sorted(stage.scores(results).items(), key=lambda one: -one[1])
+    ]
+    return Table(["stage", "values", "STS-B dev"], rows, title="the grid, best first")
+
+
+def _verdict(stage: Stage, results: Results) -> Verdict:
+    scores = stage.scores(results)
+    what = "the second goes on with" if stage.names == TRAINING else "the paper prints as best"
+    claim = f"{stage.title}: best is what {what} ({stage.told(stage.chosen)})"
+    if len(scores) < len(stage.jobs):
+        return Verdict(claim, None, f"{len(scores)} of {len(stage.jobs)} run")
+    best = max(scores, key=lambda point: scores[point])
+    there = scores.get(stage.chosen)
+    evidence = f"best at {stage.told(best)}: {scores[best]:.2f}"
+    return Verdict(
+        claim,
+        there == scores[best],
+        evidence + ("" if there is None else f"; there {there:.2f}"),
+    )
+
+
+def _draw(every: Iterable[Stage], results: Results) -> "Picture":
+    from papers.plots.charts import Chart, charts
+
+    panels = [
+        Chart(
+            stage.title,
+            list(_lines(stage, results)),
+            x=SHORT[stage.names[-1]],
+            y="STS-B dev",
+            log_x=stage.names == TRAINING,
+        )
+        for stage in every
+    ]
+    return charts(panels, columns=2)
+
+
+def _lines(stage: Stage, results: Results) -> Iterator["Series"]:
+    """The last value varies along a line."""
+    from papers.plots.charts import Series
+
+    lines: dict[Point, list[tuple[float, float]]] = {}
+    for point, score in sorted(stage.scores(results).items()):
+        lines.setdefault(point[:-1], []).append((point[-1], score))
+    for point, line in lines.items():
+        x, y = zip(*line, strict=True)
+        yield Series(named(stage.names[:-1], point), x, y)

@@ -1,0 +1,130 @@
+"""The four ineffective losses and their components, as table 2 and section 4.1 print them."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from isotrope.paradigm.registry import build
+from papers.li2024.printed_formulas import (
+    Parts,
+    Written,
+    nearest,
+    off,
+    ones,
+    smallest,
+    square,
+    upper,
+)
+
+__all__ = ["BEFORE", "SET"]
+
+NU, NU_B, NU_V = 2.0, 30.0, 7.0
+SET = f"nu = {NU:g} (Barlow Twins {NU_B:g}, VICReg {NU_V:g})"
+
+
+def _mhe_loss(a: Tensor, b: Tensor) -> Tensor:
+    pairs = torch.tensor(len(a) * (len(a) - 1) / 2)
+    distances = 2 - 2 * a @ a.T
+    return square(a, b).mean() + NU * (upper(a, -distances) - pairs.log())
+
+
+def _mhe_parts(a: Tensor, b: Tensor) -> Parts:
+    exponents = 2 * a @ a.T
+    shares = (exponents - upper(a, exponents)).exp() * off(a)
+    return Parts(ones(a), 2 * NU * shares, 1 / (NU * len(a) * shares.sum(dim=1)), a)
+
+
+def _mhs_loss(a: Tensor, b: Tensor) -> Tensor:
+    return square(a, b).mean() - NU * smallest(a).sum()
+
+
+def _mhs_parts(a: Tensor, b: Tensor) -> Parts:
+    distance = smallest(a)
+    weight = NU * nearest(a @ a.T) / distance[:, None]
+    return Parts(ones(a), weight, 2 * distance / (NU * len(a)), a)
+
+
+def _barlow_loss(a: Tensor, b: Tensor) -> Tensor:
+    c = a.T @ b / len(a)
+    return (c.diagonal() - 1).square().sum() + NU_B * c.masked_fill(~off(c), 0).square().sum()
+
+
+def _barlow_parts(a: Tensor, b: Tensor) -> Parts:
+    n, similarity = len(a), b @ b.T * off(a)
+    matrix = 1 - (1 - NU_B) * (a * b).mean(dim=0)
+    ratio = n * matrix / (NU_B * similarity.sum(dim=1, keepdim=True))
+    return Parts(ones(a), 2 * NU_B * similarity / n**2, ratio, a)
+
+
+def _vicreg_loss(a: Tensor, b: Tensor) -> Tensor:
+    """Without the hinge on deviations, whose gradient the paper leaves out too."""
+    return _covariances(a, b, a - a.mean(dim=0), lambda c: c.masked_fill(~off(c), 0))
+
+
+def _vicreg_simplified(a: Tensor, b: Tensor) -> Tensor:
+    return _covariances(a, b, a, lambda c: c)
+
+
+def _covariances(a: Tensor, b: Tensor, x: Tensor, kept: Callable[[Tensor], Tensor]) -> Tensor:
+    n, d = a.shape
+    return square(a, b).mean() + NU_V * kept(x.T @ x / (n - 1)).square().sum() / d
+
+
+def _vicreg_parts(a: Tensor, b: Tensor) -> Parts:
+    n, d = a.shape
+    similarity, factor = a @ a.T * off(a), d * (n - 1) ** 2
+    ratio = factor / n / (2 * NU_V * similarity.sum(dim=1))
+    return Parts(ones(a), 4 * NU_V * similarity / factor, ratio, a)
+
+
+BEFORE = (
+    Written(
+        "MHE",
+        "1",
+        "2ν e^(2h_i·h_j) / Σ_{k<l} e^(2h_k·h_l)",
+        "Σ_{k<l} e^(2h_k·h_l) / (νN Σ_{k≠i} e^(2h_i·h_k))",
+        _mhe_loss,
+        _mhe_parts,
+        build("mhe", {"weight": NU}),
+    ),
+    Written(
+        "MHS",
+        "1",
+        "ν/‖h_i-h_j‖ at the nearest, else 0",
+        "2‖h_i-h_j‖ / (νN)",
+        _mhs_loss,
+        _mhs_parts,
+        build("mhs", {"weight": NU}),
+        "R without 1/N: the separation is averaged like the alignment",
+    ),
+    Written(
+        "Barlow Twins",
+        "1",
+        "2ν h'_i·h'_j / N²",
+        "N (I - (1-ν) diag C) / (ν Σ_{k≠i} h'_i·h'_k)",
+        _barlow_loss,
+        _barlow_parts,
+        build("barlowtwins", {"weight": NU_B}),
+    ),
+    Written(
+        "VICReg",
+        "1",
+        "4ν₁ h_i·h_j / (D(N-1)²)",
+        "D(N-1)² / (2ν₁N Σ_{k≠i} h_i·h_k)",
+        _vicreg_loss,
+        _vicreg_parts,
+        build("vicreg"),
+        "centred, and what is missing here is its residual",
+    ),
+    Written(
+        "VICReg, simplified to all of C, not centred",
+        "1",
+        "4ν₁ h_i·h_j / (D(N-1)²)",
+        "D(N-1)² / (2ν₁N Σ_{k≠i} h_i·h_k)",
+        _vicreg_simplified,
+        _vicreg_parts,
+        build("vicreggrad"),
+        "this gradient as a loss",
+    ),
+)

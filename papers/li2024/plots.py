@@ -1,0 +1,36 @@
+"""Panels that tables 3 to 5 and figure 1 share; imported where something is drawn."""
+
+from collections.abc import Mapping, Sequence
+
+from papers.li2024.backbone_results import Measured
+from papers.li2024.losses import EVERY, Loss
+from papers.machinery.over_seeds import metric_by_step
+from papers.machinery.verdicts import Spread
+from papers.plots.charts import Chart, Series
+
+__all__ = ["courses", "gains", "series"]
+
+
+def series(title: str, of: Mapping[str, Spread | None] | Mapping[int, Spread]) -> Series:
+    """Return means and deviations over names or steps."""
+    return Series(
+        title,
+        list(of),  # type: ignore[arg-type]
+        [None if one is None else one.mean for one in of.values()],
+        [None if one is None else one.deviation for one in of.values()],
+    )
+
+
+def courses(of: Measured, title: str, losses: Sequence[Loss]) -> Chart:
+    """Return the dev score over the steps of training."""
+    lines = [
+        series(loss.name, metric_by_step(of.results, loss.jobs(of.scale, of.base), "dev"))
+        for loss in losses
+    ]
+    return Chart(title, lines, x="step", y="STS-B dev")
+
+
+def gains(of: Measured, title: str, metric: str) -> Chart:
+    """Return what training with each loss has changed."""
+    changed = series("", {loss.name: of.gain(loss, metric) for loss in EVERY})
+    return Chart(title, [changed], y="change by training", kind="bars")

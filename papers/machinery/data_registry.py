@@ -1,0 +1,228 @@
+"""Places: what the names in jobs mean on this machine.
+
+Jobs never hold paths, or nobody else could go on with them. A corpus is ``wiki:N`` (the first N
+sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of which a
+training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
+library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
+nothing but this package is at hand. Anything else is what the paper names, and is looked for in
+the folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are
+held out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
+"""
+
+import functools
+import gzip
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
+from isotrope.data.lines import lines
+from isotrope.data.text.docstrings import STANDARD_LIBRARY, Documented, collect
+from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
+from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
+from isotrope.encoders.names import INSTALLED, resolve
+
+__all__ = ["DataRegistry", "cache_folder"]
+
+_SHORT = 14  # words
+_WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"
+_PAIRS = 24  # of documentation, for each of the seven names
+_LABELLED = 240
+
+
+def cache_folder() -> Path:
+    """Return the folder of what is made and too large for the repository."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "isotrope" / "papers"
+
+
+@dataclass(frozen=True)
+class DataRegistry:
+    """Where data are and where those that are made go.
+
+    Attributes:
+        data: folder with sts/, transfer/, corpus/, cifar10/ and standin-mlm/, or None.
+        generated: folder for corpora that are made.
+        hub: whether an encoder that is not in ``data`` may be fetched from the Hugging Face hub.
+    """
+
+    data: Path | None
+    generated: Path
+    hub: bool = False
+
+    def missing(self, name: str) -> str | None:
+        """Return what a name needs that is not here, or None."""
+        path = self._given(name)
+        if path is None:
+            return None
+        if self.data is None:
+            return f"{name}: no folder of data was given (--data DIR)"
+        return None if path.exists() else f"{name}: there is no {path}"
+
+    def _given(self, name: str) -> Path | None:
+        """The file or folder of a name that needs one."""
+        data = self.data or Path("DATA")
+        if name.startswith("raw-"):
+            return cache_folder() / "encoders" / name
+        kind = name.partition(":")[0]
+        if kind in ("docs", "scratch", *INSTALLED, "digits"):
+            return None
+        known = {"wiki": _WIKIPEDIA, "wiki-short": _WIKIPEDIA}
+        return data / known.get(kind, kind)
+
+    def _here(self, name: str) -> Path:
+        lacking = self.missing(name)
+        path = self._given(name)
+        if lacking or path is None:
+            raise InputError(f"{lacking or name}; see docs/reproduce.md for what is needed")
+        return path
+
+    def texts(self, name: str) -> Path:
+        """Return the file of a corpus, one sentence a line; made if need be.
+
+        Raises:
+            InputError: no such data.
+        """
+        kind, _, count = name.partition(":")
+        named = kind not in ("wiki", "wiki-short", "docs")
+        if named and not count:
+            return self._here(name)
+        if not count.isdecimal() or int(count) < 1:
+            raise InputError(f"a corpus is {kind}:N with a number of sentences; found {name!r}")
+        file = self.generated / f"{kind}-{count}.txt"
+        if not file.is_file():
+            found: Iterable[str]
+            if named:
+                found = (text for _, text in lines(self._here(kind)))
+            else:
+                found = _documentation() if kind == "docs" else self._wikipedia(kind)
+            with atomic_replace(file) as temporary:
+                first = list(islice(found, int(count)))
+                if len(first) < int(count):
+                    raise InputError(f"{name}: there are only {len(first):,} such sentences here")
+                temporary.write_text("\n".join(first) + "\n", encoding="utf-8")
+        return file
+
+    def _wikipedia(self, kind: str) -> Iterator[str]:
+        most = _SHORT if kind == "wiki-short" else 10**9
+        with gzip.open(self._here(kind), "rt", encoding="utf-8") as file:
+            yield from (line.strip() for line in file if len(line.split()) <= most)
+
+    def encoder(self, name: str) -> str:
+        """Return what ``isotrope.load`` opens: a folder, an installed name or an id of the hub."""
+        path = self._given(name)
+        return str(path) if path is not None and path.exists() else name
+
+    def missing_encoder(self, name: str) -> list[str]:
+        """Return what an encoder needs that is not here; one of the hub is fetched if it may be."""
+        if name in ("scratch", *INSTALLED):
+            return []
+        if name == "standin-mlm":
+            return [lacking] if (lacking := self.missing(name)) else []
+        path = self._given(name)
+        if path is not None and path.exists():
+            return []
+        if name.startswith("raw-"):
+            size, _, seed = name.rpartition("-seed")
+            return [f"{name}: `python -m papers encoder {size} --seed {seed}` makes it"]
+        if self.hub:
+            return _fetched(name)
+        return [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]
+
+    def images(self, name: str) -> str:
+        """Return what trainings on images open.
+
+        Raises:
+            InputError: no such data.
+        """
+        return name if name == "digits" else str(self._here(name))
+
+    def sts(self, name: str) -> dict[str, list[Subset]]:
+        """Return the seven tasks.
+
+        Raises:
+            InputError: no such data.
+        """
+        return _made_pairs() if name == "docs" else load_sts(self._here(name))
+
+    def sts_dev(self, name: str) -> Subset:
+        """Return the development set of STS-B.
+
+        Raises:
+            InputError: no such data.
+        """
+        if name == "docs":
+            return _made_pairs()[TASKS[5]][0]
+        return load_sts_file(self._here(name) / "stsb" / "dev.tsv")
+
+    def transfer(self, name: str, tasks: Sequence[str]) -> dict[str, TransferTask]:
+        """Return tasks of classification.
+
+        Raises:
+            InputError: no such data.
+        """
+        return _made_tasks(tasks) if name == "docs" else load_transfer(self._here(name), tasks)
+
+
+@functools.cache
+def _fetched(name: str) -> list[str]:
+    try:
+        resolve(name)
+    except InputError as error:
+        return [str(error)]
+    return []
+
+
+@functools.cache
+def _collected() -> tuple[Documented, ...]:
+    found = sorted(collect((STANDARD_LIBRARY,)), key=lambda item: item.name)
+    order = np.random.default_rng(0).permutation(len(found))
+    return tuple(found[i] for i in order)
+
+
+def _documentation() -> list[str]:
+    return [" ".join(item.query.split()) for item in _collected()]
+
+
+def _made_pairs() -> dict[str, list[Subset]]:
+    """First sentence and rest of one docstring score 5, of another in the same module 2, else 0."""
+    found, tasks = _collected(), {}
+    for place, task in enumerate(TASKS):
+        part = found[place * _PAIRS : (place + 1) * _PAIRS]
+        near = [_neighbour(item, found) for item in part[::3]]
+        second = [
+            *(item.target for item in part[::3]),
+            *(item.query for item in near),
+            *(item.query for item in part[1::3]),
+        ]
+        first = [item.query for item in part[::3]] * 3
+        scores = np.repeat([5.0, 2.0, 0.0], len(first) // 3)
+        short = [" ".join(text.split()[:_SHORT]) for text in second]
+        tasks[task] = [Subset(task, "docs", "test", scores, first, short)]
+    return tasks
+
+
+def _neighbour(item: Documented, found: Sequence[Documented]) -> Documented:
+    module = item.name.rpartition(".")[0]
+    return next((o for o in found if o is not item and o.name.startswith(module)), found[0])
+
+
+def _made_tasks(names: Sequence[str]) -> dict[str, TransferTask]:
+    """Tell documentation that says what is returned from other documentation."""
+    rows = [(int(item.query.startswith("Return")), item.query) for item in _collected()]
+    ones = [text for label, text in rows if label][: _LABELLED // 2]
+    others = [text for label, text in rows if not label][: _LABELLED // 2]
+    count = min(len(ones), len(others))
+    texts = [text for pair in zip(ones[:count], others[:count], strict=True) for text in pair]
+    labels = np.tile(np.array([1, 0]), count)
+    ends = [0, count, 3 * count // 2, 2 * count]
+    splits = {
+        split: Examples(labels[a:b], texts[a:b], [])
+        for split, a, b in zip(("train", "dev", "test"), ends[:-1], ends[1:], strict=True)
+    }
+    return {name: TransferTask(name, ("0", "1"), splits) for name in names}

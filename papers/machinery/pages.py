@@ -1,0 +1,236 @@
+"""Present: tables and verdicts as text, CSV and Markdown, pictures as files."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.durations import format_duration
+from isotrope.core.files import atomic_replace
+from isotrope.core.result import Result
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+
+__all__ = [
+    "MEANINGLESS",
+    "as_csv",
+    "as_json",
+    "as_markdown",
+    "as_text",
+    "provenance_of",
+    "reason",
+    "summary",
+    "with_notes",
+    "write",
+]
+
+NOT_RUN = "not run"
+MEANINGLESS = (
+    "smoke scale: a few steps on documentation and digits show that everything runs; the numbers "
+    "and the verdicts mean nothing"
+)
+
+
+def as_text(artifact: Artifact, shown: Rendered) -> str:
+    """Return tables, verdicts and notes for a terminal."""
+    parts = [f"{artifact.paper}, {artifact.title}"]
+    if MEANINGLESS in shown.notes:
+        parts[0] += " (smoke scale: numbers without meaning)"
+    parts += [_aligned(table) for table in shown.tables]
+    parts += [
+        f"{v.word:<10}{v.claim}{f' ({v.evidence})' if v.evidence else ''}" for v in shown.verdicts
+    ]
+    parts += [f"note: {note}" for note in shown.notes]
+    return (
+        "\n\n".join(parts[: 1 + len(shown.tables)])
+        + "\n\n"
+        + "\n".join(parts[1 + len(shown.tables) :])
+    )
+
+
+def _aligned(table: Table) -> str:
+    lines_of_cells = [list(table.header), *_rows(table)]
+    widths = [max(len(row[i]) for row in lines_of_cells) for i in range(len(table.header))]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in [lines_of_cells[0], ["-" * width for width in widths], *lines_of_cells[1:]]
+    ]
+    return "\n".join([*([table.title] if table.title else []), *lines])
+
+
+def _rows(table: Table) -> list[list[str]]:
+    return [[NOT_RUN if value is None else str(value) for value in row] for row in table.rows]
+
+
+def as_csv(shown: Rendered) -> str:
+    """Return all tables, each with its title in the first column, the verdicts and the notes."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    for table in shown.tables:
+        lines.writerow(["table", *table.header])
+        lines.writerows([table.title, *row] for row in _rows(table))
+    if shown.verdicts:
+        lines.writerow(["verdict", "claim", "evidence"])
+        lines.writerows([v.word, v.claim, v.evidence] for v in shown.verdicts)
+    lines.writerows(["note", note] for note in shown.notes)
+    return text.getvalue()
+
+
+def as_markdown(
+    artifact: Artifact, shown: Rendered, about: Mapping[str, str], pictures: Sequence[str]
+) -> str:
+    """Return a page: tables, verdicts, pictures, notes, where the numbers come from."""
+    parts = [f"# {artifact.paper}, {artifact.title}"]
+    if MEANINGLESS in shown.notes:
+        parts.append(f"**{MEANINGLESS}**")
+    for table in shown.tables:
+        head = [f"**{_plain(table.title)}**\n"] if table.title else []
+        parts.append(
+            "\n".join(
+                [
+                    *head,
+                    _row(table.header),
+                    _row(["---"] * len(table.header)),
+                    *map(_row, _rows(table)),
+                ]
+            )
+        )
+    if shown.verdicts:
+        parts.append(
+            "\n".join(
+                f"- **{v.word}**: {_plain(v.claim)}"
+                + (f" ({_plain(v.evidence)})" if v.evidence else "")
+                for v in shown.verdicts
+            )
+        )
+    parts += [f"![{name}]({name}.svg)" for name in pictures]
+    notes = [note for note in shown.notes if note != MEANINGLESS]
+    if notes:
+        parts.append("\n".join(f"- {_plain(note)}" for note in notes))
+    parts.append("\n".join(f"- {name}: {value}" for name, value in about.items()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(values: Iterable[str]) -> str:
+    return "| " + " | ".join(_plain(value) for value in values) + " |"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def as_json(artifact: Artifact, shown: Rendered, about: Mapping[str, str]) -> dict[str, Any]:
+    """Return everything but the pictures as plain values."""
+    return {
+        "paper": artifact.paper,
+        "name": artifact.name,
+        "title": artifact.title,
+        "tables": [
+            {"title": t.title, "header": list(t.header), "rows": [list(row) for row in t.rows]}
+            for t in shown.tables
+        ],
+        "verdicts": [
+            {"claim": v.claim, "verdict": v.word, "evidence": v.evidence} for v in shown.verdicts
+        ],
+        "notes": list(shown.notes),
+        **about,
+    }
+
+
+def provenance_of(artifact: Artifact, scale: Scale, found: Results, total: int) -> dict[str, str]:
+    """Say how the numbers were measured: command, scale, seeds, versions, machine, duration."""
+    results = list(found.results.items())
+    about = {
+        "command": f"python -m papers {artifact.paper} {artifact.name} --scale {scale}",
+        "scale": scale,
+        "cells": f"{len(results)} of {total} run" if total else _without(artifact),
+    }
+    if results:
+        about["seeds"] = ", ".join(str(s) for s in sorted({job.seed for job, _ in results}))
+        about["versions"] = _different(_versions(result) for _, result in results)
+        about["machine"] = _different(_machine(result) for _, result in results)
+        seconds = [r.provenance.get("seconds") for _, r in results]
+        total_seconds = sum(float(s) for s in seconds if isinstance(s, int | float))
+        about["duration"] = f"{format_duration(total_seconds)}, all cells one after the other"
+    return about
+
+
+def _without(artifact: Artifact) -> str:
+    return "none at this scale" if artifact.jobs("paper") else "none: computed from formulas"
+
+
+def _different(lines: Iterable[str]) -> str:
+    return "; ".join(sorted(set(lines)))
+
+
+def _versions(result: Result) -> str:
+    versions = {**result.provenance.get("versions", {})}
+    if python := result.provenance.get("python"):
+        versions["Python"] = python
+    names = ("isotrope", "torch", "transformers", "lightning", "numpy", "Python")
+    return ", ".join(f"{name} {versions[name]}" for name in names if name in versions) or "unknown"
+
+
+def _machine(result: Result) -> str:
+    known = result.provenance
+    kind = known.get("machine") or known.get("processor") or "unknown"
+    threads = known.get("threads")
+    return f"{kind}, {threads} thread{'s' * (threads != 1)} a cell" if threads else str(kind)
+
+
+def with_notes(shown: Rendered, scale: Scale, everything: Results) -> Rendered:
+    """Return the same with notes on what a reader must know whatever it is a table of.
+
+    Args:
+        shown: a table or figure.
+        scale: of it.
+        everything: its jobs, those that diverged included.
+    """
+    notes = [MEANINGLESS] if scale == "smoke" else []
+    notes += [
+        f"{job.label} has no numbers: {result.details['diverged']}"
+        for job, result in everything.results.items()
+        if "diverged" in result.details
+    ]
+    return replace(shown, notes=[*notes, *shown.notes])
+
+
+def write(
+    artifact: Artifact, shown: Rendered, about: Mapping[str, str], output: Path
+) -> list[Path]:
+    """Write NAME.md, NAME.csv and the pictures as SVG; return the paths."""
+    folder = output / artifact.paper
+    pictures = {name: draw() for name, draw in shown.pictures.items()}
+    contents = {f"{name}.svg": picture.svg for name, picture in pictures.items()}
+    contents[f"{artifact.name}.csv"] = as_csv(shown).encode()
+    page = as_markdown(artifact, shown, about, list(pictures))
+    contents[f"{artifact.name}.md"] = page.encode()
+    for name, content in contents.items():
+        with atomic_replace(folder / name) as temporary:
+            temporary.write_bytes(content)
+    return [folder / name for name in contents]
+
+
+def summary(shown: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
+    """Return what became of every claim, as a page in Markdown; what has none says why."""
+    words = Counter(verdict.word for _, one in shown for verdict in one.verdicts)
+    counted = ", ".join(
+        f"{words[word]} {word}" for word in ("holds", "fails", "undecided", "not run")
+    )
+    lines = [f"# What became of the claims, at {scale} scale", "", f"{counted}.", ""]
+    if scale == "smoke":
+        lines += [f"**{MEANINGLESS}**", ""]
+    lines += ["| | claim | verdict | measured |", "|---|---|---|---|"]
+    for artifact, one in shown:
+        place = f"[{artifact.paper} {artifact.name}]({artifact.paper}/{artifact.name}.md)"
+        rows = [(v.claim, v.word, v.evidence) for v in one.verdicts]
+        for claim, word, evidence in rows or [(artifact.title, "no verdict", reason(one))]:
+            lines.append(f"| {place} | {_plain(claim)} | {word} | {_plain(evidence)} |")
+    return "\n".join(lines) + "\n"
+
+
+def reason(shown: Rendered) -> str:
+    """Return why a table or figure has no verdict: its first note of its own."""
+    return next((note for note in shown.notes if note != MEANINGLESS), "")

@@ -1,0 +1,71 @@
+"""Maps other libraries' names of settings to ours: for ``--lr``, suggest ``--learning-rate``."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+__all__ = ["ALIASES", "intended_name"]
+
+_ALIKE = 0.7  # difflib's ratio below which two names have nothing to do with each other
+
+ALIASES = {
+    "learning-rate": ("lr", "max_lr", "base_lr"),
+    "encoder": ("model", "model_name", "model_name_or_path", "backbone", "arch", "pretrained"),
+    "output": ("output_dir", "out_dir", "save_dir", "default_root_dir", "logging_dir", "log_dir"),
+    "clip": ("max_grad_norm", "gradient_clip_val", "grad_clip", "clip_grad_norm"),
+    "weight-decay": ("wd",),
+    "batch-size": ("bs", "train_batch_size", "per_device_train_batch_size"),
+    "micro-batch": ("mini_batch_size", "micro_batch_size", "gradient_accumulation_steps"),
+    "epochs": ("num_train_epochs", "max_epochs", "num_epochs", "n_epochs"),
+    "max-steps": ("steps", "num_steps", "max_iters", "iterations"),
+    "eval-every": ("eval_steps", "evaluation_steps", "val_check_interval"),
+    "log-every": ("logging_steps", "log_every_n_steps"),
+    "checkpoint-every": ("save_steps", "checkpoint_save_steps"),
+    "dev": ("eval_dataset", "eval_data", "val", "val_data", "validation", "valid"),
+    "files": ("train_dataset", "train_data", "train_file", "dataset", "data"),
+    "data": ("train_dataset", "train_data", "dataset", "files"),
+    "max-length": ("max_seq_length", "max_len", "max_seq_len"),
+    "objective": ("loss", "criterion", "loss_function"),
+    "objective.temperature": ("temp", "tau", "scale"),
+    "lora": ("lora_r", "lora_rank", "peft"),
+    "lora-targets": ("target_modules", "lora_target_modules"),
+    "workers": ("num_workers", "dataloader_num_workers"),
+    "devices": ("gpus", "num_gpus", "nproc_per_node", "world_size"),
+    "wandb": ("report_to", "wandb_project"),
+    "precision": ("fp16", "bf16", "mixed_precision", "dtype"),
+    "optimizer": ("optim",),
+    "warmup-epochs": ("warmup", "warmup_ratio", "warmup_steps"),
+    "query-prompt": ("query_prefix", "query_instruction"),
+    "passage-prompt": ("passage_prefix", "document_prefix", "document_prompt"),
+    "matryoshka": ("matryoshka_dims",),
+    "image-size": ("img_size", "crop_size"),
+    "augment": ("augmentation", "transform", "transforms"),
+    "resume": ("resume_from_checkpoint", "ckpt_path"),
+    "progress": ("tqdm", "show_progress_bar", "disable_tqdm"),
+}
+"""Names of ours, and what sentence-transformers, Hugging Face, Lightning and timm call the same."""
+
+
+def intended_name(word: str, known: Iterable[str]) -> str | None:
+    """Return which of the known names was probably meant, by its aliases or by its letters.
+
+    Args:
+        word: as it was written, with hyphens, underscores or neither.
+        known: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
+    """
+    names = list(known)
+    letters = _letters(word)
+    exact = [name for name in names if letters == _letters(name)]
+    usual = [name for name in names if letters in map(_letters, ALIASES.get(name, ()))]
+    if exact or usual:
+        return (exact or usual)[0]
+    by_letters: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: "." in name):  # those without a dot go first
+        for part in (name, name.rpartition(".")[2]):
+            by_letters.setdefault(_letters(part), name)
+    close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=_ALIKE)
+    return by_letters[close[0]] if close else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_.]", "", name.lower())

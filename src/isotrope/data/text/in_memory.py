@@ -1,0 +1,206 @@
+"""Text that is in memory already: lists, DataFrames and ``datasets.Dataset``, as a file of records.
+
+A run must be able to go on, to be diagnosed and to be repeated in another process, so what it
+trains on is written to disk once: one JSON object a line, with the keys ``text``, or ``anchor``,
+``positive`` and ``negative``, which :func:`isotrope.data.text.corpora.read` reads.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.documents import brief
+from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.files import atomic_replace
+from isotrope.data.lines import place
+from isotrope.data.tables import named
+from isotrope.data.text.corpora import PAIR, SUFFIXES, usual_columns
+
+__all__ = ["hub_dataset", "is_in_memory", "write_records"]
+
+_TABLES = ("pandas", "polars", "datasets")
+_DATA = Path("the data")  # what messages call it
+
+
+def is_in_memory(data: object) -> bool:
+    """Return whether ``data`` is text itself, and not the name or names of files.
+
+    A list of strings names files where each of them exists, or has no white space and ends in the
+    suffix of a kind of file that can be read; it is a list of texts where none of them does.
+
+    Raises:
+        InputError: a list of which only some are names of files, or what is no data at all.
+    """
+    if isinstance(data, (str, Path)):
+        return False
+    if not isinstance(data, Iterable):
+        raise InputError(
+            f"the data is {brief(data)} ({type(data).__name__}); give the path of a file, a list "
+            "of texts or of pairs, a DataFrame, or a datasets.Dataset"
+        )
+    if _library(data) or not isinstance(data, Sequence):
+        return True
+    files = [one for one in data if isinstance(one, Path) or _names_file(one)]
+    if files and len(files) < len(data):
+        text = next(one for one in data if one not in files)
+        raise InputError(
+            f"some of the list are names of files ({brief(str(files[0]))}) and some are not "
+            f"({brief(text)}): check the names, or give files and texts apart"
+        )
+    return not files
+
+
+def _names_file(value: object) -> bool:
+    if not isinstance(value, str) or not value or len(value) > 1000:
+        return False
+    try:
+        found = Path(value).exists()
+    except (OSError, ValueError):
+        return False
+    plain = value.lower().removesuffix(".gz")
+    return found or (len(value.split()) == 1 and plain.endswith(SUFFIXES))
+
+
+def _library(data: object) -> str:
+    """Return which library's table this is, or ``""``."""
+    first = type(data).__module__.partition(".")[0]
+    return first if first in _TABLES else ""
+
+
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def hub_dataset(name: object) -> Any:  # noqa: ANN401 - a datasets.Dataset
+    """Return the training split of a dataset of the Hugging Face hub; None for another name.
+
+    A name of the hub is ``"user/dataset"`` where there is neither such a path nor a folder
+    ``user`` here, and which does not end as a file does that can be read.
+
+    Raises:
+        InputError: the hub has no such dataset, or cannot be reached.
+        MissingExtra: the package ``datasets`` is not installed.
+    """
+    if not isinstance(name, str) or not _HUB.fullmatch(name):
+        return None
+    if Path(name).parent.exists() or name.lower().removesuffix(".gz").endswith(SUFFIXES):
+        return None
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtra("datasets", extra="hub") from error
+    try:
+        return datasets.load_dataset(name, split="train")
+    # of the hub, the network and the cache, each with errors of its own
+    except Exception as error:
+        raise InputError(
+            f"{name!r} is neither a file or folder here nor a dataset that could be loaded from "
+            f"the Hugging Face hub ({type(error).__name__}: {brief(str(error))}); check the name, "
+            "or give what datasets.load_dataset returns"
+        ) from error
+
+
+def write_records(data: Any, columns: Sequence[str], file: Path) -> bool:  # noqa: ANN401 - see is_in_memory
+    """Write data as the records of ``file``; one that is there already must hold the same.
+
+    Args:
+        data: for which :func:`is_in_memory` holds.
+        columns: of a table, in the order of a record's texts; empty for the usual ones.
+        file: to write.
+
+    Returns:
+        Whether the file was written: False where it held these records already.
+
+    Raises:
+        InputError: what is no text, records of different kinds, no records, or other records in
+            the file.
+    """
+    lines = map(_line, _records(data, columns))
+    if file.exists():
+        with file.open(encoding="utf-8") as handle:
+            if any(one != other for one, other in zip_longest(lines, handle)):
+                raise InputError(
+                    f"{place(file)} holds other data than was given now; give the same to go on "
+                    "with that run, or choose another output folder"
+                )
+        return False
+    first = next(lines, None)
+    if first is None:
+        raise InputError("the data holds no record; give at least two")
+    with atomic_replace(file) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        handle.writelines(chain([first], lines))
+    return True
+
+
+def _line(record: tuple[str | None, ...]) -> str:
+    names = ("text",) if len(record) == 1 else PAIR[: len(record)]
+    return json.dumps(dict(zip(names, record, strict=True))) + "\n"
+
+
+def _records(data: Any, columns: Sequence[str]) -> Iterator[tuple[str | None, ...]]:  # noqa: ANN401
+    """Yield the texts of each record, all of one kind."""
+    width = 0
+    for number, texts in enumerate(_rows(data, columns)):
+        wrong = next((text for text in texts if not (text is None or isinstance(text, str))), None)
+        if wrong is not None:
+            raise InputError(
+                f"record {number} of the data holds {brief(wrong)} ({type(wrong).__name__}), which "
+                "is no text; choose columns of text"
+            )
+        if not 1 <= len(texts) <= 3:
+            raise InputError(
+                f"record {number} of the data has {len(texts)} texts; a record is one text, "
+                "(anchor, positive) or (anchor, positive, hard negative)"
+            )
+        width = width or len(texts)
+        if len(texts) != width:
+            raise InputError(
+                f"record {number} of the data has {len(texts)} texts where those before have "
+                f"{width}; give records of one kind"
+            )
+        yield texts
+
+
+def _rows(data: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
+    """Yield the records as they come."""
+    library = _library(data)
+    if isinstance(data, Mapping):  # a DatasetDict
+        if "train" not in data:
+            raise InputError(
+                f"the data has no split called 'train'; found {', '.join(map(str, data))}: give "
+                "one split"
+            )
+        yield from _rows(data["train"], columns)
+        return
+    if library:
+        yield from _table(data, library, columns)
+        return
+    if columns:
+        raise InputError(
+            f"columns {', '.join(columns)}: a list has none; leave columns out, or give a table"
+        )
+    for number, record in enumerate(data):
+        if isinstance(record, str):
+            yield (record,)
+        elif isinstance(record, (tuple, list)):
+            yield tuple(record)
+        else:
+            raise InputError(
+                f"record {number} of the data is {brief(record)} ({type(record).__name__}); give "
+                "texts, or tuples of texts"
+            )
+
+
+def _table(data: Any, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
+    """Yield the chosen columns of a table, row by row; what is missing is None."""
+    found = data.column_names if library == "datasets" else list(data.columns)
+    names = (named(columns) if columns else usual_columns)(_DATA, list(map(str, found or ())))
+    if library == "datasets":
+        for row in data.select_columns(list(names)):
+            yield tuple(row[name] for name in names)
+        return
+    cells = [data[name] for name in names]
+    for row in zip(*(column.to_list() for column in cells), strict=True):
+        yield tuple(None if cell != cell else cell for cell in row)

@@ -1,0 +1,219 @@
+"""Draws angles from normal distributions and averages a component over the drawn batches.
+
+A batch is one anchor with a positive and k negatives. Drawn angles are not clipped: they enter
+through their cosines, so that one beyond 0 or pi is reflected.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Angles", "Floats", "Measure", "Progress", "means"]
+
+_MOST = 10_000_000  # negatives, or batches: more would take days
+
+# similarities that one thread holds at once: the second-level cache; 1,000 x 127 fit
+_CHUNK = 2**17
+# anchors at once: an objective may answer with as many columns
+_ANCHORS = 4096
+
+Floats = NDArray[np.float64]
+# n values of a batch's anchors, and which of them count
+Measure = Callable[[Objective, Pairs], tuple[Tensor, Tensor]]
+# is told the number of cells (pairs of means) done since the last time
+Progress = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Angles:
+    """What angles are drawn from, in radians; by default as in Li et al., 2024, section 3.1.
+
+    Attributes:
+        positive: p values of mu_pos: 100 from pi/20 to pi/2, both included.
+        negative: q values of mu_neg: 100 from pi/20 to pi, both included.
+        spread_positive: standard deviation of the angle to the positive.
+        spread_negative: standard deviation of the angles to the negatives.
+        negatives: the number of negatives in a batch.
+        batches: drawn for every pair of means.
+    """
+
+    positive: Floats = field(default_factory=lambda: np.linspace(0.05, 0.5, 100) * np.pi)
+    negative: Floats = field(default_factory=lambda: np.linspace(0.05, 1, 100) * np.pi)
+    spread_positive: float = 0.05
+    spread_negative: float = 0.10
+    negatives: int = 127
+    batches: int = 1000
+
+    def __post_init__(self) -> None:
+        """Make arrays of the means, and check the numbers.
+
+        Raises:
+            InputError: means that are not a list of finite numbers, a negative spread, no
+                negatives, or fewer than two batches.
+        """
+        for name in ("positive", "negative"):
+            means = np.asarray(getattr(self, name), dtype=np.float64)
+            if means.ndim != 1 or not means.size or not np.isfinite(means).all():
+                raise InputError(
+                    f"the {name} means must be a list of finite angles; found {means.tolist()}"
+                )
+            object.__setattr__(self, name, means)
+        if not (self.spread_positive >= 0 and self.spread_negative >= 0):
+            raise InputError(
+                "the spreads must be 0 or more radians; found "
+                f"{self.spread_positive:g} and {self.spread_negative:g}"
+            )
+        if self.negatives < 1 or self.batches < 2:
+            raise InputError(
+                "a simulation needs at least 1 negative and 2 batches; found "
+                f"{self.negatives} and {self.batches}"
+            )
+        for name in ("negatives", "batches"):
+            if getattr(self, name) > _MOST:
+                raise InputError(
+                    f"a simulation draws at most {_MOST:,} {name}; found {getattr(self, name):,}"
+                )
+
+
+class _Sums:
+    """What was drawn so far in every cell: how many values count, their sum and that of squares."""
+
+    def __init__(self, *shape: int) -> None:
+        self.count, self.first, self.second = (np.zeros(shape) for _ in range(3))
+
+    def add(self, where: tuple[int | slice, ...], value: Tensor, defined: Tensor) -> None:
+        """Add batches, the last axis of ``value``, to the cells at ``where``."""
+        value = value.double().where(defined, 0.0)
+        self.count[where] += defined.sum(dim=-1).numpy()
+        self.first[where] += value.sum(dim=-1).numpy()
+        self.second[where] += value.square().sum(dim=-1).numpy()
+
+    def mean_and_error(self) -> tuple[Floats, Floats]:
+        """Return mean and standard error of every cell; 1 and 0 where nothing counts."""
+        mean = np.where(self.count > 0, self.first / np.maximum(self.count, 1), 1.0)
+        variance = np.maximum(self.second / np.maximum(self.count, 1) - mean**2, 0)
+        error = np.sqrt(variance / np.maximum(self.count - 1, 1))
+        return mean, np.where(self.count > 0, error, 0.0)
+
+
+def means(
+    measure: Measure,
+    objectives: Sequence[Objective],
+    of_rows: Sequence[bool],
+    angles: Angles,
+    seed: int,
+    *,
+    common: bool,
+    progress: Progress | None,
+) -> tuple[Floats, Floats]:
+    """Return mean and standard error of a measure over the batches, each objectives x p x q.
+
+    Args:
+        measure: what is averaged.
+        objectives: what it is measured on; all of them see the same draws.
+        of_rows: for each objective, whether the measure is a function of the row statistics of the
+            negatives. Then the objective sees nothing else, and weighs no negatives; with
+            ``common`` the statistics are computed once for each mu_neg.
+        angles: distributions.
+        seed: the same seed gives the same numbers, on any number of threads.
+        common: one set of batches is drawn and shifted to every pair of means; otherwise every
+            pair of means has batches of its own.
+        progress: is told the number of pairs of means done since the last time.
+
+    Raises:
+        InputError: a negative seed.
+    """
+    if seed < 0:
+        raise InputError(f"the seed must be 0 or more; found {seed}")
+    sums = _Sums(len(objectives), len(angles.positive), len(angles.negative))
+    if common:
+        _shared(measure, objectives, of_rows, angles, seed, sums, progress)
+    else:
+        _independent(measure, objectives, of_rows, angles, seed, sums, progress)
+    return sums.mean_and_error()
+
+
+def _draws(angles: Angles, *seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield standard normal numbers in chunks: b for the positives, b x k for the negatives."""
+    # float32: its rounding, 1e-7, is far below the error of a mean over draws
+    state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    random = torch.Generator().manual_seed(int(state))
+    most = min(_ANCHORS, max(1, _CHUNK // angles.negatives))
+    for start in range(0, angles.batches, most):
+        b = min(most, angles.batches - start)
+        yield torch.randn(b, generator=random), torch.randn(b, angles.negatives, generator=random)
+
+
+def _cosines(mean: float, spread: float, normal: Tensor) -> Tensor:
+    return (normal * spread).add_(mean).cos_()
+
+
+def _shared(
+    measure: Measure,
+    objectives: Sequence[Objective],
+    of_rows: Sequence[bool],
+    angles: Angles,
+    seed: int,
+    sums: _Sums,
+    progress: Progress | None,
+) -> None:
+    p = len(angles.positive)
+    for to_positive, others in _draws(angles, seed):
+        positive = torch.stack(
+            [_cosines(mu_pos, angles.spread_positive, to_positive) for mu_pos in angles.positive]
+        )
+        for j, mu_neg in enumerate(angles.negative):
+            negative = _cosines(mu_neg, angles.spread_negative, others)
+            rows = AnglePairs(positive[0], negative)
+            for o, objective in enumerate(objectives):
+                if of_rows[o]:
+                    value, defined = measure(objective, RowPairs(positive, rows))
+                    sums.add((o, slice(None), j), value.view(p, -1), defined.view(p, -1))
+                    continue
+                for i in range(p):
+                    measured = measure(objective, AnglePairs(positive[i], negative))
+                    sums.add((o, i, j), *measured)
+            if progress is not None:
+                progress(p * len(to_positive) / angles.batches)
+
+
+def _independent(
+    measure: Measure,
+    objectives: Sequence[Objective],
+    of_rows: Sequence[bool],
+    angles: Angles,
+    seed: int,
+    sums: _Sums,
+    progress: Progress | None,
+) -> None:
+    def row(i: int) -> None:
+        for j, mu_neg in enumerate(angles.negative):
+            for to_positive, others in _draws(angles, seed, i, j):
+                pairs = AnglePairs(
+                    _cosines(angles.positive[i], angles.spread_positive, to_positive),
+                    _cosines(mu_neg, angles.spread_negative, others),
+                )
+                alone = RowPairs(pairs.positive[None], pairs)
+                for o, objective in enumerate(objectives):
+                    sums.add((o, i, j), *measure(objective, alone if of_rows[o] else pairs))
+
+    threads = torch.get_num_threads()
+    # each thread takes rows of the grid: one cell is too little work for two of torch's threads
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(row, range(len(angles.positive))):
+                if progress is not None:
+                    progress(len(angles.negative))
+    finally:
+        torch.set_num_threads(threads)

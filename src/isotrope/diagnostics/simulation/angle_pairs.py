@@ -1,0 +1,207 @@
+"""Lets an objective work on angles alone, without any embeddings."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import InputError
+from isotrope.core.softplus import softplus
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.pairs import Pairs
+
+__all__ = ["AnglePairs", "RowPairs", "check_computable", "probe"]
+
+
+_NO_EMBEDDINGS = (
+    "this objective computes with the embeddings themselves, and a simulation has only their "
+    "angles to the anchor; measure it on real embeddings instead (`objective.terms`)"
+)
+
+
+class _Unknown(Tensor):
+    """Stands where embeddings would be; whatever is computed from it is as unknown.
+
+    So an objective may also work out what has no place here (what an anchor receives in other
+    roles), as long as GD, W and the pull come from similarities alone. It lives on the device
+    ``meta``, where no numbers are. Asking for a number is an error.
+
+    Raises:
+        InputError: where a number is asked for.
+    """
+
+    _SHAPES = (
+        Tensor.__len__,
+        Tensor.is_floating_point,
+        Tensor.ndim.__get__,  # type: ignore[attr-defined]
+        Tensor.shape.__get__,  # type: ignore[attr-defined]
+        Tensor.dtype.__get__,  # type: ignore[attr-defined]
+        Tensor.device.__get__,
+    )
+    _NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__iter__, Tensor.item, Tensor.tolist)
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the function returns
+        if func in cls._SHAPES:
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+        if func in cls._NUMBERS:
+            raise InputError(_NO_EMBEDDINGS)
+        # as many rows as went in, of the same dtype: it may have to fit other views
+        same_rows = next((x for x in args if isinstance(x, cls)), None)
+        rows, dtype = (1, None) if same_rows is None else (len(same_rows), same_rows.dtype)
+        return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return "embeddings of which only the angles are known"
+
+
+def _embeddings(rows: int, like: Tensor) -> Views:
+    unknown = torch.empty(rows, 1, dtype=like.dtype, device="meta").as_subclass(_Unknown)
+    return Views(unknown, unknown)
+
+
+class AnglePairs(Pairs):
+    """Given similarities: every row has its own positive and its own k negatives.
+
+    Unlike in a batch, no row is another row's negative. The k negatives are the same whichever
+    view an objective takes them from, so ``against`` makes no difference.
+
+    Args:
+        positive: b, cosines of the angles between anchors and positives.
+        negatives: b x k, cosines of the angles between anchors and negatives, k >= 1.
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+
+    backend = "angles"
+
+    def __init__(self, positive: Tensor, negatives: Tensor) -> None:
+        if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
+            raise ValueError(
+                "similarities are b positives and b x k negatives; found shapes "
+                f"{tuple(positive.shape)} and {tuple(negatives.shape)}"
+            )
+        if not len(positive) or not negatives.shape[1]:
+            raise ValueError(
+                "a simulation needs at least one anchor and one negative; found "
+                f"{tuple(negatives.shape)}"
+            )
+        self.views = _embeddings(len(positive), positive)
+        self._positive = positive
+        self._negatives = negatives
+        # several objectives of one temperature share it
+        self._logsumexp: dict[float | Tensor, Tensor] = {}
+        self._hardest: Tensor | None = None
+
+    def of(self, views: Views) -> Pairs:
+        return EagerPairs(views)  # of unknown embeddings, as all that these pairs can show
+
+    @property
+    def positive(self) -> Tensor:
+        return self._positive
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        if temperature not in self._logsumexp:
+            value = torch.logsumexp(self._negatives / temperature, dim=1)
+            self._logsumexp[temperature] = value
+        return self._logsumexp[temperature]
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        if self._hardest is None:
+            self._hardest = self._negatives.amax(dim=1)
+        return self._hardest
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return softplus(self._negatives / temperature).sum(dim=1)
+
+    def count(self, against: Against = "cross") -> Tensor:
+        return torch.full_like(self._positive, self._negatives.shape[1])
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        return self._negatives
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        return torch.ones((), dtype=torch.bool).expand(self._negatives.shape)
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        return self.views.anchors
+
+
+class RowPairs(Pairs):
+    """Row statistics alone: p positives for every row of ``rows``, which keep their negatives.
+
+    With p positives to each of b rows there are p b anchors, and never p b k similarities: the
+    hardest negative stands for all of them. A dissipation that is a function of the row
+    statistics is therefore exact; the weights are not to be looked at.
+
+    Args:
+        positive: p x b cosines.
+        rows: b anchors with their negatives.
+    """
+
+    backend = "angles"
+
+    def __init__(self, positive: Tensor, rows: Pairs) -> None:
+        self._positive = positive
+        self._rows = rows
+        self.views = _embeddings(positive.numel(), positive)
+
+    def _each(self, statistic: Tensor) -> Tensor:
+        return statistic.expand(self._positive.shape).flatten()
+
+    def of(self, views: Views) -> Pairs:
+        return EagerPairs(views)  # of unknown embeddings, as all that these pairs can show
+
+    @property
+    def positive(self) -> Tensor:
+        return self._positive.flatten()
+
+    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.logsumexp(temperature, against))
+
+    def hardest(self, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.hardest(against))
+
+    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.softplus(temperature, against))
+
+    def count(self, against: Against = "cross") -> Tensor:
+        return self._each(self._rows.count(against))
+
+    def similarity(self, against: Against = "cross") -> Tensor:
+        return self.hardest(against)[:, None]
+
+    def negative(self, against: Against = "cross") -> Tensor:
+        return torch.ones(self._positive.numel(), 1, dtype=torch.bool)
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        return self.views.anchors
+
+
+def check_computable(*computed: Tensor) -> None:
+    """Check that none of these came from embeddings.
+
+    Raises:
+        InputError: one did.
+    """
+    if any(x.device.type == "meta" for x in computed):
+        raise InputError(_NO_EMBEDDINGS)
+
+
+def probe() -> tuple[AnglePairs, AnglePairs]:
+    """Return 256 anchors with angles of all sizes; and again with their negatives reversed."""
+    random = torch.Generator().manual_seed(0)
+    positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
+    spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)
+    negative = (mean[:, None] + spread).cos()
+    return AnglePairs(positive.cos(), negative), AnglePairs(positive.cos(), negative.flip(1))

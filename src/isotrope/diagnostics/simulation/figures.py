@@ -1,0 +1,150 @@
+"""The figures of Li et al. (2024) and Nie et al. (2023) without training, for any objective."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.simulation.angle_draws import Angles, Progress
+from isotrope.diagnostics.simulation.averages import dissipation, hardest_share
+from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
+from isotrope.paradigm.registry import build
+
+__all__ = ["FIGURES", "FigurePanel", "Kind", "figure", "numbers"]
+
+Kind = Literal["dissipation", "weight", "ratio", "norm"]
+
+
+@dataclass(frozen=True)
+class FigurePanel:
+    """An objective as a figure shows it.
+
+    Attributes:
+        title: the title in the picture.
+        name: the name of the objective in the registry.
+        settings: the settings of the objective.
+        negatives: the number of negatives of an anchor, where the panels differ in it.
+    """
+
+    title: str
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    negatives: int | None = None
+
+
+# temperatures and margins of Nie et al., 2023, table 2 (BERT-base); u of the released code of Li
+# et al., 2024
+_INFONCE = FigurePanel("InfoNCE", "infonce", {"temperature": 0.05})
+_ARCCON = FigurePanel("ArcCon", "arccon", {"temperature": 0.05, "margin": math.pi / 18})
+_MPT = FigurePanel("MPT", "mpt", {"margin": 0.23})
+_MET = FigurePanel("MET", "met", {"margin": 0.45})
+
+FIGURES: dict[Kind, list[FigurePanel]] = {
+    "dissipation": [_INFONCE, _ARCCON, _MPT, _MET],
+    "weight": [
+        FigurePanel(f"\N{GREEK SMALL LETTER TAU} = {tau:g}", "infonce", {"temperature": tau})
+        for tau in (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
+    ],
+    "ratio": [_ARCCON, _MET],
+    # figure 2a has InfoNCE with four numbers of negatives, of which the text names 64
+    "norm": [
+        *(
+            FigurePanel(f"InfoNCE, {k:,} negatives", "infonce", {"temperature": 0.05}, k)
+            for k in (64, 256, 1024, 4096)
+        ),
+        FigurePanel("align & uniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}),
+        FigurePanel("DCL", "dcl", {"temperature": 0.03}),
+        FigurePanel("DCL+", "dclplus", {"temperature": 0.17}),
+        _MPT,
+        _MET,
+        FigurePanel("MAT", "mat", {"margin": 0.15 * math.pi}),
+    ],
+}
+_NEGATIVES: dict[Kind, int] = {"dissipation": 127, "weight": 127, "ratio": 127, "norm": 64}
+
+
+def figure(
+    kind: Kind,
+    panels: Sequence[FigurePanel] | None = None,
+    *,
+    grid: int = 100,
+    negatives: int | None = None,
+    batches: int = 1000,
+    seed: int = 0,
+    common: bool = True,
+    gated: bool = False,
+    part: Literal["alignment", "uniformity"] = "alignment",
+    progress: Progress | None = None,
+) -> list[Landscape]:
+    """Return what a figure shows, one landscape for each panel.
+
+    Args:
+        kind: the kind of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
+        panels: the panels; by default those of the paper.
+        grid: values of mu_pos and of mu_neg, over the paper's ranges; the share has one mu_pos.
+        negatives: the number of negatives of an anchor; by default the paper's.
+        batches: drawn for every pair of means (``dissipation`` and ``weight``).
+        seed: the seed of the draws.
+        common: see :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
+        gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
+        part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
+        progress: is told the number of pairs of means done since the last time.
+
+    Raises:
+        InputError: a number out of its bounds, or an objective that is not one of angles.
+    """
+    if grid < 2:
+        raise InputError(f"a grid needs 2 or more values of each angle; found {grid}")
+    panels = FIGURES[kind] if panels is None else panels
+    objectives = [build(panel.name, panel.settings) for panel in panels]
+
+    def angles(panel: FigurePanel) -> Angles:
+        negative_count = _NEGATIVES[kind] if panel.negatives is None else panel.negatives
+        return Angles(
+            np.array([0.5]) if kind == "weight" else np.linspace(0.05, 0.5, grid) * np.pi,
+            np.linspace(0.05, 1, grid) * np.pi,
+            negatives=negative_count if negatives is None else negatives,
+            batches=batches,
+        )
+
+    if kind == "norm":
+        return [
+            gradient_norm([objective], angles(panel), part=part)[0]
+            for objective, panel in zip(objectives, panels, strict=True)
+        ]
+    same = angles(panels[0])
+    if kind == "ratio":
+        return ratio(objectives, same)
+    if kind == "weight":
+        return hardest_share(
+            objectives, same, gated=gated, seed=seed, common=common, progress=progress
+        )
+    return dissipation(objectives, same, seed=seed, common=common, progress=progress)
+
+
+def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
+    """Return what a table says of one panel, by the heading of its column.
+
+    GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
+    W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
+    range, and the part of its values under a hundredth of the largest.
+    """
+    inside = landscape.value[landscape.defined]
+    if kind == "dissipation":
+        return {"mu_neg": landscape.crossing(math.pi / 6), "error <=": float(landscape.error.max())}
+    if kind == "weight":
+        points = {"pi/4": 0.25, "pi/2": 0.5, "3 pi/4": 0.75, "pi": 1.0}
+        return {
+            name: float(np.interp(at * math.pi, landscape.negative, landscape.value[0]))
+            for name, at in points.items()
+        }
+    last = "from 1 to 2" if kind == "ratio" else "under 1 %"
+    if not inside.size:
+        return dict.fromkeys(("smallest", "largest", last))
+    low, high = float(inside.min()), float(inside.max())
+    part = (inside >= 1) & (inside <= 2) if kind == "ratio" else inside < 0.01 * high
+    return {"smallest": low, "largest": high, last: float(part.mean())}

@@ -1,0 +1,144 @@
+"""The landscape: one quantity of an objective over the angles to positives and negatives."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isotrope.core.errors import InputError, NoTerms
+from isotrope.core.terms import Terms
+from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
+from isotrope.diagnostics.simulation.angle_pairs import check_computable, probe
+from isotrope.kernels.pairs import Pairs
+from isotrope.paradigm.forms import Part
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Landscape", "as_csv", "check", "components", "landscapes"]
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """One quantity of one objective over all pairs of mean angles.
+
+    Attributes:
+        objective: whose it is.
+        positive: p values of mu_pos, radians.
+        negative: q values of mu_neg, radians.
+        value: p x q.
+        error: p x q, standard error of ``value``; 0 where nothing was drawn.
+        defined: p x q, False where the value means nothing.
+    """
+
+    objective: Objective
+    positive: Floats
+    negative: Floats
+    value: Floats
+    error: Floats
+    defined: NDArray[np.bool_]
+
+    def crossing(self, positive: float, level: float = 0.5) -> float | None:
+        """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
+
+        Args:
+            positive: mu_pos in radians; between rows and columns the value is interpolated.
+            level: what it falls below.
+        """
+        row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
+        below = np.flatnonzero(row < level)
+        if not below.size or below[0] == 0:
+            return None
+        step = slice(below[0] - 1, below[0] + 1)
+        return float(np.interp(level, row[step][::-1], self.negative[step][::-1]))
+
+
+def landscapes(
+    objectives: Sequence[Objective],
+    angles: Angles,
+    values: Floats,
+    errors: Floats | None = None,
+    defined: Sequence[NDArray[np.bool_]] | None = None,
+) -> list[Landscape]:
+    """Return one landscape for each objective, from arrays objectives x p x q."""
+    return [
+        Landscape(
+            objective,
+            angles.positive,
+            angles.negative,
+            values[i],
+            np.zeros_like(values[i]) if errors is None else errors[i],
+            np.isfinite(values[i]) if defined is None else defined[i],
+        )
+        for i, objective in enumerate(objectives)
+    ]
+
+
+def as_csv(named: Sequence[tuple[str, Landscape]]) -> str:
+    """Return a table with one line for every pair of means of every landscape.
+
+    Args:
+        named: landscapes with the names that stand in the first column.
+    """
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["objective", "mu_pos", "mu_neg", "value", "standard_error", "defined"])
+    for name, landscape in named:
+        for i, mu_pos in enumerate(landscape.positive):
+            for j, mu_neg in enumerate(landscape.negative):
+                numbers = (mu_pos, mu_neg, landscape.value[i, j], landscape.error[i, j])
+                columns = [f"{number:.7g}" for number in numbers]
+                lines.writerow([name, *columns, str(bool(landscape.defined[i, j])).lower()])
+    return text.getvalue()
+
+
+def components(objective: Objective, pairs: Pairs) -> Terms:
+    """Return an objective's gradient components without history.
+
+    Raises:
+        InputError: the objective has none, or needs the embeddings themselves.
+    """
+    name = type(objective).__name__
+    if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
+        raise InputError(
+            f"{name} has a formula but no components, which are what is simulated: write them (see "
+            "CONTRIBUTING.md), or see those that its formula has on a batch of embeddings: "
+            f"isotrope.decompose({name}(), anchors, positives)"
+        )
+    if not objective.has_terms:
+        raise InputError(str(NoTerms(name, objective.space)))
+    try:
+        with torch.no_grad():
+            terms = objective.components(pairs)
+        check_computable(terms.dissipation, terms.weight, terms.pull)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    return terms
+
+
+def check(objective: Objective) -> None:
+    """Check that an objective looks at nothing but the angles of an anchor.
+
+    Its negatives are reordered: what it does to the positive, and to each of them, must not change.
+
+    Raises:
+        InputError: it has no components, needs the embeddings themselves, or looks at the places
+            of the rows in the batch.
+    """
+    rows, other = probe()
+    terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
+    same = terms.weight.shape == other_terms.weight.shape
+    same = same and len(terms.dissipation) == len(rows.positive)
+    for a, b in ((terms.dissipation, other_terms.dissipation), (terms.pull, other_terms.pull)):
+        same = same and torch.allclose(a, b)
+    if terms.weight.shape == rows.similarity().shape:
+        same = same and torch.allclose(terms.weight.flip(1), other_terms.weight)
+    elif terms.weight.any():
+        same = False
+    if not same:
+        raise InputError(
+            f"{type(objective).__name__} looks at the places of its rows in the batch, and a "
+            "simulation has only angles; measure it on real embeddings instead (`objective.terms`)"
+        )

@@ -1,0 +1,48 @@
+"""The device that encoders compute on: found by its name, and what a pass through it costs."""
+
+import torch
+
+from isotrope.core.errors import InputError
+
+__all__ = ["find_device", "pass_overhead"]
+
+# on two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
+# 128 (docs/LOG.md, "Throughput and memory")
+_CPU_OVERHEAD = 64
+_ACCELERATOR_OVERHEAD = 4096  # launching kernels costs more; not measured
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device that a name means on this machine.
+
+    Args:
+        name: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ... or ``mps``.
+
+    Raises:
+        InputError: the name is not a device's, or this machine has no such device.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:1 or mps") from error
+    available = {
+        "cpu": True,
+        "cuda": (device.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not available.get(device.type, False):
+        raise InputError(f"this machine or its torch has no device {name!r}; use --device auto")
+    return device
+
+
+def pass_overhead(device: torch.device) -> int:
+    """Return how many tokens one more forward and backward pass of an encoder is worth.
+
+    A batch is cut into chunks of similar length, one pass each: the more a pass costs besides its
+    tokens, the fewer chunks pay.
+    """
+    return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -1,0 +1,112 @@
+"""What a pass over similarities is asked to compute."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.mask import Mask
+from isotrope.kernels.statistics import Formula, Key, Known, Questions, Unfused
+from isotrope.kernels.tiles import Vectors
+
+__all__ = ["LN2", "UNSHIFTED", "Gradients", "Job"]
+
+COPIED = 1 << 25  # bytes of columns that are copied once with unit length, at most
+# of anchors, positives, further negatives and temperature
+Gradients = list[Tensor | None]
+
+# torch's exp2 takes a third of the time of its exp on processors that are not Intel's; float32 has
+# ln 2 to 3e-9, which its product with a temperature would not be
+LN2 = math.log(2)
+UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, so does its inverse
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be computed: raw views, a formula, what it asks, and how values are reduced.
+
+    Attributes:
+        coupling: how the anchors depend on each other, as the objective declares.
+        learnt: what wants a gradient besides the embeddings; ``questions.learnt`` is the same
+            where it is the temperature of the statistics.
+        half: products in bfloat16, of sums of functions; what chooses a column is never rounded.
+    """
+
+    views: Views
+    formula: Formula
+    questions: Questions
+    coupling: Coupling
+    mean: bool
+    learnt: Tensor | None
+    half: bool = False
+
+    def columns(self, *raw: Tensor) -> list[Vectors]:
+        """The vectors that rows are compared with, copied if there is room for copies of all."""
+        copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
+        half = self.half and not {"hardest", "mixed"} & self.questions.kinds
+        return [Vectors(x, half=half, copied=copied) for x in raw]
+
+    @property
+    def temperature(self) -> float:
+        """The one of all exponentials.
+
+        Raises:
+            Unfused: there are two.
+        """
+        found = {t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"}
+        if len(found) > 1:
+            raise Unfused("two temperatures")
+        return found.pop() if found else 1.0
+
+    @property
+    def by_temperature(self) -> bool:
+        """Whether the temperature of the statistics wants a gradient."""
+        return self.questions.learnt is not None
+
+    def counts(self) -> dict[Against, Tensor]:
+        """The number of negatives of each row, by what is asked."""
+        return {against: Mask(self.views, against).counts() for against in self.questions.counts}
+
+    @property
+    def base(self) -> float:
+        """Of what :meth:`exponents` are, its logarithm: 2 where exponentials are wanted, or e."""
+        return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
+
+    def exponents(self, unit: Tensor) -> Tensor:
+        """Return unit rows scaled: base^(product with a column) is e^{s/tau}."""
+        scaled = unit / self.temperature
+        return scaled if self.base == 1 else scaled.div_(self.base)
+
+    def evaluate(
+        self,
+        positive: Tensor,
+        values: dict[Key, Tensor],
+        counts: dict[Against, Tensor],
+        rows: int,
+    ) -> tuple[Tensor, list[Tensor], Tensor | None]:
+        """Call the formula on statistics of some anchors of a batch of ``rows``.
+
+        Returns:
+            What adds up to the value, n or one number, its derivatives by ``positive`` and by the
+            statistics in order, and that by ``learnt`` where nothing but the formula has it.
+
+        Raises:
+            Unfused: there are no derivatives, or the formula asks what it did not ask before.
+        """
+        leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
+        given = dict(zip(values, leaves[1:], strict=True))
+        wanted = leaves if self.learnt is None else [*leaves, self.learnt]
+        with torch.enable_grad():
+            found = self.formula(Known(self.questions, leaves[0], given, counts))
+        if not found.requires_grad:
+            raise Unfused("nothing of the formula has a derivative")
+        shared = rows if self.mean and found.ndim else 1
+        each = torch.full_like(found, 1 / shared)
+        by = torch.autograd.grad(found, wanted, each, allow_unused=True)
+        filled = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, by, strict=True)]
+        learnt = None if self.learnt is None else filled.pop()
+        return found.detach() / shared, filled, learnt

@@ -1,0 +1,113 @@
+"""What is no negative of an anchor: the one statement of it, for matrices, blocks and counts.
+
+A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
+same group; where ``Views.in_batch`` is False, only the further negatives are. The kernels for GPUs
+(``kernels.triton``) receive the same offsets and groups as numbers.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from isotrope.core.terms import Against
+from isotrope.core.views import Views
+
+__all__ = ["Mask"]
+
+
+class _Part(NamedTuple):
+    """Columns that are rows of the batch.
+
+    Attributes:
+        width: how many.
+        own: the column of anchor 0 itself, or of its positive; the next anchor has the next one.
+        groups: of the columns, or None.
+    """
+
+    width: int
+    own: int
+    groups: Tensor | None
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The columns that the anchors are compared with, and which of them are no negatives."""
+
+    views: Views
+    against: Against
+
+    @property
+    def sources(self) -> list[int]:
+        """Where the columns come from, in order: 0 anchors, 1 positives, 2 further negatives."""
+        sources = {"cross": [1], "within": [0], "both": [1, 0]}[self.against]
+        return sources if self.views.negatives is None else [*sources, 2]
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """The columns' vectors, by source."""
+        views = self.views
+        all_of = (views.anchors, views.positives, views.negatives)
+        return [x for x in (all_of[source] for source in self.sources) if x is not None]
+
+    def _parts(self) -> list[_Part]:
+        """The columns by source, without the further negatives, which are all negatives."""
+        views, parts = self.views, []
+        if self.against != "within":
+            parts.append(_Part(len(views.positives), views.offset, views.groups))
+        if self.against != "cross":
+            parts.append(_Part(len(views.anchors), 0, views.own_groups))
+        return parts
+
+    def excluded(self, rows: slice, first: int = 0) -> Tensor:
+        """Return B x c booleans, True where a column is no negative of the row.
+
+        Args:
+            rows: which anchors, B of them.
+            first: the column to begin with, where all columns come from one source.
+        """
+        views, device = self.views, self.views.anchors.device
+        row = torch.arange(rows.start, rows.stop, device=device)[:, None]
+        parts = []
+        for width, own, groups in self._parts():
+            part = torch.arange(first, width, device=device) == row + own
+            if groups is not None and views.own_groups is not None:
+                part |= groups[first:] == views.own_groups[rows, None]
+            parts.append(part)
+        excluded = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+        if not views.in_batch:
+            excluded = torch.ones_like(excluded)
+        if views.negatives is None:
+            return excluded
+        further = excluded.new_zeros(len(excluded), len(views.negatives))
+        return torch.cat([excluded, further], dim=1)
+
+    def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
+        """Fill what is no negative with -inf, in place; the arguments are those of ``excluded``."""
+        views = self.views
+        if views.groups is not None or not views.in_batch:
+            tile.masked_fill_(self.excluded(rows, first), -torch.inf)
+            return
+        # only the diagonals: their entries are reached without a mask of the tile's size
+        start = rows.start - first
+        for width, own, _ in self._parts():
+            tile[:, start + own : start + own + len(tile)].fill_diagonal_(-torch.inf)
+            start += width
+
+    def counts(self) -> Tensor:
+        """Return n, the number of negatives of each anchor, without forming the mask."""
+        views = self.views
+        n, dtype = len(views.anchors), torch.promote_types(views.anchors.dtype, torch.float32)
+        counts = torch.zeros(n, dtype=dtype, device=views.anchors.device)  # bfloat16 counts to 256
+        for width, own, groups in self._parts() if views.in_batch else ():
+            # the anchor's group, or the anchor itself
+            same = 1 if groups is None else _group_sizes(groups)[own : own + n].to(dtype)
+            counts = counts + (width - same)
+        return counts if views.negatives is None else counts + len(views.negatives)
+
+
+def _group_sizes(groups: Tensor) -> Tensor:
+    """Return how many rows have the group of each row."""
+    _, place = torch.unique(groups, return_inverse=True)
+    return torch.bincount(place)[place]

@@ -1,0 +1,209 @@
+"""The comparison of runs: the numbers side by side, which is best, and a sentence on each."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from isotrope.measures.judgement import unjudged
+from isotrope.reports.runs import Run
+
+__all__ = [
+    "ComparisonCell",
+    "cells",
+    "columns",
+    "digits_of",
+    "headline",
+    "number",
+    "twins",
+    "verdict",
+]
+
+_COLUMNS = (
+    ("dev_start", "Dev start", "score of the model before training (step 0)"),
+    ("dev_best", "Dev best", "highest score of the run, step 0 included"),
+    ("dev_best_step", "At step", "where the best score was measured"),
+    ("dev_final", "Dev last step", "score after the last step, saved only where it is the best"),
+    ("linear", "Linear probe", "accuracy of a linear classifier on the features kept"),
+    ("alignment", "Align\u00adment", "mean squared distance of the two views; lower is closer"),
+    ("uniformity", "Unifor\u00admity", "log mean exp(-2 d\u00b2); lower is more spread out"),
+    ("dissipation", "GD", "mean gradient dissipation"),
+    ("hardest_share", "Hardest share", "share of the weight W on the hardest negative"),
+    ("ratio", "Ratio", "pull towards the positive per push from the negatives"),
+    ("norm", "Norm", "mean length of the embeddings that the objective sees"),
+    ("opposite_halves", "Opp. halves", "share of pairs more than a right angle apart"),
+    ("samples_per_second", "Samples /\u202fs", "texts, or pairs of texts, per second of training"),
+    ("images_per_second", "Images /\u202fs", "images per second of training"),
+    ("seconds", "Sec\u00adonds", "duration of training"),
+)
+_OF_TEXT = {"samples_per_second"}
+_OF_IMAGES = {"linear", "norm", "opposite_halves", "images_per_second"}
+
+_FIXED_DIGITS = {
+    "dev_best_step": 0,
+    "opposite_halves": 3,
+    "samples_per_second": 0,
+    "images_per_second": 0,
+    "seconds": 1,
+}
+
+
+@dataclass(frozen=True)
+class ComparisonCell:
+    """One number of a table as it is shown: why it is missing, its gain, if it is best, a label."""
+
+    text: str
+    title: str = ""
+    number: bool = True
+    gain: str = ""
+    best: bool = False
+    note: str = ""
+
+
+def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
+    """Return key, heading and meaning of each column that the runs can fill."""
+    kinds = {run.of_images for run in runs}
+    unfit = (set() if False in kinds else _OF_TEXT) | (set() if True in kinds else _OF_IMAGES)
+    score = "kNN" if kinds == {True} else "Dev"
+    return [
+        (key, heading.replace("Dev", score), hint)
+        for key, heading, hint in _COLUMNS
+        if key not in unfit
+    ]
+
+
+def digits_of(values: Sequence[float]) -> int:
+    """Return how many decimals a column of numbers needs."""
+    largest = max((abs(value) for value in values), default=0.0)
+    if all(isinstance(value, int) for value in values) or largest >= 1000:
+        return 0
+    return 2 if largest >= 10 else 3 if largest >= 0.01 else 5
+
+
+def number(value: float, digits: int) -> str:
+    """Return a number with thousands apart and a true minus."""
+    return f"{value:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{'+' if value >= 0 else ''}{number(value, digits)}"
+
+
+def _dev_digits(runs: Sequence[Run]) -> int:
+    """Return the decimals of dev scores: percentages get two, fractions four."""
+    scores = [value for run in runs if (value := run.metric("dev_best")) is not None]
+    return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
+
+
+def headline(runs: Sequence[Run]) -> str:
+    """Return the one sentence that answers which run to use."""
+    scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
+    if not scored:
+        return f"No {_score_name(runs[0])} was measured, so no run can be called the best."
+    if len({run.dev_data for _, run in scored if run.finished}) > 1:
+        return "The runs were scored on different dev data, so their scores cannot be compared."
+    score, run = max(scored, key=lambda pair: pair[0])
+    start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
+    if not step or (start is not None and score <= start):
+        leads = {"worse": "Training made it worse", "no measurable change": "No measurable change"}
+        lead = leads.get(run.outcome, "No gain")
+        return f"{lead}: the best model is the one before training, step 0."
+    where = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {step:,.0f}"
+    gain = (
+        f", {_signed(score - start, digits)} over the model before training"
+        if start is not None
+        else ""
+    )
+    lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} is best: "
+    outcome = "" if run.outcome in ("improved", "not known") else f": {run.outcome}"
+    return f"{lead}{where}{gain}{outcome}."
+
+
+def verdict(run: Run) -> str:
+    """Return one sentence on a run: its judgement, or what can be said without one."""
+    best, step = run.metric("dev_best"), run.metric("dev_best_step")
+    start, digits = run.metric("dev_start"), _dev_digits([run])
+    state = "In a loop of its own, until" if run.foreign else "In progress (or stopped) at"
+    lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
+    saved, at = run.metric(run.saved), run.saved_step
+    if run.judgement is not None:
+        text = run.judgement.sentence
+    elif best is None:
+        text = f"no {_score_name(run)} was measured."
+    elif run.finished and saved is not None and at is not None:
+        text = unjudged(run.dev_name or _score_name(run), start, saved, at).sentence
+    elif not step:
+        text = f"no step has beaten step 0 ({number(best, digits)})."
+    else:
+        gain = f" ({_signed(best - start, digits)})" if start is not None else ""
+        text = f"best {_score_name(run)} {number(best, digits)}{gain} at step {step:,.0f}."
+    return _sentence(lead + text)
+
+
+def twins(run: Run, runs: Sequence[Run]) -> str:
+    """Return a sentence where the saved weights of a run are those of others; empty if not."""
+    same = [
+        other.name
+        for other in runs
+        if other is not run and run.weights is not None and other.weights == run.weights
+    ]
+    return f"Its saved model has the same weights as that of {', '.join(same)}." if same else ""
+
+
+def _score_name(run: Run) -> str:
+    return "kNN accuracy" if run.of_images else "dev score"
+
+
+def _sentence(text: str) -> str:
+    """Return the text with a capital letter, unless it starts with a name, and a full stop."""
+    text = text.strip().rstrip(".")
+    return f"{text}." if text.startswith("kNN") else f"{text[:1].upper()}{text[1:]}."
+
+
+def _why_missing(run: Run, key: str) -> str:
+    """Return why a run has no such number."""
+    if not run.finished and not run.foreign:
+        return "not measured yet: the run has not written its result"
+    if key in (_OF_TEXT if run.of_images else _OF_IMAGES):
+        return f"not measured in a run on {'images' if run.of_images else 'text'}"
+    if key.startswith("dev_"):
+        missing = "labelled test images" if run.of_images else "--dev data"
+        return f"not measured: the run had no {missing}"
+    if key == "ratio":
+        return "not defined: the pull of this objective is a matrix, or no negative had a weight"
+    if key == "hardest_share":
+        return "not defined: no anchor was active at the last measurement"
+    return "not measured in this run"
+
+
+def _unsaved(run: Run, key: str) -> str:
+    """Return the label of a score that is not the saved model's."""
+    if key not in ("dev_best", "dev_final") or key == run.saved or not run.finished:
+        return ""
+    if run.of_images:
+        return "" if run.metric("dev_best_step") == run.saved_step else "not saved"
+    return "" if run.saved_step == run.steps.max(initial=0.0) else "not saved"
+
+
+def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
+    """Return the cells of the comparison, one row per run, without the run's own column."""
+    rows: list[list[ComparisonCell]] = [[] for _ in runs]
+    scores = [run.metric(run.saved) for run in runs]
+    top = max((score for score in scores if score is not None), default=math.nan)
+    comparable = len(runs) > 1 and len({run.dev_data for run in runs if run.finished}) <= 1
+    percent = {"dev_start", "dev_best", "dev_final", "linear"}
+    for key, _, _ in columns(runs):
+        values = [run.metric(key) for run in runs]
+        known = [value for value in values if value is not None]
+        digits = _dev_digits(runs) if key in percent else digits_of(known)
+        digits = _FIXED_DIGITS.get(key, digits)
+        for row, run, value in zip(rows, runs, values, strict=True):
+            if value is None:
+                row.append(ComparisonCell("\N{EN DASH}", _why_missing(run, key)))
+                continue
+            start = run.metric("dev_start")
+            gain = "" if key != run.saved or start is None else _signed(value - start, digits)
+            best = key == run.saved and comparable and value == top
+            row.append(
+                ComparisonCell(number(value, digits), gain=gain, best=best, note=_unsaved(run, key))
+            )
+    return rows

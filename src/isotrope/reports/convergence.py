@@ -1,0 +1,138 @@
+"""Pictures of embeddings in training: steps over norm and angle, and pairs in two dimensions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+from numpy.typing import NDArray
+
+from isotrope.reports.plots import INK, styles
+from isotrope.reports.surfaces import Picture, pi_ticks, settings, written
+
+__all__ = ["PlanePairs", "StepsOverNorm", "pairs_in_plane", "steps_over"]
+
+_RIM = "#009e73"
+
+
+@dataclass(frozen=True)
+class StepsOverNorm:
+    """Steps to convergence from several starts.
+
+    Attributes:
+        title: in the legend.
+        x: q norms, or angles in radians.
+        steps: q, NaN where it never came.
+        at_least: q, what theory says it takes at least; NaN where it says nothing.
+    """
+
+    title: str
+    x: NDArray[np.float64]
+    steps: NDArray[np.float64]
+    at_least: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PlanePairs:
+    """n pairs in the plane after an epoch: n x 2 each, and their cosines."""
+
+    epoch: int
+    anchors: NDArray[np.float64]
+    positives: NDArray[np.float64]
+    cosines: NDArray[np.float64]
+
+
+def steps_over(
+    norms: Sequence[StepsOverNorm], angles: Sequence[StepsOverNorm], limit: int
+) -> Picture:
+    """Draw steps over the norm (both logarithmic) and over the angle.
+
+    Args:
+        norms: one for each objective.
+        angles: the same objectives in the same order.
+        limit: a start that did not come within so many steps is an open triangle there.
+    """
+    with mpl.rc_context(settings("steps to convergence")):
+        figure = Figure(figsize=(7.6, 2.9), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for axes, found in ((left, norms), (right, angles)):
+            for one, style in zip(found, styles(len(found)), strict=True):
+                _steps(axes, one, style.colour, limit)
+            axes.set_ylabel("steps")
+            axes.grid(axis="y", lw=0.6, alpha=0.28)
+        left.set(xscale="log", yscale="log", xlabel="norm of the embeddings")
+        left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        left.xaxis.set_minor_formatter(NullFormatter())
+        right.set_xlabel("angle of the pairs")
+        right.set_xlim(0, np.pi)
+        if right.dataLim.y1 < limit:
+            right.set_ylim(bottom=0)
+        pi_ticks(right, "x")
+        left.legend(frameon=False, fontsize=8, loc="upper left")
+        return written(figure)
+
+
+def _steps(axes: Axes, found: StepsOverNorm, colour: str, limit: int) -> None:
+    came = np.isfinite(found.steps)
+    axes.plot(found.x[came], found.steps[came], "o-", ms=3, lw=1.5, color=colour, label=found.title)
+    never = found.x[~came]
+    if len(never):
+        axes.plot(
+            never, np.full(len(never), limit), "^", mfc="none", color=colour, label="not by then"
+        )
+    if np.isfinite(found.at_least).any():
+        (line,) = axes.plot(found.x, found.at_least, lw=1, color=INK, label="theorem 3.3: at least")
+        line.set_dashes((4, 2))
+
+
+def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
+    """Draw a row of panels for each run, and in each a line between the two views of every image.
+
+    Lines go from red (opposite) to blue (together), as in paper 003, figure 4. Every panel has its
+    own scale, which is written in it; the cross is the origin, and on the circle lie the
+    directions of the anchors, which are all that a cosine sees.
+
+    Args:
+        runs: the same epochs of each.
+    """
+    columns = len(next(iter(runs.values())))
+    with mpl.rc_context(settings("pairs in the plane")):
+        size = (1.5 * columns + 2.2, 1.5 * len(runs) + 0.3)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(runs), columns, squeeze=False)
+        for row, (name, looks) in zip(grid, runs.items(), strict=True):
+            for axes, look in zip(row, looks, strict=True):
+                drawn = _pairs(axes, look)
+                if axes in grid[0]:
+                    axes.set_title(f"epoch {look.epoch}" if look.epoch else "before")
+            row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        bar = figure.colorbar(drawn, ax=grid, shrink=0.5, ticks=(-1, 0, 1))
+        bar.set_label("cosine of the pair")
+        bar.outline.set_visible(False)
+        return written(figure)
+
+
+def _pairs(axes: Axes, look: PlanePairs) -> LineCollection:
+    both = np.concatenate([look.anchors, look.positives])
+    reach = float(np.linalg.norm(both, axis=1).max()) * 1.25 or 1.0
+    lengths = np.linalg.norm(look.anchors, axis=1, keepdims=True)
+    directions = look.anchors / np.where(lengths == 0, 1, lengths) * reach * 0.93
+    axes.plot(*directions.T, "o", ms=1.6, mec="none", color=_RIM, alpha=0.5, rasterized=True)
+    lines = LineCollection(
+        list(np.stack([look.anchors, look.positives], axis=1)), cmap="RdBu", linewidths=0.5
+    )
+    lines.set_array(look.cosines)
+    lines.set_clim(-1, 1)
+    lines.set(alpha=0.7, rasterized=True)
+    axes.add_collection(lines)
+    axes.plot(*both.T, ".", ms=1.2, color=INK, rasterized=True)
+    axes.plot(0, 0, "+", ms=6, color=INK)
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
+    axes.text(0.03, 0.03, f"\N{PLUS-MINUS SIGN}{reach:.2g}", fontsize=6, transform=axes.transAxes)
+    for side in axes.spines.values():
+        side.set_visible(True)
+    return lines

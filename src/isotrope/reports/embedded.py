@@ -1,0 +1,78 @@
+"""What the page carries besides its words: the runs as JSON, the style sheet, the one script."""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from isotrope.reports.curvature import densities
+from isotrope.reports.diagnoses import StoredDiagnosis
+from isotrope.reports.panels import Scale
+from isotrope.reports.plots import styles
+from isotrope.reports.runs import Run
+
+__all__ = ["data", "permission", "source"]
+
+_AXES = ("eigenvalue", "density")
+
+
+def source(name: str) -> Markup:
+    """Return a file beside this one, as it stands in the page."""
+    text = files("isotrope.reports").joinpath(name).read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704 - our own file, without words of users
+
+
+def permission(script: str) -> Markup:
+    """Return the source expression of a content security policy that lets this script run only."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return Markup(f"'sha256-{digest}'")  # noqa: S704 - letters, digits, +, / and =
+
+
+def data(
+    runs: Sequence[Run],
+    diagnoses: Sequence[StoredDiagnosis | None],
+    scales: Mapping[str, Scale],
+) -> Markup:
+    """Return everything shown as JSON that cannot end the script element it stands in."""
+    records = [
+        {
+            "name": run.name,
+            "colour": style.colour,
+            "method": run.method,
+            "objective": run.objective,
+            "parameters": run.parameters,
+            "settings": run.settings,
+            "steps": _short(run.steps),
+            "series": {name: _short(values) for name, values in run.series.items()},
+            "spectrum": None
+            if found is None
+            else dict(zip(_AXES, map(_short, found), strict=True)),
+            "metrics": run.result.metrics if run.result else None,
+            "details": run.result.details if run.result else None,
+            "provenance": run.result.provenance if run.result else None,
+            "diagnosis": None if diagnosis is None else asdict(diagnosis),
+        }
+        for run, style, diagnosis, found in zip(
+            runs,
+            styles(len(runs)),
+            diagnoses,
+            densities([run.spectrum for run in runs]),
+            strict=True,
+        )
+    ]
+    page = {"runs": records, "scales": {key: asdict(scale) for key, scale in scales.items()}}
+    text = json.dumps(page, ensure_ascii=False, separators=(",", ":"), default=str)
+    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return Markup(safe)  # noqa: S704 - JSON without any "<"
+
+
+def _short(values: NDArray[np.float64]) -> list[float | None]:
+    """Return six significant digits of each value, None where nothing was measured."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]

@@ -1,0 +1,254 @@
+"""The report: one HTML file that compares runs, complete in itself, without network."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
+from isotrope.reports.comparison import (
+    ComparisonCell,
+    cells,
+    columns,
+    digits_of,
+    headline,
+    number,
+    twins,
+    verdict,
+)
+from isotrope.reports.curvature import HEADINGS, cells_of
+from isotrope.reports.diagnoses import command, pill, read_diagnosis, summary
+from isotrope.reports.embedded import data, permission, source
+from isotrope.reports.glossary import explained
+from isotrope.reports.panels import sections
+from isotrope.reports.pictures import write_pictures
+from isotrope.reports.plots import SECOND, styles
+from isotrope.reports.runs import Run, legible, read_run
+
+__all__ = ["Example", "Table", "write_report"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """An extra table of a report. None is shown as a dash; numbers of a column get equal digits."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | int | float | None]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One search before and after training: the query, the found texts in order, the right one."""
+
+    query: str
+    before: Sequence[str]
+    after: Sequence[str]
+    answer: str | None = None
+
+
+def write_report(
+    runs: Sequence[Path],
+    output: Path,
+    *,
+    title: str = "Training report",
+    tables: Sequence[Table] = (),
+    examples: Sequence[Example] = (),
+    pictures: Path | None = None,
+) -> Path:
+    """Compare run folders in one self-contained HTML file.
+
+    Args:
+        runs: output folders of trainings on text or images, finished or in progress.
+        output: the HTML file to write; replaced as a whole.
+        title: the page's title.
+        tables: further tables, shown after the comparison.
+        examples: searches before and after training.
+        pictures: a folder; every picture is also written there, as SVG and as PNG.
+
+    Returns:
+        ``output``.
+
+    Raises:
+        InputError: no run was given, one of them is damaged, or the file cannot be written.
+    """
+    if not runs:
+        raise InputError("a report needs at least one run; give the --output folder of a training")
+    output = Path(output)
+    if output.is_dir():
+        raise InputError(f"{output} is a folder; give the name of an HTML file to write")
+    if pictures is not None and Path(pictures).resolve() == output.resolve():
+        raise InputError(f"{output} cannot be both the page and the folder of pictures; name two")
+    read = _named([read_run(Path(run)) for run in runs])
+    page = _page(read, title, tables, examples)
+    with atomic_replace(output) as temporary:
+        # a folder's name may be no text
+        temporary.write_text(page, encoding="utf-8", errors="replace")
+        if pictures is not None:  # within: all is written, or nothing
+            write_pictures(read, pictures)
+    return output
+
+
+def _page(
+    runs: Sequence[Run], title: str, tables: Sequence[Table], examples: Sequence[Example]
+) -> str:
+    environment = Environment(
+        loader=PackageLoader("isotrope.reports", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    diagnoses = [read_diagnosis(run.folder) for run in runs]
+    drawn = sections(runs)
+    scales = {
+        key: scale
+        for _, panels, _ in drawn
+        for panel in panels
+        for key, scale in panel.scales.items()
+    }
+    together = list(zip(runs, diagnoses, strict=True))
+    worse = {run.name for run in runs if run.outcome == "worse"}
+    health = summary([(run.name, found) for run, found in together], worse)
+    sick = any(found is not None and not found.healthy for found in diagnoses)
+    script = source("hover.js")
+    shown = [
+        {
+            "run": run,
+            "style": style,
+            "verdict": f"{verdict(run)} {twins(run, runs)}".strip(),
+            "pill": None if diagnosis is None else pill(diagnosis, run.outcome),
+            "origin": _origin(run),
+            "diagnosis": diagnosis,
+        }
+        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
+    ]
+    return environment.get_template("template.html").render(
+        title=title,
+        # what is wrong comes before which is best
+        headlines=[health, headline(runs)] if sick else [headline(runs), health],
+        runs=shown,
+        findings=[
+            (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
+            for entry, diagnosis in zip(shown, diagnoses, strict=True)
+            if diagnosis is not None
+            for place, finding in enumerate(diagnosis.findings, start=1)
+        ],
+        healthy=[
+            (run.name, found.numbers)
+            for run, found in together
+            if found is not None and found.healthy
+        ],
+        undiagnosed=[run for run, found in together if found is None and not run.foreign],
+        foreign=[run.name for run, found in together if found is None and run.foreign],
+        command=command,
+        columns=columns(runs),
+        comparison=cells(runs),
+        tables=[(table, _cells(table)) for table in tables],
+        spectra=_spectra(runs),
+        sections=drawn,
+        second=SECOND,
+        markup=Markup,
+        examples=examples,
+        glossary=explained({panel.key for _, panels, _ in drawn for panel in panels}),
+        data=data(runs, diagnoses, scales),
+        script=script,
+        allowed=permission(script),
+        sheet=source("sheet.css"),
+        parameters=_parameters,
+    )
+
+
+def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[ComparisonCell]]] | None:
+    """Return the table of the spectra, if there are any."""
+    rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
+    table = Table("Eigenvalues of the Hessian", HEADINGS, rows)
+    return (table, _cells(table)) if rows else None
+
+
+def _named(runs: Sequence[Run]) -> list[Run]:
+    """Give runs whose folders have one name as many of their parents' names as tell them apart."""
+    parts = [run.folder.resolve().parts for run in runs]
+    named = []
+    for run, own in zip(runs, parts, strict=True):
+        depth = 1
+        while depth < len(own) and sum(own[-depth:] == others[-depth:] for others in parts) > 1:
+            depth += 1
+        named.append(
+            replace(
+                run, name=legible("/".join(own[-depth:])) if parts.count(own) == 1 else run.name
+            )
+        )
+    return named
+
+
+def _parameters(parameters: Mapping[str, Any]) -> str:
+    """Return ``temperature 0.05, dissipation margin:0.3``."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in parameters.items()
+    )
+
+
+def _cells(table: Table) -> list[list[ComparisonCell]]:
+    """Return the cells of an extra table.
+
+    Raises:
+        ValueError: a row that is not as wide as the header.
+    """
+    for row in table.rows:
+        if len(row) != len(table.columns):
+            raise ValueError(
+                f"table {table.title!r} has {len(table.columns)} columns; found a row of {len(row)}"
+            )
+    columns = list(zip(*table.rows, strict=True))
+    numbers = [
+        [v for v in column if isinstance(v, (int, float)) and math.isfinite(v)]
+        for column in columns
+    ]
+    digits = [digits_of(column) for column in numbers]
+    return [
+        [
+            ComparisonCell("\N{EN DASH}", "not measured", bool(numbers[i]))
+            if value is None or (isinstance(value, float) and not math.isfinite(value))
+            else ComparisonCell(value, number=False)
+            if isinstance(value, str)
+            else ComparisonCell(number(value, digits[i]))
+            for i, value in enumerate(row)
+        ]
+        for row in table.rows
+    ]
+
+
+def _origin(run: Run) -> list[tuple[str, str]]:
+    """Return what somebody needs to repeat a run, as name and value."""
+    origin = run.result.provenance if run.result else {}
+    details = run.result.details if run.result else {}
+    facts: list[tuple[str, str]] = []
+    command = origin.get("command")
+    if isinstance(command, (list, tuple)) and command:
+        facts.append(("Command", shlex.join(str(part) for part in command)))
+    for label, key in (("Seed", "seed"), ("Data", "data"), ("Time", "time")):
+        if origin.get(key) is not None:
+            facts.append((label, str(origin[key])))
+    if isinstance(data := details.get("data"), Mapping):
+        kind = "Images" if run.of_images else "Text"
+        facts.append((kind, _parameters({k.replace("_", " "): v for k, v in data.items()})))
+    if isinstance(versions := origin.get("versions"), Mapping):
+        facts.append(("Versions", _parameters(versions)))
+    machine = [str(origin[key]) for key in ("python", "platform") if origin.get(key)]
+    if machine:
+        facts.append(("Machine", f"Python {', '.join(machine)}, {origin.get('cores')} cores"))
+    if isinstance(git := origin.get("git"), Mapping):
+        state = " with changes" if git.get("modified") else ""
+        facts.append(("Working folder", f"commit {str(git.get('commit'))[:12]}{state}"))
+    settings = yaml.safe_dump(dict(run.settings), sort_keys=False, allow_unicode=True)
+    return [*facts, ("Settings", settings.strip())]

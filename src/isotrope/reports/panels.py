@@ -1,0 +1,238 @@
+"""Pictures as they stand in the page: small SVG elements, and what turns a point into its number.
+
+Every picture is transparent and takes the text colour of the page. The same runs give the same
+bytes.
+"""
+
+import html
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from isotrope.reports.plots import INK, Curve, draw, expanded, heading, styles
+from isotrope.reports.quantities import SECTIONS, Quantity, Section
+from isotrope.reports.runs import Run
+
+__all__ = ["Panel", "Scale", "panel", "panels", "sections"]
+
+# points; a point is a CSS pixel where a picture is shown at its own size
+_WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150
+_MOST_LABELS = 8  # runs named at their lines' ends; beyond, the legend of the page has to do
+_LONGEST = 21  # characters of a name that fit beside the curves
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where the points of a picture lie, in its own units: what the page's script needs.
+
+    Attributes:
+        across: what the horizontal axis is.
+        along: whether the pointer is followed along that axis, not from point to point.
+        box: left, top, right and bottom of the axes.
+        x: offset and slope of the horizontal axis.
+        lines: for each line its run, column, name, spread, and offset and slope of its height.
+        log: whether heights are of the logarithm to base ten.
+    """
+
+    across: str
+    along: bool
+    box: tuple[float, float, float, float]
+    x: tuple[float, float]
+    lines: tuple[dict[str, Any], ...]
+    log: bool
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture: its quantity, heading, one-line note, SVG elements, and their scales.
+
+    Attributes:
+        key: of the quantity, unique on the page.
+        title: its heading.
+        note: how to read it.
+        names: of the lines that a run has, where there are several: solid, dotted.
+        svg: the element.
+        wide: the same with the names of the runs at the ends of the lines, or empty.
+        scales: of the two.
+        without: names of the runs that have not measured it.
+    """
+
+    key: str
+    title: str
+    note: str
+    names: tuple[str, ...]
+    svg: str
+    wide: str
+    scales: dict[str, Scale]
+    without: tuple[str, ...]
+
+
+def sections(runs: Sequence[Run]) -> list[tuple[Section, list[Panel], list[str]]]:
+    """Draw what any run has measured, by subject; and name what none has.
+
+    Returns:
+        for each subject its pictures, and the headings of those left out.
+    """
+    found = []
+    for section in SECTIONS:
+        quantities = expanded(section.quantities, runs)
+        drawn = [(quantity, panel(quantity, runs)) for quantity in quantities]
+        absent = [q.title for q, shown in drawn if shown is None and _expected(q, runs)]
+        found.append((section, [shown for _, shown in drawn if shown is not None], absent))
+    return found
+
+
+def panels(runs: Sequence[Run]) -> list[Panel]:
+    """Return the pictures of all subjects."""
+    return [shown for _, drawn, _ in sections(runs) for shown in drawn]
+
+
+def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
+    """Tell whether runs of these kinds measure such a thing at all."""
+    if quantity.kind == "density":
+        return any(run.spectrum is not None for run in runs)
+    kinds = {run.of_images for run in runs}
+    only = {"dev": {False}, "knn": {True}}
+    return bool(kinds & only.get(quantity.lines[0].column, {True, False}))
+
+
+def panel(quantity: Quantity, runs: Sequence[Run]) -> Panel | None:
+    """Return the picture, or None if no run has measured it."""
+    key = quantity.key
+    svg, scale, drawn = _picture(quantity, runs, _WIDTH)
+    if not drawn:
+        return None
+    scales, wide = {key: scale}, ""
+    if quantity.wide:
+        wide, scales[f"{key}-wide"], _ = _picture(quantity, runs, _WIDE)
+        wide = wide.replace(f"series-{key}-", f"series-{key}-wide-")
+    title, note = heading(quantity, runs)
+    named = {curve.line.column for curve in drawn}
+    names = tuple(line.name for line in quantity.lines if line.name and line.column in named)
+    have = {curve.run for curve in drawn}
+    missing = [run for i, run in enumerate(runs) if i not in have]
+    always = quantity.kind == "density"
+    if quantity.runs is not None:  # the others have another metric, or are named with the first
+        missing = [run for run in missing if key == "dev" and not np.isfinite(run.scores).any()]
+    without = tuple(run.name for run in missing if always or _expected(quantity, [run]))
+    return Panel(key, title, note, names, svg, wide, scales, without)
+
+
+def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, Scale, list[Curve]]:
+    """Return one picture as an ``<svg>`` element, its scale and what it shows."""
+    settings: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        # ids stay unique among the pictures of a page
+        "svg.hashsalt": f"isotrope {quantity.key} {width}",
+        "font.size": 11,
+        "axes.unicode_minus": True,
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
+        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.spines.left": False,
+        "axes.linewidth": 0.8,
+        "lines.solid_capstyle": "round",
+    }
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=(width / 72, _HEIGHT / 72), dpi=72)
+        labelled = quantity.kind == "score" and width == _WIDE and len(runs) <= _MOST_LABELS
+        right = _LABELS if labelled else 12
+        box = (46 / width, 34 / _HEIGHT, (width - 46 - right) / width, (_HEIGHT - 44) / _HEIGHT)
+        axes = figure.add_axes(box)
+        drawn = draw(axes, quantity, runs)
+        scale = _scale(axes, quantity, drawn)
+        labels = _label_ends(axes, drawn, runs) if labelled else {}
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return _element(buffer.getvalue(), _told(quantity, drawn, runs), labels), scale, drawn
+
+
+def _scale(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> Scale:
+    """Return where the points are; heights are counted from the top, as SVG does."""
+    log = axes.get_yscale() == "log"
+    ends = axes.transData.transform([(0.0, 1.0), (1.0, 10.0 if log else 2.0)])
+    (x0, y0), (x1, y1) = (tuple(map(float, end)) for end in ends)
+    rise = y1 - y0  # of one unit, or of one decade
+    base = y0 if log else y0 - rise
+    lines = []
+    for curve in drawn:
+        slope = rise / curve.unit
+        height = _HEIGHT - base + slope * curve.origin
+        line = curve.line
+        lines.append(
+            {"run": curve.run, "column": line.column, "name": line.name, "spread": line.spread}
+            | {"y": (_near(height), float(f"{-slope:.6g}"))}
+        )
+    frame = axes.bbox
+    box = tuple(map(_near, (frame.x0, _HEIGHT - frame.y1, frame.x1, _HEIGHT - frame.y0)))
+    across = (_near(x0), float(f"{x1 - x0:.6g}"))
+    return Scale(quantity.across, quantity.kind != "path", box, across, tuple(lines), log)  # type: ignore[arg-type]
+
+
+def _near(place: float) -> float:
+    return round(place, 3)
+
+
+def _told(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> str:
+    """Return the picture in words: where each line begins and ends."""
+    courses = [
+        f"{runs[c.run].name}{c.line.name and ' ' + c.line.name} from {c.y[0]:.4g} to {c.y[-1]:.4g}"
+        for c in drawn
+    ]
+    return f"{quantity.title}: {'; '.join(courses)}."
+
+
+def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict[str, str]:
+    """Write each run's name at the end of its line, pushed apart; return placeholder -> text.
+
+    The names are put into the finished SVG: fonts and math markup of matplotlib never see them.
+    """
+    ends = sorted(
+        (float(axes.transData.transform((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn
+    )
+    low, high = axes.bbox.y0, axes.bbox.y1
+    heights: list[float] = []
+    for pixel, _ in ends:
+        heights.append(max(pixel, heights[-1] + 15 if heights else low))
+    for i in range(len(heights) - 1, -1, -1):
+        ceiling = heights[i + 1] - 15 if i + 1 < len(heights) else high
+        heights[i] = min(heights[i], ceiling)
+    labels = {}
+    for height, (_, index) in zip(heights, ends, strict=True):
+        name, style = runs[index].name, styles(len(runs))[index]
+        y = (height - low) / (high - low)
+        axes.text(
+            1.015, y, f"label-{index}", color=style.colour, va="center", transform=axes.transAxes
+        )
+        labels[f"label-{index}"] = (
+            name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\u2026"
+        )
+    return labels
+
+
+def _element(document: str, description: str, labels: dict[str, str]) -> str:
+    """Return the bare ``<svg>`` element of matplotlib's document, ready to stand in a page."""
+    svg = document[document.index("<svg") :]
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # it would style the whole page
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
+    svg = svg.replace(INK, "currentColor")
+    used = set(re.findall(r"#([\w.-]+)", svg))
+    svg = re.sub(
+        r' id="([^"]*)"',
+        lambda match: match[0] if match[1] in used or match[1].startswith("series-") else "",
+        svg,
+    )
+    svg = re.sub(r"\s*\n\s*", " ", svg).strip()
+    # words of users come last: nothing above reads them
+    svg = re.sub(r">(label-\d+)<", lambda match: f">{html.escape(labels[match[1]])}<", svg)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(description)}"', 1)

@@ -1,0 +1,344 @@
+"""Drawing one quantity of several runs: the lines, bands and marks of one picture.
+
+There is one grey for text and axes, and line colours that keep a contrast of three to one against
+white and against near-black and stay apart for colour-blind eyes.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from isotrope.reports.curvature import densities
+from isotrope.reports.quantities import Line, Quantity
+from isotrope.reports.runs import Run
+
+__all__ = ["INK", "SECOND", "Curve", "Style", "draw", "expanded", "heading", "styles"]
+
+INK = "#7d838c"
+# Okabe and Ito's palette without its yellow; sky blue and orange are darkened to show on white
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c2679a", "#3a8fc4", "#b07d00")
+_DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5))
+SECOND = (1.0, 1.7)
+"""Dashes of the second line of a run."""
+_SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the raw line
+_MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
+_MOST_BANDS = 3  # runs whose standard deviations are drawn
+_DEEPEST = 1e-5  # of the largest density: less is below the picture
+_SEEN = 1.5  # pixels between lines that are told apart
+_DECADES = 30  # largest over smallest value from which an axis may be logarithmic
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colour (``#rrggbb``) and dash pattern (empty: solid) of one run."""
+
+    colour: str
+    dash: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The measured points of one line of one run.
+
+    Attributes:
+        run: its place among the runs.
+        line: which line of the quantity.
+        x: m values.
+        y: m values.
+        spread: m standard deviations of y, or None.
+        origin: what is subtracted from y before it is drawn,
+        unit: and by what that is divided: not 0 and 1 where the runs share no axis.
+    """
+
+    run: int
+    line: Line
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    spread: NDArray[np.float64] | None = None
+    origin: float = 0.0
+    unit: float = 1.0
+
+    @property
+    def shown(self) -> NDArray[np.float64]:
+        """What is drawn of y."""
+        return (self.y - self.origin) / self.unit
+
+
+def styles(count: int) -> list[Style]:
+    """Return one style per run; the colours repeat with another dash after the sixth."""
+    n = len(_COLOURS)
+    return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
+
+
+def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
+    """Tell whether the runs cannot share an axis: their losses are of different objectives."""
+    told = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
+    return quantity.key == "loss" and len(told) > 1
+
+
+def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
+    """Return a picture of the dev score for each metric, as two share no axis; others as they are.
+
+    A run that is not finished does not say its metric; its dev setting does, where others have it.
+    """
+    known = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
+    places: dict[str, set[int]] = {}
+    for i, run in enumerate(runs):
+        if not run.of_images and np.isfinite(run.scores).any():
+            name = run.dev_name or known.get(str(run.settings.get("dev")), "")
+            places.setdefault(name, set()).add(i)
+    found = []
+    for quantity in quantities:
+        if quantity.key != "dev" or len(places) < 2:
+            found.append(quantity)
+            continue
+        for number, some in enumerate(places.values(), 1):
+            key = "dev" if number == 1 else f"dev{number}"
+            found.append(replace(quantity, key=key, runs=frozenset(some)))
+    return found
+
+
+def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
+    return [
+        run.dev_name
+        for i, run in enumerate(runs)
+        if not run.of_images and (quantity.runs is None or i in quantity.runs)
+    ]
+
+
+def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
+    """Return title and note: the score says what it is, losses whether they share a unit."""
+    if quantity.lines[0].column == "dev":
+        unit = next((name for name in _dev_names(quantity, runs) if name), "")
+        return f"{unit[:1].upper()}{unit[1:]}" or quantity.title, quantity.note
+    if _share_no_unit(quantity, runs):
+        return "Loss, scaled to 0-1", "Each run in its own range: losses share no unit."
+    return quantity.title, quantity.note
+
+
+def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
+    """Return what the runs have measured, the lines of one run after each other."""
+    if quantity.kind == "density":
+        drawn = enumerate(densities([run.spectrum for run in runs]))
+        return [Curve(i, quantity.lines[0], *found) for i, found in drawn if found is not None]
+    found = [
+        _curve(quantity, i, run, line)
+        for i, run in enumerate(runs)
+        if quantity.runs is None or i in quantity.runs
+        for line in quantity.lines
+    ]
+    found = [curve for curve in found if len(curve.y)]
+    if not _share_no_unit(quantity, runs):
+        return found
+    return [
+        Curve(c.run, c.line, c.x, c.y, origin=c.y.min(), unit=np.ptp(c.y) or 1.0) for c in found
+    ]
+
+
+def _curve(quantity: Quantity, index: int, run: Run, line: Line) -> Curve:
+    empty = np.full_like(run.steps, np.nan)
+    x = run.steps if quantity.across == "step" else run.series.get(quantity.across, empty)
+    y = run.series.get(line.column, empty)
+    measured = np.isfinite(x) & np.isfinite(y)
+    spread = run.series.get(line.spread)
+    if spread is not None:
+        spread = np.nan_to_num(spread[measured])
+    return Curve(index, line, x[measured], y[measured], spread)
+
+
+def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
+    """Draw a quantity of all runs and set up the axes; return what was drawn.
+
+    Nothing measured leaves the axes empty.
+    """
+    drawn = _curves(quantity, runs)
+    if not drawn:
+        return []
+    lines = [
+        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs)) for curve in drawn
+    ]
+    if quantity.mark is not None:
+        axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
+    if quantity.kind == "density":
+        axes.axvline(0.0, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
+    if quantity.kind == "score":
+        _mark_scores(axes, quantity, runs)
+    _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
+    seconds = {
+        line for line, c in zip(lines, drawn, strict=True) if c.line is not quantity.lines[0]
+    }
+    for group in _coinciding(lines):
+        _take_turns(group, seconds)
+    return drawn
+
+
+def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the running mean over about a fifteenth of the points, shorter at both ends."""
+    if len(values) < _SMOOTH_FROM:
+        return values
+    window = np.ones(2 * max(2, len(values) // 30) + 1)
+    mass = np.convolve(np.ones_like(values), window, mode="same")
+    return np.asarray(np.convolve(values, window, mode="same") / mass)
+
+
+def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> Line2D:
+    """Draw one line; a long one as its running mean, with the raw values faintly behind."""
+    x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
+    if quantity.kind in ("course", "path"):
+        if count <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
+            axes.plot(x, y, color=style.colour, lw=0.7, alpha=0.22)
+        x, y = _smooth(x) if quantity.kind == "path" else x, _smooth(y)
+    if count <= _MOST_BANDS and curve.spread is not None:
+        room = _smooth(curve.spread)
+        low, high = np.clip(
+            (y - room, y + room), *((0, np.pi) if quantity.angular else (None, None))
+        )
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.2, lw=0)
+    marker = "o" if len(y) == 1 else ""
+    width = 1.5 if second else 1.8
+    # what lies on a bound of the axes is seen whole
+    (line,) = axes.plot(
+        x, y, color=style.colour, lw=width, marker=marker, ms=4, clip_on=quantity.least is None
+    )
+    if second or style.dash:
+        line.set_dashes(SECOND if second else style.dash)
+    place = quantity.lines.index(curve.line)
+    line.set_gid(f"series-{quantity.key}-{curve.run}" + (f"-{place}" if place else ""))
+    if quantity.kind == "path":
+        axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
+        axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
+    return line
+
+
+def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
+    """Return the groups of lines of which only the last would be seen."""
+    groups: list[list[Line2D]] = []
+    for line in lines:
+        group = next((some for some in groups if _hides(line, some[0])), None)
+        if group is None:
+            groups.append([line])
+        else:
+            group.append(line)
+    return [group for group in groups if len(group) > 1]
+
+
+def _hides(line: Line2D, other: Line2D) -> bool:
+    """Tell whether all points of the shorter of two lines lie on the other, as far as one sees."""
+    assert line.axes is not None
+    (x, y), (u, v) = (
+        line.axes.transData.transform(np.column_stack(one.get_data(orig=False))).T
+        for one in (line, other)
+    )
+    if len(x) == len(u):
+        return bool(np.hypot(x - u, y - v).max() < _SEEN)
+    if len(x) > len(u):
+        x, y, u, v = u, v, x, y
+    if not (np.diff(u) > 0).all():
+        return False
+    inside = u[0] - _SEEN <= x[0] <= x[-1] <= u[-1] + _SEEN
+    return bool(inside and np.abs(y - np.interp(x, u, v)).max() < _SEEN)
+
+
+def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
+    """Let the lines of a group take turns, a stripe each; of single points each has a ring."""
+    stripe, many = 2 * sum(SECOND), len(group)
+    for place, line in enumerate(group):
+        line.set_markersize(line.get_markersize() + 4 * (many - 1 - place))
+        rest = (many - 1) * stripe
+        dots = [*SECOND, SECOND[0], SECOND[1] + rest]
+        dashes = dots if line in dotted else [stripe, rest]
+        line.set_linestyle(((many - place) % many * stripe, dashes))
+
+
+def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
+    """Draw where each run started (one grey line if they agree) and the step that was saved."""
+    styled = [
+        (run, style)
+        for i, (run, style) in enumerate(zip(runs, styles(len(runs)), strict=True))
+        if run.of_images == (quantity.key == "knn")
+        and (quantity.runs is None or i in quantity.runs)
+    ]
+    starts = [run.metric("dev_start") for run, _ in styled]
+    common = len({round(start, 6) for start in starts if start is not None}) == 1
+    for (run, style), start in zip(styled, starts, strict=True):
+        if start is not None:
+            colour = INK if common else style.colour
+            axes.axhline(start, color=colour, lw=1.0, dashes=(4, 3), zorder=1)
+        step, score = run.saved_step, run.metric(run.saved)
+        if step is not None and score is not None:
+            axes.plot(step, score, "o", color=style.colour, ms=6.5, zorder=4)
+
+
+def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: float) -> None:
+    """Set ticks, grid and limits; a constant or single value gets room around it."""
+    _limit(axes, quantity, drawn)
+    stepwise = quantity.across == "step"
+    if stepwise:
+        axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
+    room = 4 if axes.bbox.width < 400 else 8
+    axes.xaxis.set_major_locator(MaxNLocator(room, steps=[1, 2, 2.5, 5, 10], integer=stepwise))
+    shown = FuncFormatter(lambda value, _: _tick(value))
+    axes.xaxis.set_major_formatter(shown)
+    if quantity.angular:
+        quarters = [Fraction(i, 4) for i in range(5)]
+        axes.yaxis.set_major_locator(FixedLocator([float(q) * np.pi for q in quarters]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _multiple(value)))
+    else:
+        if axes.get_yscale() == "linear":
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes.yaxis.set_major_formatter(shown)
+    axes.grid(axis="both" if quantity.kind == "path" else "y", lw=0.6, alpha=0.28)
+    axes.tick_params(which="both", length=0, pad=5)
+    axes.set_axisbelow(True)
+
+
+def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
+    """Set the vertical limits, or a logarithmic axis."""
+    low, high = axes.dataLim.y0, axes.dataLim.y1
+    if quantity.kind == "density":
+        _logarithmic(axes, _DEEPEST * high, 2 * high)
+        return
+    if quantity.logarithmic and low > 0 and high / low > _DECADES:
+        room = (high / low) ** 0.05
+        _logarithmic(axes, low / room, high * room)
+        return
+    if quantity.floor is not None:
+        low, high = min(low, quantity.floor), max(high, quantity.floor)
+    flat = 0.02 if quantity.key == "ratio" else 1e-9  # fixed by the objective: rounding noise
+    constant = high - low <= flat * max(abs(low), abs(high))
+    room = (0.05 * abs(low) or 0.5) if constant else 0.05 * (high - low)
+    bottom, top = low - (0.4 * room if low == quantity.floor else room), high + room
+    if quantity.least is not None:
+        bottom = max(bottom, min(quantity.least, low))
+    if quantity.most is not None:
+        top = min(top, max(quantity.most, high))
+    axes.set_ylim(bottom, top)
+
+
+def _logarithmic(axes: Axes, low: float, high: float) -> None:
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    between = (1.0,) if high / low > 1000 else (1.0, 3.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=between, numticks=6))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _tick(value: float) -> str:
+    """Return a tick's number without rounding noise, with thousands apart and a true minus."""
+    short = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
+    return short.replace("-", "\N{MINUS SIGN}")
+
+
+def _multiple(angle: float) -> str:
+    """Return an angle as a multiple of pi: ``3π/4``."""
+    times = Fraction(angle / np.pi).limit_denominator(8)
+    if not times:
+        return "0"
+    over = "" if times.denominator == 1 else f"/{times.denominator}"
+    return f"{times.numerator if times.numerator > 1 else ''}\N{GREEK SMALL LETTER PI}{over}"

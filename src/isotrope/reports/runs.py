@@ -1,0 +1,278 @@
+"""Run folders, read: config.yaml, metrics.csv and result.json as one frozen record."""
+
+import csv
+import math
+import os
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.documents import read_text, read_yaml
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from isotrope.measures.judgement import Judgement, judgement_of
+from isotrope.reports.curvature import StoredSpectrum, read_spectrum
+
+__all__ = ["Run", "legible", "read_run"]
+
+Series = NDArray[np.float64]
+
+_LAST = 2**53  # of the steps that a number of floating point tells apart
+_LARGEST = 1e100  # no float32 is; axes overflow before a float64 does
+_UNFIT = {"Cc", "Cs", "Cn"}  # control, half a character, none
+
+IMAGES = "train-images"
+"""Kind of the result of a training on images; on text it is ``train``."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run as its folder tells it.
+
+    Attributes:
+        name: the folder's name.
+        folder: where it was read.
+        settings: config.yaml; empty of a training loop of one's own, which leaves none.
+        steps: t logged steps, increasing.
+        series: column of metrics.csv -> t values, NaN where nothing was measured.
+        result: result.json, or None while the run is in progress (or was stopped).
+        spectrum: what ``isotrope spectrum`` found, or None.
+        judgement: whether training helped, or None where nothing was kept to judge by.
+    """
+
+    name: str
+    folder: Path
+    settings: Mapping[str, Any]
+    steps: Series
+    series: Mapping[str, Series]
+    result: Result | None
+    spectrum: StoredSpectrum | None = None
+    judgement: Judgement | None = None
+
+    @property
+    def outcome(self) -> str:
+        """Whether training helped, in the words of the judgement; ``"not known"`` without one."""
+        return "not known" if self.judgement is None else self.judgement.outcome
+
+    @property
+    def weights(self) -> str | None:
+        """What the saved weights are known by; None of a run that does not say it."""
+        told = self.result.details.get("model") if self.result else None
+        found = told.get("fingerprint") if isinstance(told, Mapping) else None
+        return None if found is None else str(found)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run wrote its result."""
+        return self.result is not None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether this is the log of a training loop of one's own: numbers and nothing else."""
+        return self.result is None and not self.settings
+
+    @property
+    def of_images(self) -> bool:
+        """Whether images were trained on, not text."""
+        if self.result is not None:
+            return self.result.kind == IMAGES
+        return "data" in self.settings and "files" not in self.settings
+
+    @property
+    def method(self) -> str:
+        """Name of the method of a run on images, and by what its weights were divided."""
+        details = self.result.details if self.result else {}
+        told = details.get("method", self.settings.get("method", ""))
+        name = str(told.get("name", "?") if isinstance(told, Mapping) else told)
+        cut = details.get("cut", self.settings.get("cut"))
+        c = cut.get("c") if isinstance(cut, Mapping) else cut
+        shown = f"cut {c:g}" if isinstance(c, (int, float)) and c != 1 else ""
+        return ", ".join(part for part in (name, shown) if part)
+
+    @property
+    def objective(self) -> str:
+        """Registered name of the objective, ``"?"`` if no file names it."""
+        return str(self._objective().get("name", "?"))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Hyperparameters of the objective."""
+        parameters = self._objective().get("parameters")
+        return dict(parameters) if isinstance(parameters, Mapping) else {}
+
+    @property
+    def dev_name(self) -> str:
+        """What the dev score is, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
+        if self.of_images:
+            return "kNN accuracy"
+        dev = self.result.details.get("dev") if self.result else None
+        return str(dev.get("name") or "") if isinstance(dev, Mapping) else ""
+
+    @property
+    def dev_data(self) -> str:
+        """What must agree for two dev scores to be comparable; ``""`` if unknown.
+
+        A label-free score (``--dev auto``) is on the run's own text, and nearest neighbours are
+        its own images, so those must agree too.
+        """
+        own = self.result is not None and (self.of_images or self.settings.get("dev") == "auto")
+        text = self.result.provenance.get("data") if self.result is not None and own else ""
+        return f"{self.dev_name} {text}".strip()
+
+    @property
+    def scores(self) -> Series:
+        """The dev score, or of images the kNN accuracy, at each step; NaN where not measured."""
+        return self.series.get("knn" if self.of_images else "dev", np.full_like(self.steps, np.nan))
+
+    @property
+    def saved(self) -> str:
+        """The number that scores the model that was saved: the best step's, of images the last's.
+
+        Images are scored on the test part, by which no step may be chosen.
+        """
+        return "dev_final" if self.of_images else "dev_best"
+
+    @property
+    def saved_step(self) -> float | None:
+        """The step of the model that was saved; None if none was scored."""
+        if not self.of_images:
+            return self.metric("dev_best_step")
+        measured = self.steps[np.isfinite(self.scores)]
+        return float(measured[-1]) if len(measured) else None
+
+    def metric(self, name: str) -> float | None:
+        """Return a final number: from the result, else from the metrics so far; None if missing.
+
+        ``dev_best`` and its like are ``knn_best`` of a run on images.
+        """
+        if self.result is not None:
+            own = name.replace("dev_", "knn_", 1) if self.of_images else name
+            value = self.result.metrics.get(own)
+            number = isinstance(value, (int, float)) and math.isfinite(value)
+            return value if number and isinstance(value, (int, float)) else None
+        return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
+
+    def last(self, column: str) -> float | None:
+        """Return the last finite value of a column of metrics.csv, or None."""
+        values = self.series.get(column, np.empty(0))
+        values = values[np.isfinite(values)]
+        return float(values[-1]) if len(values) else None
+
+    def _so_far(self) -> dict[str, float]:
+        """Return the dev numbers of a run that has not written its result."""
+        dev = self.scores
+        measured = np.flatnonzero(np.isfinite(dev))
+        if not len(measured):
+            return {}
+        best = measured[np.argmax(dev[measured])]
+        numbers = {
+            "dev_best": dev[best],
+            "dev_best_step": self.steps[best],
+            "dev_final": dev[measured[-1]],
+        }
+        if self.steps[measured[0]] == 0:
+            numbers["dev_start"] = dev[measured[0]]
+        return {name: float(value) for name, value in numbers.items()}
+
+    def _objective(self) -> dict[str, Any]:
+        """Return name and parameters from the result, else from nested or dotted settings."""
+        told = self.result.details.get("objective") if self.result else None
+        if isinstance(told, Mapping):
+            return dict(told)
+        asked = self.settings.get("objective")
+        if isinstance(asked, Mapping):
+            parameters = {str(key): value for key, value in asked.items() if key != "name"}
+            nested = parameters.pop("parameters", None)
+            return {"name": asked.get("name", "?"), "parameters": nested or parameters}
+        prefix = "objective."
+        dotted = {
+            str(key).removeprefix(prefix): value
+            for key, value in self.settings.items()
+            if str(key).startswith(prefix)
+        }
+        return {"name": asked or "?", "parameters": dotted}
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder.
+
+    Raises:
+        InputError: the folder or one of its files is missing, cut short or damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give the --output folder of `isotrope train`")
+    result_file = folder / "result.json"
+    result = Result.load(result_file) if os.path.lexists(result_file) else None
+    if result is not None and result.kind not in ("train", IMAGES):
+        raise InputError(
+            f"{result_file} holds a result of kind {result.kind!r}, not of training; "
+            "give the --output folder of `isotrope train`"
+        )
+    steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
+    told = folder / "config.yaml"
+    settings = read_yaml(told) if result is not None or os.path.lexists(told) else {}
+    name = legible(folder.resolve().name)
+    judgement = judgement_of(folder, result.details if result is not None else None)
+    return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
+
+
+def legible(name: str) -> str:
+    """Return a folder's name as pages and pictures can hold it, without what is no character."""
+    return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
+
+
+def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
+    """Return steps and columns; rows of one step are merged, the later cell wins.
+
+    A run in progress may be in the middle of a line, so its last line counts only once it ends.
+    """
+    if not os.path.lexists(path):
+        raise InputError(
+            f"cannot read {path}: no such file; is this the --output folder of `isotrope train`?"
+        )
+    text = read_text(path)
+    if not complete:
+        text = text[: text.rfind("\n") + 1]
+    try:
+        lines = list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise InputError(f"{path} is not CSV ({error}); restore the file") from error
+    if not lines or "step" not in lines[0]:
+        if not complete and not lines:
+            return np.empty(0), {}
+        raise InputError(f"{path}:1: the header has no column 'step'; restore the file")
+    header = lines[0]
+    rows: dict[float, dict[str, float]] = {}
+    for number, cells in enumerate(lines[1:], start=2):
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            raise InputError(
+                f"{path}:{number}: {len(cells)} cells under {len(header)} columns; "
+                "the file was cut short or edited: remove the line"
+            )
+        try:
+            row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
+        except ValueError as error:
+            raise InputError(
+                f"{path}:{number}: {error}; every cell must be a number or empty"
+            ) from error
+        step = row.pop("step", math.nan)
+        if not abs(step) <= _LAST:
+            raise InputError(f"{path}:{number}: the row has no step; remove the line")
+        rows.setdefault(step, {}).update(row)
+    steps = sorted(rows)
+    names = [name for name in header if name != "step"]
+    series = {
+        name: np.array([rows[step].get(name, math.nan) for step in steps], dtype=np.float64)
+        for name in names
+    }
+    for values in series.values():
+        values[np.abs(values) > _LARGEST] = np.nan
+    return np.array(steps, dtype=np.float64), series

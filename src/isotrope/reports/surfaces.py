@@ -1,0 +1,277 @@
+"""Pictures of a quantity over two angles: heatmaps, and curves where one angle is fixed.
+
+The axes are those of the papers: the angle to the negatives to the right, the angle to the
+positive upwards, ticks in multiples of pi. Colours go from dark to light in an order that survives
+greyscale and colour blindness; where a quantity means nothing the panel is grey and hatched. The
+same numbers give the same bytes.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+from numpy.typing import NDArray
+
+from isotrope.paradigm.portrait import Portrait
+from isotrope.reports.plots import INK, styles
+
+__all__ = [
+    "ANGLES",
+    "DASHES",
+    "MEANS",
+    "Picture",
+    "Surface",
+    "curves",
+    "heatmaps",
+    "pi_ticks",
+    "settings",
+    "triptych",
+    "written",
+]
+
+MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
+ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
+
+_COLOURS = "cividis"
+_UNDEFINED = "#c9ccd1"
+_LINE = "#0072b2"
+_TICKS = tuple(Fraction(*pair) for pair in ((1, 20), (1, 4), (1, 2), (3, 4), (1, 1)))
+DASHES = ((), (6, 2), (2, 1.5), (6, 2, 1.5, 2), (1, 1), (9, 3))
+# inches
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 2.0, 1.6, 0.6, 0.75, 0.55, 0.35
+_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Surface:
+    """One panel or curve.
+
+    Attributes:
+        title: above the panel, or in the legend.
+        x: q angles to the negatives, radians.
+        y: p angles to the positive, radians.
+        value: p x q.
+        defined: p x q, False where the value means nothing.
+    """
+
+    title: str
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    value: NDArray[np.float64]
+    defined: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture in two formats, each the bytes of a file."""
+
+    svg: bytes
+    png: bytes
+
+
+def heatmaps(
+    surfaces: Sequence[Surface],
+    quantity: str,
+    *,
+    limits: tuple[float, float] | None = None,
+    lines: Sequence[float] = (),
+    labels: tuple[str, str] = MEANS,
+) -> Picture:
+    """Draw one panel for each surface, four in a row.
+
+    Args:
+        surfaces: one or more, each with at least 2 x 2 values.
+        quantity: what the colours mean.
+        limits: of the colours, for all panels; without them every panel has its own, from 0.
+        lines: values at which a contour is drawn.
+        labels: of the axes x and y.
+    """
+    columns = min(_COLUMNS, len(surfaces))
+    rows = -(-len(surfaces) // columns)
+    across = 0.32 if limits else 0.75
+    down = _BOTTOM + _TOP
+    width = _LEFT + columns * (_WIDTH + across) - across + _RIGHT
+    height = rows * (_HEIGHT + down)
+    with mpl.rc_context(settings(quantity)):
+        figure = Figure(figsize=(width, height))
+        for i, surface in enumerate(surfaces):
+            row, column = divmod(i, columns)
+            x = _LEFT + column * (_WIDTH + across)
+            y = _BOTTOM + (rows - 1 - row) * (_HEIGHT + down)
+            axes = figure.add_axes((x / width, y / height, _WIDTH / width, _HEIGHT / height))
+            mesh = _panel(axes, surface, limits, lines)
+            axes.set_xlabel(labels[0])
+            axes.tick_params(labelleft=column == 0)
+            if column == 0:
+                axes.set_ylabel(labels[1])
+            ends = column == columns - 1 or i == len(surfaces) - 1
+            if ends or not limits:
+                box = ((x + _WIDTH + 0.08) / width, y / height, 0.08 / width, _HEIGHT / height)
+                _scale(figure, mesh, box, quantity if ends else "")
+        return written(figure)
+
+
+def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> Picture:
+    """Draw the first row of every surface over the angle to the negatives, from 0 to 1.
+
+    Args:
+        surfaces: one or more.
+        quantity: label of the vertical axis.
+        legend: heading of the legend.
+    """
+    with mpl.rc_context(settings(quantity)):
+        figure = Figure(figsize=(5.6, 2.9))
+        axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))
+        for i, (surface, style) in enumerate(zip(surfaces, styles(len(surfaces)), strict=True)):
+            shown = np.where(surface.defined, surface.value, np.nan)[0]
+            (line,) = axes.plot(surface.x, shown, color=style.colour, lw=1.7, label=surface.title)
+            if DASHES[i % len(DASHES)]:
+                line.set_dashes(DASHES[i % len(DASHES)])
+        axes.set_xlim(surfaces[0].x.min(), surfaces[0].x.max())
+        axes.set_ylim(-0.02, 1.02)
+        pi_ticks(axes, "x")
+        axes.set_xlabel(MEANS[0])
+        axes.set_ylabel(quantity)
+        axes.grid(axis="y", lw=0.6, alpha=0.28)
+        axes.legend(
+            title=legend or None, loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False
+        )
+        return written(figure)
+
+
+def triptych(portrait: Portrait, name: str) -> bytes:
+    """Draw the three components of an objective side by side, as SVG.
+
+    Dissipation and ratio over the angles of positive and negatives; the weight of each negative
+    over its angle, the positive at pi/6.
+
+    Args:
+        portrait: what to draw.
+        name: of the objective.
+    """
+    near, far = portrait.near.numpy(), portrait.far.numpy()
+    nothing = np.full(portrait.dissipation.shape, np.nan)
+    ratio = nothing if portrait.ratio is None else portrait.ratio.numpy()
+    gd = portrait.dissipation.numpy()
+    with mpl.rc_context(settings(name)):
+        figure = Figure(figsize=(8.6, 2.5))
+        left, middle, right = (figure.add_axes((x, 0.2, 0.2, 0.64)) for x in (0.075, 0.43, 0.71))
+        for axes, title, value, limits, at in (
+            (left, "gradient dissipation", gd, (0.0, 1.0), 0.285),
+            (right, "ratio", ratio, None, 0.92),
+        ):
+            known = np.isfinite(value)
+            mesh = _panel(axes, Surface(title, far, near, value, known), limits, ())
+            axes.set_xlabel(ANGLES[0])
+            if known.any():
+                _scale(figure, mesh, (at, 0.2, 0.012, 0.64), "")
+        left.set_ylabel(ANGLES[1])
+        right.tick_params(labelleft=False)
+        if portrait.ratio is None:
+            plain: dict[str, Any] = {"ha": "center", "va": "center", "transform": right.transAxes}
+            none = not portrait.weight.any()
+            why = "nothing pushes" if none else "one for each coordinate"
+            right.text(0.5, 0.5, why, fontsize=8, backgroundcolor=_UNDEFINED, **plain)
+        middle.axhline(0, lw=0.6, color=INK)
+        middle.plot(
+            portrait.angles.numpy(), portrait.weight.numpy(), "o-", ms=2.2, lw=1, color=_LINE
+        )
+        middle.set_title("weight")
+        middle.set_xlabel(ANGLES[0])
+        pi_ticks(middle, "x")
+        middle.yaxis.set_major_locator(MaxNLocator(4))
+        middle.tick_params(length=2, pad=3)
+        return written(figure).svg
+
+
+def settings(salt: str) -> dict[Any, Any]:
+    """Return how our pictures look; equal salts give equal bytes."""
+    return {
+        "svg.fonttype": "path",  # a file of its own, shown wherever: it cannot count on fonts
+        "svg.hashsalt": f"isotrope {salt}",
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "hatch.linewidth": 0.6,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.handlelength": 3.2,
+        "legend.labelcolor": INK,
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
+        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
+    }
+
+
+def _panel(
+    axes: Axes,
+    surface: Surface,
+    limits: tuple[float, float] | None,
+    lines: Sequence[float],
+) -> QuadMesh:
+    axes.patch.set(facecolor=_UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
+    shown = np.ma.masked_where(~surface.defined, surface.value)
+    inside = shown.compressed() if surface.defined.any() else np.zeros(1)
+    low, high = limits or (min(0.0, float(inside.min())), float(inside.max()))
+    if low == high:  # a surface without relief still needs a scale
+        low, high = low - 0.5, high + 0.5
+    mesh = axes.pcolormesh(
+        surface.x, surface.y, shown, cmap=_COLOURS, vmin=low, vmax=high, rasterized=True
+    )
+    passed = [line for line in lines if inside.min() < line < inside.max()]
+    if passed:
+        drawn = axes.contour(surface.x, surface.y, shown, passed, colors="white", linewidths=1)
+        for label in axes.clabel(drawn, fmt="%g", fontsize=7):
+            place = axes.transLimits.transform(label.get_position())
+            label.set_visible(bool((place > 0.04).all() and (place < 0.96).all()))
+    axes.set_title(surface.title)
+    pi_ticks(axes, "x")
+    pi_ticks(axes, "y")
+    axes.tick_params(length=2, pad=3)
+    return mesh
+
+
+def pi_ticks(axes: Axes, which: str) -> None:
+    """Put ticks at the multiples of pi that lie within the limits."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axis.get_view_interval()
+    inside = [t for t in _TICKS if low - 0.02 <= float(t) * np.pi <= high + 0.02]
+    axis.set_major_locator(FixedLocator([float(t) * np.pi for t in inside]))
+    axis.set_major_formatter(FixedFormatter([_multiple(t) for t in inside]))
+
+
+def _multiple(of_pi: Fraction) -> str:
+    over = "" if of_pi.denominator == 1 else f"/{of_pi.denominator}"
+    return f"{of_pi.numerator if of_pi.numerator > 1 else ''}\N{GREEK SMALL LETTER PI}{over}"
+
+
+def _scale(
+    figure: Figure,
+    mesh: QuadMesh,
+    box: tuple[float, float, float, float],
+    label: str,
+) -> None:
+    axes = figure.add_axes(box)
+    bar = figure.colorbar(mesh, cax=axes, ticks=MaxNLocator(5))
+    bar.outline.set_visible(False)
+    bar.ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+    axes.yaxis.set_offset_position("left")  # its power of ten starts above the bar
+    axes.tick_params(length=0, pad=3)
+    axes.set_ylabel(label)
+
+
+def written(figure: Figure) -> Picture:
+    """Return a figure in both formats, without the date."""
+    figure.patch.set_alpha(0)
+    svg, png = io.BytesIO(), io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(svg, format="svg", metadata=nothing, dpi=200)
+    figure.savefig(png, format="png", metadata={"Software": None}, dpi=200)
+    return Picture(svg.getvalue(), png.getvalue())

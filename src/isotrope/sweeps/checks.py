@@ -1,0 +1,120 @@
+"""Checks of a sweep, before anything runs: names, values, data, encoder, metric."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.diagnostics.observe import MEASURED
+from isotrope.sweeps.spec import Sweep, Values
+from isotrope.sweeps.study import planned
+from isotrope.training.images.measures import TRACKED
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.run import check_output, try_objective
+from isotrope.training.settings import RunSettings, TrainSettings
+
+__all__ = ["METRICS", "check_metric", "check_sweep"]
+
+METRICS: dict[str, tuple[str, ...]] = {
+    "text": (
+        *("dev_best", "dev_final", "dev_start", "dev_best_step"),
+        *("steps", "seconds", "samples_per_second", "wall_seconds", "loss", *MEASURED),
+    ),
+    "images": (
+        *("knn_final", "knn_best", "knn_start", "knn_best_step", "linear"),
+        *("steps", "seconds", "images_per_second", "wall_seconds", "loss", *MEASURED, *TRACKED),
+    ),
+}
+"""What a run can be scored by; the first unless another is given."""
+
+_PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looked up
+
+
+def check_metric(settings: type[RunSettings], metric: str) -> None:
+    """Refuse what no run of this kind has.
+
+    Raises:
+        InputError: an unknown metric.
+    """
+    known = METRICS[settings.kind]
+    if metric not in known:
+        raise InputError(
+            f"--metric: no run has {metric!r}{nearest(metric, known)}; there are {', '.join(known)}"
+        )
+
+
+def check_sweep(spec: Sweep) -> None:
+    """Find what is wrong before anything runs.
+
+    Raises:
+        InputError: whatever it is.
+    """
+    check_metric(spec.settings, spec.metric)
+    checked: list[RunSettings] = []
+    for values in _every(spec):
+        settings = spec.run(values, spec.seeds[0])
+        names = [name for name in _PLACES if name in type(settings).model_fields]
+        if all(any(getattr(settings, n) != getattr(one, n) for n in names) for one in checked):
+            _check_all(settings, spec.metric)
+            checked.append(settings)
+        else:
+            _check_names(settings)
+
+
+def _every(spec: Sweep) -> Iterator[Values]:
+    """Yield values that stand for all: those that are known, else one setting at a time."""
+    plans = [planned(spec, varied) for varied in spec.stages]
+    fixed: dict[str, str] = {}
+    for varied, plan in zip(spec.stages, plans, strict=True):
+        first = {one.name: one.ends[0] for one in varied}
+        yield {**fixed, **first}
+        single = ({**first, one.name: value} for one in varied for value in one.ends[1:])
+        for values in plan or single:
+            yield {**fixed, **values}
+        fixed |= first
+
+
+def _check_all(settings: RunSettings, metric: str) -> None:
+    """Open the data and the encoder too."""
+    if not Path(settings.output).exists():
+        check_output(Path(settings.output), settings, resume=True)  # not among the data
+    if isinstance(settings, TrainSettings):
+        from isotrope.training.text import check
+
+        check(settings)
+        if metric.startswith("dev_") and settings.dev is None:
+            raise InputError(
+                f"--metric {metric}: there is no dev score without --dev; give one (--dev auto "
+                "needs no labels), or another --metric"
+            )
+    else:
+        assert isinstance(settings, ImageSettings)
+        from isotrope.training.images.train import labelled, prepare
+
+        images = prepare(settings).images
+        if metric.startswith(("knn", "linear")) and not labelled(images):
+            raise InputError(
+                f"--metric {metric}: {settings.data} has no labels of two classes and a test part "
+                "(--holdout 0.1 makes one); choose another --metric"
+            )
+        if metric == "linear" and not settings.linear:
+            raise InputError("--metric linear: --no-linear leaves the probe out")
+
+
+def _check_names(settings: RunSettings) -> None:
+    """Build the objective; nothing is opened."""
+    from isotrope.paradigm import registry
+
+    for plugin in settings.plugin:
+        registry.load_plugin(Path(plugin))
+    if isinstance(settings, TrainSettings):
+        name, own = settings.objective, {}
+    else:
+        assert isinstance(settings, ImageSettings)
+        from isotrope.training.images.registry import find_method, options_of
+
+        method = find_method(settings.method)
+        options = options_of(settings.method, settings.method_settings)
+        name = settings.objective or method.recipe.objective
+        own = method.settings_of(name.lower(), options)
+    objective = registry.build(name, {**own, **settings.objective_settings})
+    try_objective(objective, negatives=False)

@@ -1,0 +1,79 @@
+"""What a sweep is to do, and the runs that follow from it."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from isotrope.core.fingerprint import fingerprint
+from isotrope.sweeps.search_space import Varied
+from isotrope.training.settings import RunSettings
+
+__all__ = ["SAMPLERS", "Sampler", "Sweep", "Values"]
+
+Sampler = Literal["grid", "random", "tpe"]
+SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
+Values = Mapping[str, str]
+"""By the name of a setting, as flags spell both."""
+
+_LONGEST = 120  # characters of a folder's name
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep is to do.
+
+    Attributes:
+        settings: text or images.
+        base: settings of every run, as flags or a file give them.
+        stages: what is varied in each.
+        output: folder.
+        seeds: of every setting.
+        sampler: of values.
+        trials: of each stage, where a grid does not say it.
+        draws: seed of the sampler.
+        metric: of a run's result.
+        highest: whether higher is better.
+        jobs: runs at a time.
+        keep: whose models and checkpoints stay: those of all runs, or of the best trial.
+    """
+
+    settings: type[RunSettings]
+    base: Mapping[str, Any]
+    stages: Sequence[Sequence[Varied]]
+    output: Path
+    seeds: Sequence[int] = (42,)
+    sampler: Sampler = "grid"
+    trials: int = 20
+    draws: int = 0
+    metric: str = "dev_best"
+    highest: bool = True
+    jobs: int = 1
+    keep: Literal["all", "best"] = "all"
+
+    def run(self, values: Values, seed: int) -> RunSettings:
+        """Return the settings of one run.
+
+        Raises:
+            InputError: a value that the setting does not take.
+        """
+        varied = {name.replace("_", "-") for name in values}
+        base = {k: v for k, v in self.base.items() if k.replace("_", "-") not in varied}
+        own = {**base, **values, "seed": seed, "progress": False}
+        return self.settings.read({**own, "output": str(self.folder(values, seed))})
+
+    def folder(self, values: Values, seed: int) -> Path:
+        """Return the run folder of values and a seed: its name says both."""
+        parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
+        name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
+        if name != ",".join(parts) or len(name) > _LONGEST:
+            name = f"{name[:_LONGEST]}-{fingerprint(parts)[:6]}"
+        return self.output / "runs" / name
+
+    def sampler_of(self, stage: Sequence[Varied]) -> Sampler:
+        """Return the sampler of a stage: a grid where there are trials for every combination."""
+        listed = all(one.span is None for one in stage)
+        every = math.prod(len(one.values) for one in stage) if listed else math.inf
+        return "grid" if every <= self.trials else self.sampler

@@ -1,0 +1,249 @@
+"""Optuna's part of a sweep: it chooses values and keeps the record, which its dashboard opens.
+
+A stage is a study of an Optuna journal in the sweep's folder: a text file that only grows, which
+works on network file systems, where SQLite's locks are not to be relied on. A study has a trial
+for each setting, whose value is the mean over the seeds. What the runs came to is read from their
+folders: a study that begins anew, for other seeds or another metric, trains nothing twice.
+
+Optuna's ``GridSampler`` shuffles, and ends a study by a callback, which a study that is asked for
+single trials does not have: the combinations of a grid are added as trials, in their order. A
+sampler begins its draws again in every process, so each trial has a seed of its own: the same
+command draws the same, whatever was run before.
+"""
+
+import itertools
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import TrialState, create_trial
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace, os_errors_as_input_errors
+from isotrope.core.fingerprint import fingerprint
+from isotrope.sweeps.search_space import Varied
+from isotrope.sweeps.spec import Sweep, Values
+
+__all__ = ["JOURNAL", "StageStudy", "planned", "tried"]
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+JOURNAL = "optuna.log"
+"""The file in the sweep's folder: ``optuna-dashboard FOLDER/optuna.log`` opens it."""
+
+_REPEATS = 10  # choices for each that must be new, until there are taken to be no others
+
+
+def planned(spec: Sweep, stage: Sequence[Varied]) -> list[dict[str, str]] | None:
+    """Return all values of a stage, or None where they depend on scores.
+
+    Raises:
+        InputError: a range in a grid.
+    """
+    sampler = spec.sampler_of(stage)
+    if sampler == "grid":
+        return _grid(stage)
+    if sampler == "tpe":
+        return None
+    study = optuna.create_study()
+    drawn: list[dict[str, str]] = []
+    for number in range(_REPEATS * spec.trials):
+        study.sampler = optuna.samplers.RandomSampler(seed=_seed(spec, number))
+        values = _spelled(stage, study.ask(_distributions(stage)).params)
+        if values not in drawn:
+            drawn.append(values)
+        if len(drawn) == spec.trials:
+            break
+    return drawn
+
+
+def _grid(stage: Sequence[Varied]) -> list[dict[str, str]]:
+    """Return every combination, the last setting varying fastest."""
+    for one in stage:
+        if one.span is not None:
+            low, high = one.ends
+            raise InputError(
+                f"a grid has no values of {one.name}: give some, as {one.name}={low},{high} or "
+                f"{one.name}={low}..{high}:5, or choose --sampler random"
+            )
+    names = [one.name for one in stage]
+    every = itertools.product(*(one.values for one in stage))
+    return [dict(zip(names, values, strict=True)) for values in every]
+
+
+def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str, str]]:
+    """Return the values that earlier commands have tried, as far as this one may try them.
+
+    Args:
+        spec: the sweep.
+        stage: what is varied.
+        fixed: at the best of the stages before.
+    """
+    every: list[dict[str, str]] = []
+    if not (spec.output / JOURNAL).is_file():
+        return every
+    journal = _open(spec.output / JOURNAL)
+    for name in optuna.get_all_study_names(journal):
+        study = optuna.load_study(study_name=name, storage=journal)
+        if study.user_attrs.get("fixed") != dict(fixed):
+            continue
+        for trial in study.get_trials(deepcopy=False):
+            params = trial.params
+            fits = params.keys() == {one.name for one in stage}
+            if fits and all(one.holds(str(params[one.name])) for one in stage):
+                values = _spelled(stage, params)
+                every += [values] if values not in every else []
+    return every
+
+
+class StageStudy:
+    """The study of one stage, for whoever has the sweep's folder to itself.
+
+    Args:
+        spec: the sweep.
+        stage: what is varied.
+        fixed: at the best of the stages before.
+        place: of the stage, from 1.
+
+    Raises:
+        InputError: the journal is damaged, or cannot be written.
+    """
+
+    def __init__(self, spec: Sweep, stage: Sequence[Varied], fixed: Values, place: int) -> None:
+        self._spec, self._stage = spec, stage
+        self._journal = spec.output / JOURNAL
+        _mend(self._journal)
+        plan = planned(spec, stage)
+        self.count = spec.trials if plan is None else len(plan)
+        self._chosen = plan is None
+        self._first = tried(spec, stage, fixed) if plan is None else plan
+        title = f"{place}. {', '.join(one.name for one in stage)} ({spec.metric})"
+        ranges = [(one.name, one.values, one.span) for one in stage]
+        choice = [spec.sampler_of(stage), spec.draws, spec.highest, list(spec.seeds)]
+        with os_errors_as_input_errors(self._journal):
+            self._study = optuna.create_study(
+                storage=_open(self._journal),
+                study_name=f"{title} {fingerprint(spec.metric, ranges, dict(fixed), choice)[:6]}",
+                direction="maximize" if spec.highest else "minimize",
+                load_if_exists=True,
+            )
+            if not self._study.user_attrs:
+                self._study.set_user_attr("fixed", dict(fixed))  # first: ``tried`` needs it
+                self._study.set_user_attr("seeds", list(spec.seeds))
+
+    def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the number and the values of trials until enough of them differ.
+
+        First come those that earlier commands have begun: their runs may not all be finished.
+        """
+        different: list[dict[str, str]] = []
+        for trial in self._study.get_trials(deepcopy=False):
+            if len(trial.params) < len(self._stage):  # killed while its values were chosen
+                self.tell(trial.number, None)
+                continue
+            values = _spelled(self._stage, trial.params)
+            different += [values] if values not in different else []
+            yield trial.number, values
+        for values in self._first:
+            if values not in different and len(different) < self.count:
+                different.append(values)
+                yield self._add(values), values
+        for _ in range(_REPEATS * self.count if self._chosen else 0):
+            if len(different) >= self.count:
+                return
+            number, values = self._ask()
+            different += [values] if values not in different else []
+            yield number, values
+
+    def _add(self, values: Values) -> int:
+        trial = create_trial(
+            state=TrialState.RUNNING,
+            params=_params(self._stage, values),
+            distributions=_distributions(self._stage),
+        )
+        with os_errors_as_input_errors(self._journal):
+            self._study.add_trial(trial)
+        return len(self._study.get_trials(deepcopy=False)) - 1
+
+    def _ask(self) -> tuple[int, dict[str, str]]:
+        seed = _seed(self._spec, len(self._study.get_trials(deepcopy=False)))
+        with warnings.catch_warnings(), os_errors_as_input_errors(self._journal):
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # trials that are running count as bad, so that those beside them differ
+            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            self._study.sampler = sampler
+            trial = self._study.ask(_distributions(self._stage))
+        return trial.number, _spelled(self._stage, trial.params)
+
+    def tell(self, number: int, score: float | None) -> None:
+        """Keep the score of a trial, None where it has none; a trial that has one keeps it."""
+        failed = TrialState.FAIL if score is None else None
+        with os_errors_as_input_errors(self._journal):
+            self._study.tell(number, score, state=failed, skip_if_finished=True)
+
+
+def _open(journal: Path) -> JournalStorage:
+    file = str(journal)
+    try:
+        return JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{journal} is damaged ({error}); move it away: runs that are finished are not trained "
+            "again"
+        ) from error
+
+
+def _mend(journal: Path) -> None:
+    """Remove what a process that was killed while it wrote has left."""
+    journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
+    if not journal.is_file():
+        return
+    text = journal.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole != text:
+        with atomic_replace(journal) as temporary:
+            temporary.write_bytes(whole)
+
+
+def _seed(spec: Sweep, number: int) -> int:
+    return int(np.random.SeedSequence([spec.draws, number]).generate_state(1)[0])
+
+
+def _distributions(stage: Sequence[Varied]) -> dict[str, BaseDistribution]:
+    return {one.name: _distribution(one) for one in stage}
+
+
+def _distribution(one: Varied) -> BaseDistribution:
+    if one.span is None:
+        return CategoricalDistribution(one.values)
+    if one.span.whole:
+        low, high = int(one.span.low), int(one.span.high)
+        return IntDistribution(low, high, log=one.span.log)
+    return FloatDistribution(one.span.low, one.span.high, log=one.span.log)
+
+
+def _spelled(stage: Sequence[Varied], params: dict[str, Any]) -> dict[str, str]:
+    """Return Optuna's values as flags take them."""
+    return {
+        one.name: str(params[one.name]) if one.span is None else one.span.spelled(params[one.name])
+        for one in stage
+    }
+
+
+def _params(stage: Sequence[Varied], values: Values) -> dict[str, str | float]:
+    """Return values as Optuna takes them."""
+    kinds = {
+        one.name: str if one.span is None else int if one.span.whole else float for one in stage
+    }
+    return {name: kind(values[name]) for name, kind in kinds.items()}

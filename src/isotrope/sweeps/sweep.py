@@ -1,0 +1,249 @@
+"""Train what has not been trained yet, score by score, stage by stage.
+
+Every run is an ordinary run folder, named by its values and its seed: what is there is not trained
+again, also where values are added later. A stage varies its settings with those of the stages
+before fixed at their best.
+"""
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.durations import format_duration
+from isotrope.core.errors import Diverged, InputError
+from isotrope.core.files import atomic_replace
+from isotrope.core.lock import exclusive_lock
+from isotrope.core.result import Result
+from isotrope.sweeps.checks import check_sweep
+from isotrope.sweeps.search_space import Varied
+from isotrope.sweeps.spec import Sweep, Values
+from isotrope.sweeps.study import StageStudy, planned, tried
+from isotrope.sweeps.trained import trained
+from isotrope.sweeps.trials import Stage, Trial, best_of
+from isotrope.training.launch import each
+from isotrope.training.run import check_output
+from isotrope.training.settings import RunSettings, read_yaml
+
+__all__ = ["sweep"]
+
+Run = tuple[int, int, RunSettings]
+"""The place of a trial, a seed, and what is trained."""
+
+Report = Callable[[str], None]
+
+
+def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = True) -> list[Stage]:
+    """Train what has not been trained yet; return everything there is.
+
+    A stage without any score is the last.
+
+    Args:
+        spec: what to do.
+        report: takes a line when a stage begins, and for each run that ends.
+        measure: False trains nothing.
+
+    Raises:
+        InputError: before anything runs: a name, a value, data, an encoder, a folder that another
+            sweep fills.
+        LostProcess: a process died, or was asked to stop; what was finished is kept.
+        KeyboardInterrupt: Ctrl-C; what was finished is kept.
+    """
+    if not measure:
+        return _stages(spec, report, measure=False)
+    check_sweep(spec)
+    doing = f"measuring into {spec.output}"
+    with exclusive_lock(spec.output, doing, " (--show looks at what there is)"):
+        _same_base(spec)
+        return _stages(spec, report, measure=True)
+
+
+def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
+    stages: list[Stage] = []
+    fixed: dict[str, str] = {}
+    for place, varied in enumerate(spec.stages, start=1):
+        if measure:
+            trials = _StageRun(spec, varied, fixed, place, report).run()
+        else:
+            trials = _existing(spec, varied, fixed)
+        stages.append(Stage(varied, dict(fixed), trials))
+        best = best_of(trials, highest=spec.highest)
+        if best is None:
+            break
+        fixed = dict(best.values)
+    return stages
+
+
+def _existing(spec: Sweep, varied: Sequence[Varied], fixed: Values) -> list[Trial]:
+    """Return the trials of a stage as far as they have been trained; nothing is written."""
+    plan = planned(spec, varied)
+    trials = []
+    for number, values in enumerate(tried(spec, varied, fixed) if plan is None else plan, start=1):
+        trials.append(Trial(number, {**fixed, **values}, spec.metric))
+        for seed in spec.seeds:
+            trials[-1].take(seed, _finished(spec.run(trials[-1].values, seed)))
+    return trials
+
+
+class _StageRun:
+    """The runs of one stage."""
+
+    def __init__(
+        self, spec: Sweep, varied: Sequence[Varied], fixed: Values, place: int, report: Report
+    ) -> None:
+        self.spec, self.fixed, self.report = spec, fixed, report
+        self.study = StageStudy(spec, varied, fixed, place)
+        self.trials: list[Trial] = []
+        self.numbers: list[list[int]] = []  # Optuna's, of each trial: it may choose one twice
+        self.start = time.monotonic()
+        self.seconds: list[float] = []
+        self.total = self.study.count * len(spec.seeds)
+        report(
+            f"stage {place} of {len(spec.stages)}: {self.study.count} trials of "
+            f"{', '.join(one.name for one in varied)}, {self.total} runs"
+        )
+
+    def run(self) -> list[Trial]:
+        with closing(each(_train, self._runs(), self.spec.jobs)) as finished:
+            for (place, seed, _), result in finished:
+                self._ended(place, seed, result)
+        return self.trials
+
+    def _runs(self) -> Iterator[Run]:
+        """Yield what is to be trained; what is finished is taken as it is."""
+        for number, values in self.study.settings():
+            whole = {**self.fixed, **values}
+            place = next((i for i, t in enumerate(self.trials) if t.values == whole), None)
+            if place is not None:
+                self.numbers[place].append(number)
+                self._tell(place)
+                continue
+            place = len(self.trials)
+            self.trials.append(Trial(place + 1, whole, self.spec.metric))
+            self.numbers.append([number])
+            for seed in self.spec.seeds:
+                settings = self.spec.run(whole, seed)
+                result = _finished(settings)
+                if result is None:
+                    yield place, seed, settings
+                else:
+                    self._ended(place, seed, result)
+
+    def _ended(self, place: int, seed: int, result: Result | str | InputError) -> None:
+        """Keep what a run came to, and report it."""
+        trial = self.trials[place]
+        trial.take(seed, result)
+        score = trial.scores.get(seed)
+        number = "none" if score is None else f"{score:.4g}"
+        said = trial.notes.get(seed) or f"{trial.metric} {number}"
+        if isinstance(result, Result):
+            self.seconds.append(float(result.metrics.get("wall_seconds") or 0.0))
+        done = sum(one.runs for one in self.trials)
+        setting = " ".join(f"{name}={value}" for name, value in trial.values.items())
+        self.report(
+            f"[{done}/{max(done, self.total)}] {setting} seed={seed}: {said} ({self._passed(done)})"
+        )
+        self._tell(place)
+
+    def _tell(self, place: int) -> None:
+        """Let Optuna know the score of a trial that is complete.
+
+        A run that failed is tried again by the same command: its trial goes on.
+        """
+        trial = self.trials[place]
+        if trial.runs < len(self.spec.seeds) or trial.failures:
+            return
+        for number in self.numbers[place]:
+            self.study.tell(number, trial.score)
+        if self.spec.keep == "best":
+            self._discard()
+
+    def _passed(self, done: int) -> str:
+        passed = format_duration(time.monotonic() - self.start)
+        if not self.seconds or done >= self.total:
+            return f"{passed} so far"
+        left = statistics.fmean(self.seconds) * (self.total - done) / self.spec.jobs
+        return f"{passed} so far, about {format_duration(left)} to go"
+
+    def _discard(self) -> None:
+        """Remove models and checkpoints of complete trials that are not the best."""
+        complete = [trial for trial in self.trials if trial.runs == len(self.spec.seeds)]
+        best = best_of(complete, highest=self.spec.highest)
+        for trial in complete:
+            for seed in () if trial is best else trial.results:
+                folder = self.spec.folder(trial.values, seed)
+                for part in ("model", "checkpoints"):
+                    shutil.rmtree(folder / part, ignore_errors=True)
+
+
+def _finished(settings: RunSettings) -> Result | str | None:
+    """Return the result of a run, or why it diverged; None where it is to be trained.
+
+    Raises:
+        InputError: the folder belongs to another run.
+    """
+    folder = Path(settings.output)
+    if not (folder / "config.yaml").is_file():
+        return None
+    finished = check_output(folder, settings, resume=True)
+    if finished is not None:
+        return finished.result
+    note = folder / _DIVERGED
+    return note.read_text(encoding="utf-8") if note.is_file() else None
+
+
+_DIVERGED = "diverged.txt"
+
+
+def _train(run: Run) -> Result | str:
+    """Train one run, from its last checkpoint if it has one; return why, if it diverges."""
+    settings = run[2]
+    try:
+        return trained(_training(settings), settings).result
+    except Diverged as error:
+        with atomic_replace(Path(settings.output) / _DIVERGED) as temporary:
+            temporary.write_text(str(error), encoding="utf-8")
+        return str(error)
+
+
+def _training(settings: RunSettings) -> Callable[..., Any]:
+    if settings.kind == "text":
+        from isotrope.training.text import train
+
+        return train
+    from isotrope.training.images.train import train as train_images
+
+    return train_images
+
+
+def _same_base(spec: Sweep) -> None:
+    """Refuse a folder that holds a sweep of other trainings; else write down what this one is."""
+    file, older = spec.output / "shared.yaml", spec.output / "base.yaml"
+    if older.is_file() and not file.is_file():
+        raise InputError(
+            f"{spec.output} holds a sweep of an earlier version of isotrope: choose another "
+            f"--output, or remove {older} to go on here; its runs stay, and what is asked for "
+            "again is not trained again"
+        )
+    varied = {one.name.replace("-", "_") for stage in spec.stages for one in stage}
+    own = spec.settings.read({**spec.base, "output": "runs", "progress": False})
+    if not file.is_file():
+        own.save(file)
+        return
+    before = spec.settings.read(read_yaml(file), source=str(file))
+    for name in spec.settings.model_fields:
+        old, new = getattr(before, name), getattr(own, name)
+        if isinstance(old, dict) and isinstance(new, dict):  # objective.temperature and others
+            prefix = name.removesuffix("_settings")
+            old, new = (
+                {k: v for k, v in one.items() if f"{prefix}.{k}" not in varied}
+                for one in (old, new)
+            )
+        if name not in {*spec.settings.free, *varied, "seed"} and old != new:
+            raise InputError(
+                f"{spec.output} holds a sweep of other runs: their --{name.replace('_', '-')} "
+                f"was {old!r}, now it is {new!r}; choose another --output"
+            )

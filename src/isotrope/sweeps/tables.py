@@ -1,0 +1,235 @@
+"""A sweep as a table, as a page and as a record, with the command line of the best."""
+
+import csv
+import io
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.durations import format_duration
+from isotrope.core.files import atomic_replace
+from isotrope.core.result import Result, provenance
+from isotrope.sweeps.plot import picture
+from isotrope.sweeps.spec import Sweep
+from isotrope.sweeps.trials import Stage, Trial, best_of
+from isotrope.training.settings import RunSettings
+
+__all__ = ["as_csv", "as_markdown", "as_result", "best_command", "command", "table", "write"]
+
+
+def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of a stage, the best first."""
+    names = _names([stage])
+    sign = -1 if spec.highest else 1
+    order = sorted(
+        stage.trials,
+        key=lambda t: (t.score is None, 0.0 if t.score is None else sign * t.score, t.number),
+    )
+    header = ["", *names, spec.metric, "seeds"]
+    rows = [
+        [str(place), *(t.values[name] for name in names), _score(t), _runs(spec, t)]
+        for place, t in enumerate(order, start=1)
+    ]
+    return header, rows
+
+
+def _names(stages: Sequence[Stage]) -> list[str]:
+    """Of everything that is varied, and was before."""
+    names = [name for s in stages for name in (*s.fixed, *(one.name for one in s.varied))]
+    return list(dict.fromkeys(names))
+
+
+def _score(trial: Trial) -> str:
+    if trial.score is None:
+        return next(iter(trial.notes.values()), "not run")
+    more = "" if trial.deviation is None else f" ± {trial.deviation:.2g}"
+    return f"{trial.score:.5g}{more}"
+
+
+def _runs(spec: Sweep, trial: Trial) -> str:
+    done = len(trial.scores)
+    return str(done) if done == len(spec.seeds) else f"{done} of {len(spec.seeds)}"
+
+
+def best_command(spec: Sweep, stages: Sequence[Stage], positional: str) -> str | None:
+    """Return the command line of the best setting; None where there is none."""
+    best = best_of(stages[-1].trials, highest=spec.highest) if stages else None
+    if best is None:
+        return None
+    settings = spec.run(best.values, spec.seeds[0])
+    again = settings.model_copy(update={"output": str(spec.output / "best")})
+    return command(again, positional)
+
+
+def command(settings: RunSettings, positional: str) -> str:
+    """Return the command line that trains with these settings.
+
+    Args:
+        settings: of a run.
+        positional: the setting that has no flag.
+    """
+    values, fields = settings.model_dump(), type(settings).ordered()
+    first = values[positional]
+    verb = {"text": "train", "images": "train-images"}[settings.kind]
+    words = ["isotrope", verb, *(first if isinstance(first, list) else [first])]
+    for name, field in fields.items():
+        value = values[name]
+        default = field.get_default(call_default_factory=True)
+        if name in (positional, "progress") or value == default:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, dict):
+            prefix = name.removesuffix("_settings")
+            words += [word for k, v in value.items() for word in (f"--{prefix}.{k}", _typed(v))]
+        elif isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        else:
+            words += [flag, _typed(value)]
+    return shlex.join(words)
+
+
+def _typed(value: object) -> str:
+    """A value as it is typed."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
+    """Return one row for each trial: its values, its score, that of every seed, its folders."""
+    names = _names(stages)
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    seeds = [f"seed {seed}" for seed in spec.seeds]
+    lines.writerow(
+        ["stage", "trial", *names, spec.metric, "deviation", *seeds, "seconds", "folder", "note"]
+    )
+    for place, stage in enumerate(stages, start=1):
+        for trial in stage.trials:
+            seconds = [r.metrics.get("seconds") for r in trial.results.values()]
+            known = [float(s) for s in seconds if isinstance(s, int | float)]
+            folder = spec.folder(trial.values, spec.seeds[0]).relative_to(spec.output)
+            lines.writerow(
+                [
+                    place,
+                    trial.number,
+                    *(trial.values.get(name, "") for name in names),
+                    _cell(trial.score),
+                    _cell(trial.deviation),
+                    *(_cell(trial.scores.get(seed)) for seed in spec.seeds),
+                    _cell(sum(known) if known else None),
+                    folder,
+                    "; ".join(dict.fromkeys(trial.notes.values())),
+                ]
+            )
+    return text.getvalue()
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.8g}"
+
+
+def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> str:
+    """Return a page: the tables, best first, the picture, what is best, and where it comes from.
+
+    Args:
+        spec: the sweep.
+        stages: what they came to.
+        again: the command line of the sweep.
+        best: that of the best setting.
+    """
+    goal = "highest" if spec.highest else "lowest"
+    parts = [f"# Sweep of {', '.join(_names(stages))}: {goal} {spec.metric}"]
+    for place, stage in enumerate(stages, start=1):
+        header, rows = table(spec, stage)
+        if len(spec.stages) > 1:
+            fixed = ", ".join(f"{name} = {value}" for name, value in stage.fixed.items())
+            parts.append(f"**Stage {place}**" + (f", with {fixed}" if fixed else ""))
+        lines = [_row(header), _row(["---"] * len(header)), *map(_row, rows)]
+        parts.append("\n".join(lines))
+    parts.append("![scores by setting](sweep.svg)")
+    if best is not None:
+        parts.append(f"The best:\n\n```\n{best}\n```")
+    seeds = ", ".join(map(str, spec.seeds))
+    how = {"grid": "every combination", "random": "drawn", "tpe": "chosen by Optuna's TPE"}
+    notes = [f"- settings: {how[spec.sampler]}; seeds {seeds}"]
+    notes += [f"- {about}" for about in _where(stages)]
+    parts.append("\n".join([*notes, f"- command: `{again}`"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    plain = (" ".join(cell.replace("|", "\\|").split()) for cell in cells)
+    return "| " + " | ".join(plain) + " |"
+
+
+def _where(stages: Sequence[Stage]) -> list[str]:
+    """Versions and duration, by the runs' own provenance."""
+    results = [r for s in stages for trial in s.trials for r in trial.results.values()]
+    if not results:
+        return []
+    versions = {
+        ", ".join(f"{k} {v}" for k, v in r.provenance.get("versions", {}).items()) for r in results
+    }
+    seconds = sum(float(r.metrics.get("wall_seconds") or 0) for r in results)
+    return [
+        f"versions: {'; '.join(sorted(versions))}",
+        f"{len(results)} runs, {format_duration(seconds)} one after the other",
+    ]
+
+
+def as_result(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> Result:
+    """Return everything as a record."""
+    trial = best_of(stages[-1].trials, highest=spec.highest) if stages else None
+    return Result(
+        kind="sweep",
+        name=spec.output.name,
+        metrics={
+            spec.metric: None if trial is None else trial.score,
+            "deviation": None if trial is None else trial.deviation,
+            "trials": sum(len(stage.trials) for stage in stages),
+            "runs": sum(len(t.results) for stage in stages for t in stage.trials),
+        },
+        details={
+            "best": None if trial is None else dict(trial.values),
+            "best_command": best,
+            "command": again,
+            "seeds": list(spec.seeds),
+            "sampler": spec.sampler,
+            "highest": spec.highest,
+            "stages": [_plain(spec, stage) for stage in stages],
+        },
+        provenance=provenance(seed=spec.draws, command=shlex.split(again)),
+    )
+
+
+def _plain(spec: Sweep, stage: Stage) -> dict[str, Any]:
+    return {
+        "varied": [one.name for one in stage.varied],
+        "fixed": dict(stage.fixed),
+        "trials": [
+            {
+                "values": trial.values,
+                "score": trial.score,
+                "scores": {str(seed): score for seed, score in trial.scores.items()},
+                "notes": {str(seed): note for seed, note in trial.notes.items()},
+                "folders": [str(spec.folder(trial.values, seed)) for seed in spec.seeds],
+            }
+            for trial in stage.trials
+        ],
+    }
+
+
+def write(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> list[Path]:
+    """Write sweep.svg, sweep.csv, sweep.md and sweep.json; return their paths."""
+    contents = {
+        "sweep.svg": picture(spec, stages).svg,
+        "sweep.csv": as_csv(spec, stages).encode(),
+        "sweep.md": as_markdown(spec, stages, again, best).encode(),
+        "sweep.json": as_result(spec, stages, again, best).to_json().encode(),
+    }
+    for name, content in contents.items():
+        with atomic_replace(spec.output / name) as temporary:
+            temporary.write_bytes(content)
+    return [spec.output / name for name in contents]

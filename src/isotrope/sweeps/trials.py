@@ -1,0 +1,87 @@
+"""Trials: what each setting came to with every seed, and the best of them."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from isotrope.sweeps.search_space import Varied
+from isotrope.sweeps.spec import Values
+
+__all__ = ["Stage", "Trial", "best_of"]
+
+
+@dataclass
+class Trial:
+    """One setting, trained with every seed.
+
+    Attributes:
+        number: in its stage, from 1.
+        values: of what is varied, and of what the stages before have fixed.
+        metric: that it is scored by.
+        results: by seed, of the runs that are finished.
+        notes: by seed, why a run has none.
+        failures: of runs that could not be trained at all.
+    """
+
+    number: int
+    values: dict[str, str]
+    metric: str
+    results: dict[int, Result] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def take(self, seed: int, result: Result | str | InputError | None) -> None:
+        """Keep what a run came to: its result, why it has none, or nothing so far."""
+        if isinstance(result, Result):
+            self.results[seed] = result
+        elif result is not None:
+            self.notes[seed] = str(result)
+        if isinstance(result, InputError):
+            self.failures.append(str(result))
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """By seed; not of runs that have no such number."""
+        values = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
+        return {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
+
+    @property
+    def runs(self) -> int:
+        """How many are over, one way or another."""
+        return len(self.results) + len(self.notes)
+
+    @property
+    def score(self) -> float | None:
+        """The mean over seeds; None where one of them came to nothing."""
+        every = self.scores
+        return statistics.fmean(every.values()) if every and len(every) == self.runs else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation over seeds, of more than one."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage came to.
+
+    Attributes:
+        varied: what it varied.
+        fixed: at the best of the stages before.
+        trials: in the order in which they were begun.
+    """
+
+    varied: Sequence[Varied]
+    fixed: Values
+    trials: Sequence[Trial]
+
+
+def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
+    """Return the best of those that have a score, the first of equals."""
+    scored = [(trial.score, trial) for trial in trials if trial.score is not None]
+    if not scored:
+        return None
+    return (max if highest else min)(scored, key=lambda one: one[0])[1]

@@ -1,0 +1,222 @@
+"""``isotrope.fit``: training from Python, with objects and data that are in memory.
+
+What Python hands over becomes settings and files, so that a run begun here can be resumed,
+diagnosed and repeated like one of the command line.
+"""
+
+import inspect
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack
+
+from isotrope.core.errors import InputError, LostProcess
+from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
+from isotrope.data.text.in_memory import hub_dataset, is_in_memory, write_records
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+from isotrope.training.settings import RunSettings, TrainSettings
+
+if TYPE_CHECKING:
+    from isotrope.training.run import Outcome
+
+__all__ = ["TextOptions", "by_name", "fit", "in_python", "speaking_python"]
+
+
+class TextOptions(TypedDict, total=False):
+    """The keywords of :func:`fit`: the fields of ``TrainSettings``, where each is described."""
+
+    output: Required[str | Path]
+    encoder: str | Path
+    objective: str | Objective | type[Objective]
+    objective_settings: Mapping[str, float | str]
+    plugin: str | Path | list[str | Path]
+    columns: str | list[str]
+    views: Literal["auto", "dropout", "adjacent", "pairs"]
+    query_prompt: str
+    passage_prompt: str
+    dev: str | Path | None
+    eval_every: int
+    holdout: float
+    batch_size: int
+    micro_batch: int | None
+    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"]
+    epochs: float
+    max_steps: int | None
+    learning_rate: float
+    weight_decay: float
+    clip: float
+    max_length: int
+    pooling: str | None
+    head: Literal["mlp", "linear", "none"]
+    freeze: Literal["none", "embeddings"]
+    dropout: float | None
+    matryoshka: list[int]
+    lora: int | None
+    lora_alpha: int | None
+    lora_targets: str | list[str]
+    cut: float
+    cut_what: Literal["weights", "all"]
+    precision: Literal["32", "bf16", "16"]
+    device: Literal["auto", "cpu", "cuda", "mps"]
+    devices: int
+    seed: int
+    checkpoint_every: int
+    keep_every: int | None
+    on_nan: Literal["stop", "skip"]
+    log_every: int
+    wandb: str | None
+    progress: bool
+
+
+def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":  # noqa: ANN401 - many kinds of data
+    """Train a sentence encoder.
+
+    ``help(isotrope.fit)`` lists all keywords, ``isotrope train --help`` says what each means.
+
+    Args:
+        files: path or paths of text or pairs; or a list of texts, of pairs ``(anchor, positive)``
+            or of triples ``(anchor, positive, hard negative)``; a DataFrame of pandas or polars, or
+            a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
+            those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
+            the Hugging Face hub. What is no file is written to ``output/data-from-python.jsonl``.
+        resume: continue, start or do nothing, as ``--resume`` does.
+        settings: ``output="runs/x"``, and any other setting, e.g.
+            ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever
+            ``modify`` makes), ``encoder="all-MiniLM-L6-v2"``, ``max_steps=100``.
+
+    Returns:
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
+
+    Raises:
+        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        LostProcess: one of several processes has gone.
+    """
+    from isotrope.training.text import train
+
+    with speaking_python(TrainSettings):
+        options: dict[str, Any] = by_name({**settings})
+        data = files if is_in_memory(files) else None
+        shown = files if data is None else "-"
+        checked = TrainSettings.read({"files": shown, **options}, python=True)
+        data = hub_dataset(files) if data is None else data
+        if data is None:
+            return train(checked, resume=resume)
+        output = Path(options["output"])
+        given = {**options, "files": str(output / IN_MEMORY), "columns": []}
+        with _written(data, checked.columns, output):
+            return train(TrainSettings.read(given, python=True), resume=resume)
+
+
+def by_name(options: dict[str, Any]) -> dict[str, Any]:
+    """Return settings in which an objective is a name with settings of its own.
+
+    Raises:
+        InputError: an objective that cannot be described so.
+    """
+    objective = options.get("objective")
+    if isinstance(objective, type) and issubclass(objective, Objective):
+        objective = objective()
+    if not isinstance(objective, Objective):
+        return options
+    own = [name for name in options if name.startswith("objective") and name != "objective"]
+    if own:
+        raise InputError(
+            f"{own[0]} belongs to an objective that is given by its name; "
+            f"{type(objective).__name__}(...) holds its own values: set them there"
+        )
+    name, values = registry.as_settings(objective)
+    home = type(objective).__module__.partition(".")[0]
+    if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
+        raise InputError(
+            f"devices={options['devices']} starts other processes, which do not know the class "
+            f"{type(objective).__name__}: write it into a file, and name that as plugin"
+        )
+    return {**options, "objective": name, "objective_settings": values}
+
+
+@contextmanager
+def _written(data: Any, columns: list[str], output: Path) -> Iterator[None]:  # noqa: ANN401
+    """Write data to the run folder; where no run comes of it, the folder is left as it was."""
+    file = output / IN_MEMORY
+    made = [place for place in (output, *output.parents) if not place.exists()]
+    with exclusive_lock(output, f"training in {output}"):
+        wrote = write_records(data, columns, file)
+    try:
+        yield
+    except BaseException:
+        if wrote and is_effectively_empty(output):
+            file.unlink(missing_ok=True)
+            with suppress(OSError):  # the first that is not empty
+                for place in made:
+                    place.rmdir()
+        raise
+
+
+@contextmanager
+def speaking_python(cls: type[RunSettings]) -> Iterator[None]:
+    """Let the messages of what is wrong name settings as Python's arguments, not as flags."""
+    try:
+        yield
+    except (InputError, LostProcess) as error:
+        error.args = (in_python(str(error), cls), *error.args[1:])
+        raise
+
+
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:\.([a-z_]+))?(?:[ =]([\w.:-]*\w))?")
+
+
+def in_python(message: str, cls: type[RunSettings]) -> str:
+    """Return a message in which flags are written as arguments of Python.
+
+    >>> in_python("--head none, --learning-rate 1e-5 and --objective.weight x", TrainSettings)
+    "head='none', learning_rate=1e-5 and objective_settings={'weight': 'x'}"
+    """
+
+    def argument(match: re.Match[str]) -> str:
+        name, key, value = match[1].replace("-", "_"), match[2], match[3]
+        word = value or ""
+        left = match[0][match.end(2 if key else 1) - match.start() :]
+        if key:
+            shown = "..." if not value else word if _is_number(word) else repr(word)
+            return f"{name}_settings={{{key!r}: {shown}}}"
+        if name == "resume":
+            return f"resume=True{left}"
+        if name not in cls.model_fields:
+            return match[0]
+        if _is_number(word) or word.isupper():
+            return f"{name}={word}"
+        chosen = word in typing.get_args(cls.model_fields[name].annotation)
+        return f"{name}={word!r}" if chosen else f"{name}{left}"
+
+    return _FLAG.sub(argument, message)
+
+
+def _is_number(word: str) -> bool:
+    with suppress(ValueError):
+        return float(word) is not None
+    return False
+
+
+def _signature() -> inspect.Signature:
+    """Return the signature with every keyword and its default, for ``help`` and for notebooks."""
+    hints = typing.get_type_hints(TextOptions)
+    first, resume, _ = inspect.signature(fit).parameters.values()
+    keywords = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty
+            if field.is_required()
+            else field.get_default(call_default_factory=True),
+            annotation=hints[name],
+        )
+        for name, field in TrainSettings.ordered().items()
+        if name != "files"
+    ]
+    return inspect.Signature([first, *keywords, resume], return_annotation="Outcome")
+
+
+fit.__signature__ = _signature()  # type: ignore[attr-defined] # functions take attributes

@@ -1,0 +1,328 @@
+"""The report is one closed file that says what the runs say, whatever users call things."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.measures.judgement import DevEvaluation, DevHistory
+from isotrope.reports.diagnoses import StoredDiagnosis, summary
+from isotrope.reports.html import Example, Table, write_report
+from tests.reports.folders import PLOTTED, SICK, write_diagnosis, write_run
+
+NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
+
+
+class Page(HTMLParser):
+    """Elements, what they would load, and the text of the page."""
+
+    VOID = frozenset({"meta", "link", "img", "br"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.scripts: list[tuple[str | None, str]] = []
+        self.titles: list[str] = []
+        self.text = ""
+        self.feed(source)
+        self.close()
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        assert not [name for name in given if name.startswith("on")], tag
+        self.loads += [given[name] or "" for name in ("src", "href", "xlink:href") if name in given]
+        self.titles += [given["title"] or ""] if "title" in given else []
+        if tag == "script":
+            self.scripts.append((given.get("type"), ""))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        elif self.open and self.open[-1] != "style":
+            self.text += data + " "
+
+
+def report(tmp_path: Path, *runs: Path, **extra: object) -> tuple[str, Page]:
+    written = write_report(runs, tmp_path / "report.html", **extra)  # type: ignore[arg-type]
+    source = written.read_text(encoding="utf-8")
+    page = Page(source)
+    assert page.open == []
+    return source, page
+
+
+def test_report_is_one_closed_file_with_everything_in_it(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name) for name in ("one", "two")]
+    source, page = report(tmp_path, *runs, title="My runs")
+    assert all(load.startswith(("#", "data:")) for load in page.loads)
+    assert "@import" not in source
+    assert "url(" not in re.sub(r"url\(#\w+\)", "", source)
+    assert [kind for kind, _ in page.scripts] == ["application/json", None]
+    # the policy lets our one script run, and nothing else
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1][1].encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}'; style-src" in source
+    assert "prefers-color-scheme: dark" in source
+    for key in PLOTTED:
+        assert f'id="series-{key}-1"' in source
+    for words in ("My runs", "Comparison", "Gradient dissipation", "temperature 0.05", "abc123"):
+        assert words in page.text
+    assert "isotrope train 'my notes.txt'" in page.text
+    assert "commit 0123456789ab with changes" in page.text
+    data = json.loads(page.scripts[0][1])["runs"]
+    assert [run["name"] for run in data] == ["one", "two"]
+    assert data[0]["series"]["dev"][0] == 86.61
+    assert data[0]["series"]["loss"][0] is None
+
+
+def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "one")
+    first = write_report([run], tmp_path / "a.html").read_bytes()
+    assert write_report([run], tmp_path / "b.html").read_bytes() == first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "b.html", "one"]
+
+
+def test_headline_and_verdicts(tmp_path: Path) -> None:
+    better = write_run(tmp_path / "better", judgement="improved")
+    worse = write_run(tmp_path / "worse", dev=(86.61, 86.0, 85.0), judgement="worse")
+    running = write_run(tmp_path / "running", dev=(86.61, 86.9), finished=False)
+    _, page = report(tmp_path, worse, better, running)
+    assert (
+        "better is best: dev STS Spearman (dev.tsv) 87.13 at step 20, +0.52 over the model"
+        in page.text
+    )
+    assert "better Improved: as it was judged." in page.text
+    assert "worse Worse: as it was judged." in page.text
+    assert "85.00 not saved" in page.text
+    assert "87.13 not saved" not in page.text
+    assert (
+        "In progress (or stopped) at step 40: best dev score 86.90 (+0.29) at step 40." in page.text
+    )
+    _, page = report(tmp_path, worse)
+    assert "Training made it worse: the best model is the one before training" in page.text
+    even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="no measurable change")
+    _, page = report(tmp_path, even)
+    assert "No measurable change: the best model is the one before training" in page.text
+    _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="no measurable change"))
+    assert "+0.52 over the model before training: no measurable change." in page.text
+    # an older version judged by less than this one does
+    old = write_run(tmp_path / "old", dev=(86.61, 86.5), verdict="training made it worse")
+    _, page = report(tmp_path, old)
+    assert "86.61 at step 0, which was saved (start: 86.61); whether that is more than" in page.text
+    assert "training made it worse" not in page.text
+    _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
+    assert "No gain: the best model is the one before training, step 0." in page.text
+    _, page = report(tmp_path, better)
+    assert "better reached dev STS" in page.text
+
+
+def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "one"), write_run(tmp_path / "two", dev_name="retrieval")
+    source, page = report(tmp_path, one, two)
+    assert "scored on different dev data" in page.text
+    assert 'class="number best"' not in source
+
+
+def test_missing_numbers_say_why(tmp_path: Path) -> None:
+    barlow = write_run(tmp_path / "barlow", objective="barlowtwins", ratio=None, dev=())
+    running = write_run(tmp_path / "running", finished=False, dev=())
+    source, page = report(tmp_path, barlow, running)
+    assert "No dev score was measured" in page.text
+    assert "In progress (or stopped) at step 40: no dev score was measured." in page.text
+    assert "the pull of this objective is a matrix" in source
+    assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
+    assert any("has not written its result" in title for title in page.titles)
+    assert "still rising when it ends? Not measured in these runs: Dev score." in page.text
+    assert "per push from the negatives. Not measured: barlow." in page.text
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / parent / "run") for parent in ("a", "b")]
+    _, page = report(tmp_path, *runs)
+    assert "a/run" in page.text
+    assert "b/run" in page.text
+
+
+def test_tables_and_examples(tmp_path: Path) -> None:
+    table = Table(
+        "Find it", ["model", "MRR", "n"], [["old", 0.5, 1204], ["new", None, 3]], "A note."
+    )
+    example = Example("sort a list", ["heapq", "sorted"], ["sorted", "heapq"], "sorted")
+    source, page = report(tmp_path, write_run(tmp_path / "one"), tables=[table], examples=[example])
+    for words in ("Find it", "A note.", "0.500", "1,204", "sort a list", "sorted ✓"):
+        assert words in page.text
+    assert source.count('<li class="right">') == 2
+    with pytest.raises(ValueError, match="'Find it' has 1 columns; found a row of 3"):
+        write_report(
+            [tmp_path / "one"], tmp_path / "x.html", tables=[Table("Find it", ["a"], table.rows)]
+        )
+
+
+def test_diagnoses_come_first(tmp_path: Path) -> None:
+    sick = write_diagnosis(write_run(tmp_path / "sick"), SICK)
+    well = write_diagnosis(write_run(tmp_path / "well"))
+    unknown = write_run(tmp_path / "no one looked")
+    source, page = report(tmp_path, sick, well, unknown)
+    health = "sick: collapsed, ratio under bound. 1 of 3 runs is healthy, 1 not diagnosed."
+    assert page.text.index(health) < page.text.index("is best: ")
+    for words in (
+        "1. Collapsed All embeddings are one point. Change --objective ntxent",
+        "final std 0.0012 below 0.01",
+        "rank 1.5 directions \N{EN DASH}",
+        "above not finite above 1,500",
+        "paper 000, figure 9",
+        "Healthy: well. Nothing was found.",
+        "Not diagnosed yet: no one looked.",
+    ):
+        assert words in page.text
+    assert f"isotrope diagnose &#39;{unknown}&#39;" in source
+    assert json.loads(page.scripts[0][1])["runs"][0]["diagnosis"]["verdict"][0] == "collapsed"
+
+    _, page = report(tmp_path, well, write_diagnosis(write_run(tmp_path / "other")))
+    assert page.text.index("well is best") < page.text.index("All 2 runs are healthy.")
+    _, page = report(tmp_path, well, unknown)
+    assert "1 of 2 runs is healthy, 1 not diagnosed." in page.text
+    _, page = report(tmp_path, sick)
+    assert "Training report Collapsed, ratio under bound. sick reached" in page.text
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "metrics.csv").write_text("step,loss\n0,2\n5,1\n", encoding="utf-8")
+    _, page = report(tmp_path, own)
+    assert "Of a loop of its own: own. There, anatomy.diagnose() tells" in page.text
+    assert "Not diagnosed yet" not in page.text
+    _, page = report(tmp_path, unknown)
+    assert "Not diagnosed yet: no one looked." in page.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "colour", "sentence"),
+    [
+        ("worse", "healthy; worse", "sick", "Healthy, but training made it worse."),
+        ("no measurable change", "healthy; no measurable change", "even", "Healthy."),
+        ("improved", "healthy; improved", "healthy", "Healthy."),
+    ],
+)
+def test_the_pill_is_green_only_where_verdict_and_outcome_are_good(
+    tmp_path: Path, outcome: str, words: str, colour: str, sentence: str
+) -> None:
+    run = write_diagnosis(write_run(tmp_path / "run", judgement=outcome))
+    source, page = report(tmp_path, run)
+    assert f'<strong class="{colour}">{words}</strong>' in source
+    assert source.count('<strong class="') == 1
+    assert sentence in page.text
+
+
+def test_of_healthy_runs_those_that_got_worse_are_named(tmp_path: Path) -> None:
+    runs = [
+        write_diagnosis(write_run(tmp_path / name, judgement=outcome))
+        for name, outcome in (("a", "worse"), ("b", "improved"))
+    ]
+    _, page = report(tmp_path, *runs)
+    assert "All 2 runs are healthy, but training made worse: a." in page.text
+
+
+def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", dev=(50.0, 20.0), finished=False)
+    history = DevHistory("dev MRR@10")
+    for step, share in ((0, 0.5), (40, 0.2)):
+        history.add(step, DevEvaluation(100 * share, (np.arange(200) < 200 * share).astype(float)))
+    history.save(run / "dev.npz")
+    _, page = report(tmp_path, run)
+    assert "In progress (or stopped) at step 40: training made it worse: dev MRR@10 was 50.00" in (
+        page.text
+    )
+
+
+def test_equal_weights_are_told(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / name, weights=weights)
+        for name, weights in (("a", "1f"), ("b", "1f"), ("c", "2f"), ("d", None), ("e", None))
+    ]
+    _, page = report(tmp_path, *runs)
+    assert "Its saved model has the same weights as that of b." in page.text
+    assert "Its saved model has the same weights as that of a." in page.text
+    assert page.text.count("same weights") == 2
+
+
+def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
+    number = {"name": "dead_early", "number": 0.25, "threshold": 0.9, "unit": "", "side": "above"}
+    record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}
+    _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
+    assert "Healthy: well. Nothing was found: dead early 0.25 (sick above 0.9)." in page.text
+
+
+def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
+    sick = [(f"run {i}", StoredDiagnosis(("collapsed",), ())) for i in range(5)]
+    first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more are not healthy. "
+    assert summary(sick) == first + "0 of 5 runs are healthy."
+    assert summary([("x", None)]) == ""
+
+
+@pytest.mark.parametrize("record", [[], {"verdict": ["x"]}, {"verdict": 3, "findings": []}])
+def test_a_damaged_diagnosis(tmp_path: Path, record: object) -> None:
+    run = write_diagnosis(write_run(tmp_path / "one"), record)
+    with pytest.raises(
+        InputError, match=r"diagnosis\.json is no diagnosis .* diagnose .*one` again"
+    ):
+        write_report([run], tmp_path / "x.html")
+
+
+def test_words_of_users_stay_words(tmp_path: Path) -> None:
+    name = NASTY.replace("/", "\N{DIVISION SLASH}")
+    run = write_run(
+        tmp_path / name, objective=NASTY, parameters={"x": NASTY}, verdict=NASTY, dev_name=NASTY
+    )
+    nasty = [NASTY, NASTY]
+    _, page = report(
+        tmp_path, run, title=NASTY,
+        tables=[Table(NASTY, nasty, [nasty, nasty], NASTY)],
+        examples=[Example(NASTY, nasty, nasty, NASTY)],
+    )  # fmt: skip
+    assert page.tags.count("script") == 2
+    assert "img" not in page.tags
+    told = {"name": NASTY, "number": 1.0, "threshold": 2, "unit": NASTY, "side": NASTY}
+    words = dict.fromkeys(("verdict", "source", "change", "detail"), NASTY)
+    write_diagnosis(run, {"verdict": [NASTY], "findings": [words | {"evidence": [told]}]})
+    _, diagnosed = report(tmp_path, run)
+    assert diagnosed.tags.count("script") == 2
+    assert f"Change {NASTY}" in diagnosed.text
+    assert json.loads(page.scripts[0][1])["runs"][0]["objective"] == NASTY
+    assert NASTY in page.text
+
+
+def test_refusals(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "one")
+    with pytest.raises(InputError, match="a report needs at least one run"):
+        write_report([], tmp_path / "x.html")
+    with pytest.raises(InputError, match="is a folder; give the name of an HTML file"):
+        write_report([run], tmp_path)
+    (run / "metrics.csv").write_text("step,loss\n1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"metrics\.csv:2: 1 cells"):
+        write_report([run], tmp_path / "x.html")
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_diagnosis_nested_without_end(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "diagnosis.json").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(InputError, match="is no diagnosis"):
+        write_report([folder], tmp_path / "r.html")

@@ -1,0 +1,133 @@
+"""Run folders are read whole, or refused with the file that is wrong."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.reports.comparison import cells, columns, verdict
+from isotrope.reports.runs import read_run
+from tests.reports.folders import write_run
+
+
+def test_finished_run(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "first"))
+    assert (run.name, run.objective, run.parameters) == ("first", "infonce", {"temperature": 0.05})
+    assert run.finished
+    assert run.metric("dev_best") == 87.13
+    assert run.metric("dev_best_step") == 20
+    assert list(run.steps[:3]) == [0, 2, 4]
+    assert np.isnan(run.series["loss"][0])
+    assert run.dev_name == "dev STS Spearman (dev.tsv)"
+
+
+def test_run_in_progress_reads_what_is_there(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x", finished=False, parameters={"temperature": 0.1})
+    with (folder / "metrics.csv").open("a", encoding="utf-8") as handle:
+        handle.write("42,1.0")  # in the middle of a line
+    run = read_run(folder)
+    assert not run.finished
+    assert run.steps[-1] == 40
+    assert (run.objective, run.parameters) == ("infonce", {"temperature": 0.1})
+    assert run.metric("dev_start") == 86.61
+    assert (run.metric("dev_best"), run.metric("dev_best_step")) == (87.13, 20)
+    assert run.metric("dissipation") == pytest.approx(0.24, abs=0.01)
+    assert run.metric("seconds") is None
+
+
+def test_run_that_has_not_logged_yet(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x", finished=False)
+    (folder / "metrics.csv").write_text("step,lo", encoding="utf-8")
+    run = read_run(folder)
+    assert len(run.steps) == 0
+    assert run.metric("dev_best") is None
+    assert run.last("loss") is None
+
+
+def test_nested_objective_in_settings(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x", finished=False)
+    (folder / "config.yaml").write_text("objective: {name: met, margin: 0.4}\n", encoding="utf-8")
+    run = read_run(folder)
+    assert (run.objective, run.parameters) == ("met", {"margin": 0.4})
+
+
+def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "metrics.csv").write_text("step,loss,dev\n2,0.5,\n\n0,,80\n2,,81\n", encoding="utf-8")
+    run = read_run(folder)
+    assert list(run.steps) == [0, 2]
+    assert list(run.series["dev"]) == [80, 81]
+    assert run.series["loss"][1] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("metrics.csv", "", r"metrics\.csv:1: the header has no column 'step'"),
+        ("metrics.csv", "loss\n1\n", r"metrics\.csv:1: the header has no column 'step'"),
+        ("metrics.csv", "step,loss\n1,2\n3", r"metrics\.csv:3: 1 cells under 2 columns"),
+        ("metrics.csv", "step,loss\n1,x\n", r"metrics\.csv:2: .*'x'; every cell must be a number"),
+        ("metrics.csv", "step,loss\n,2\n", r"metrics\.csv:2: the row has no step"),
+        ("metrics.csv", b"\xff\xfe", r"metrics\.csv: is not UTF-8 text \(byte 0\)"),
+        ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
+        ("config.yaml", "- a\n", r"config\.yaml must hold settings, .* found a list"),
+        ("result.json", "{", r"result\.json is not a result of isotrope"),
+        ("result.json", '{"kind":"train","name":"x","metrics":[]}', "metrics must be an object"),
+        ("result.json", '{"kind":"sts","name":"x","metrics":{}}', "of kind 'sts', not of training"),
+    ],
+)
+def test_damaged_file_is_named(tmp_path: Path, file: str, text: str | bytes, message: str) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / file).write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(InputError, match=message):
+        read_run(folder)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere is not a folder; give the --output folder"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"cannot read .*metrics\.csv: no such file"):
+        read_run(tmp_path)
+    run = write_run(tmp_path / "run")
+    (run / "config.yaml").unlink()
+    with pytest.raises(InputError, match=r"config\.yaml: no such file"):
+        read_run(run)
+
+
+def test_the_log_of_a_loop_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,loss,norm\n0,2,1\n10,1,3\n", encoding="utf-8")
+    run = read_run(tmp_path)
+    assert run.foreign
+    assert (run.objective, run.parameters, run.of_images) == ("?", {}, False)
+    assert verdict(run) == "In a loop of its own, until step 10: no dev score was measured."
+    (row,) = cells([run])
+    told = dict(zip([key for key, _, _ in columns([run])], row, strict=True))
+    assert told["seconds"].title == "not measured in this run"
+
+
+def test_auto_dev_scores_compare_on_one_text_only(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", settings="dev: auto\n")
+    two = write_run(tmp_path / "two", settings="dev: auto\n")
+    assert read_run(one).dev_data == read_run(two).dev_data
+    result = json.loads((two / "result.json").read_text())
+    result["provenance"]["data"] = "other"
+    (two / "result.json").write_text(json.dumps(result))
+    assert read_run(one).dev_data != read_run(two).dev_data
+
+
+def test_a_quote_that_never_ends_is_no_table(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "metrics.csv").write_text('step,loss\n"' + "1," * 100_000 + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"metrics\.csv is not CSV \(field larger than"):
+        read_run(folder)
+
+
+def test_numbers_that_no_axis_holds_were_not_measured(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "x")
+    (folder / "metrics.csv").write_text("step,loss\n1,1e308\n2,-1e308\n3,3e38\n", encoding="utf-8")
+    assert np.isfinite(read_run(folder).series["loss"]).tolist() == [False, False, True]
+    (folder / "metrics.csv").write_text("step,loss\n1e300,1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"metrics\.csv:2: the row has no step"):
+        read_run(folder)

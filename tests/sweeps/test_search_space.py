@@ -1,0 +1,88 @@
+"""What a command line says of values is what they are."""
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.sweeps.search_space import Span, Varied, read_varied
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import TrainSettings
+
+
+def read(text: str) -> Varied:
+    return read_varied(text, TrainSettings)
+
+
+def test_values_stay_as_they_are_typed() -> None:
+    assert read("learning-rate=1e-5, 3e-5").values == ("1e-5", "3e-5")
+    assert read("learning_rate=1e-5") == Varied("learning-rate", ("1e-5",))
+    assert read("objective.dissipation=margin:0.3,none").values == ("margin:0.3", "none")
+    assert read_varied("method.decay=0.9,0.99", ImageSettings).name == "method.decay"
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("learning-rate=1e-5..1e-4", Span(1e-5, 1e-4, log=True, whole=False)),
+        ("learning-rate=1e-5..9e-5", Span(1e-5, 9e-5, log=False, whole=False)),
+        ("learning-rate=1e-5..9e-5:log", Span(1e-5, 9e-5, log=True, whole=False)),
+        ("weight-decay=0..1", Span(0, 1, log=False, whole=False)),
+        ("weight-decay=1e-5..1:linear", Span(1e-5, 1, log=False, whole=False)),
+        ("objective.margin=-1..1", Span(-1, 1, log=False, whole=False)),
+        ("batch-size=16..64", Span(16, 64, log=False, whole=True)),
+        ("micro-batch=2..64", Span(2, 64, log=True, whole=True)),
+        ("objective.margin=1..5:whole", Span(1, 5, log=False, whole=True)),
+    ],
+)
+def test_ranges(text: str, span: Span) -> None:
+    assert read(text).span == span
+    assert read(text).values == ()
+
+
+def test_a_range_may_be_made_values_for_a_grid() -> None:
+    assert read("learning-rate=1e-5..1e-3:3").values == ("1e-05", "0.0001", "0.001")
+    assert read("weight-decay=0..1:5").values == ("0", "0.25", "0.5", "0.75", "1")
+    assert read("batch-size=2..4:9:linear").values == ("2", "3", "4")  # none twice
+    assert read("learning-rate=1e-5..1e-3:3").span is None
+
+
+def test_ends_are_never_left_by_rounding() -> None:
+    span = Span(1.23456e-5, 9.87654e-5, log=True, whole=False)
+    for share in (0.0, 1e-9, 0.5, 1 - 1e-9, 1.0):
+        assert span.low <= float(span.at(share)) <= span.high
+
+
+def test_what_a_range_holds() -> None:
+    one = read("learning-rate=1e-5..1e-4")
+    assert one.holds("3e-5")
+    assert not one.holds("3e-4")
+    assert not one.holds("quick")
+    assert read("objective=a,b").holds("a")
+    assert not read("objective=a,b").holds("c")
+    assert one.ends == ("1e-05", "0.0001")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("learning-rate", "takes NAME=VALUE,VALUE"),
+        ("=3", "takes NAME=VALUE,VALUE"),
+        ("learning-rate=", "takes NAME=VALUE,VALUE"),
+        ("learning-rat=3", r"--vary: unknown setting 'learning-rat' \(did you mean"),
+        ("learning-rate=1,,2", "an empty value, or one twice"),
+        ("learning-rate=1,1", "an empty value, or one twice"),
+        ("learning-rate=a..b", "LOW..HIGH with two numbers"),
+        ("learning-rate=1e-4..1e-5", "from a smaller to a larger"),
+        ("learning-rate=1e-5..inf", "from a smaller to a larger"),
+        ("learning-rate=-1e308..1e308", "from a smaller to a larger"),  # their difference overflows
+        ("learning-rate=1e-5..1e-4:1", "after a range stand"),
+        ("learning-rate=1e-5..1e-4:linaer", "found 'linaer'"),
+        ("weight-decay=0..1:log", "begins above 0"),
+        ("batch-size=1.5..3", "must be whole numbers"),
+        ("output=a,b", "a folder of its own"),
+        ("seed=1,2", "--seeds 0 1 2"),
+        ("devices=1,2", "--jobs"),
+    ],
+)
+def test_what_means_nothing_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read(text)

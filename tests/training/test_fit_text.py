@@ -1,0 +1,252 @@
+"""``isotrope.fit``: objectives and data that are objects, keywords that are typed, messages."""
+
+import inspect
+import json
+import typing
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import yaml
+
+import isotrope
+from isotrope.core.errors import CannotResume, InputError
+from isotrope.core.hyper import Hyper
+from isotrope.core.result import Result
+from isotrope.objectives import MET, InfoNCE
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective, Paper
+from isotrope.training.fit_text import TextOptions, fit, in_python
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import TrainSettings
+from tests.training.conftest import sentences
+
+
+@pytest.fixture
+def options(quick: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run of two steps, without files."""
+    return {**{k: v for k, v in quick.items() if k != "files"}, "max_steps": 2, "head": "none"}
+
+
+def records(folder: Path) -> list[dict[str, str]]:
+    text = (folder / "data-from-python.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+TEXTS = sentences(40)
+PAIRS = [*zip(TEXTS, sentences(40, seed=1), strict=True)]
+
+
+@pytest.mark.parametrize("make", ["list", "pairs", "datasets", "pandas", "polars", "generator"])
+def test_data_in_memory(make: str, options: dict[str, Any]) -> None:
+    columns = {"question": [a for a, _ in PAIRS], "answer": [b for _, b in PAIRS]}
+    data: Any = {"list": TEXTS, "pairs": PAIRS, "generator": (pair for pair in PAIRS)}.get(make)
+    if data is None:
+        library = pytest.importorskip(make)
+        is_set = make == "datasets"
+        data = (library.Dataset.from_dict if is_set else library.DataFrame)(columns)
+        options["columns"] = ["question", "answer"]
+    outcome = fit(data, **options)
+    found = records(outcome.output)
+    assert len(found) == 40
+    keys = ["text"] if make == "list" else ["anchor", "positive"]
+    assert list(found[0]) == keys
+    assert outcome.result.details["data"]["unit"] == ("texts" if make == "list" else "pairs")
+    config = yaml.safe_load((outcome.output / "config.yaml").read_text())
+    assert config["files"] == [str(outcome.output / "data-from-python.jsonl")]
+
+
+def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) -> None:
+    first = fit(PAIRS, **options)
+    again = fit(PAIRS, **options, resume=True)
+    assert again.result == Result.load(first.output / "result.json")
+    with pytest.raises(InputError, match="holds other data than was given now; give the same"):
+        fit(PAIRS[1:], **options, resume=True)
+    with pytest.raises(InputError, match="is not empty; choose another, or add resume=True to"):
+        fit(PAIRS, **options)
+    with pytest.raises(CannotResume, match=r"its seed was 7, now 8; repeat the first"):
+        fit(PAIRS, **{**options, "seed": 8}, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (5, r"the data is 5 \(int\); give the path of a file, a list of texts"),
+        ([], "the data holds no record"),
+        ([("a", "b"), ("a",)], "record 1 of the data has 1 texts where those before have 2"),
+        ([("a", "b", "c", "d")] * 9, "record 0 of the data has 4 texts; a record is one text"),
+        ([("a", 5)] * 9, r"record 0 of the data holds 5 \(int\), which is no text"),
+        ([{"text": "a"}], r"record 0 of the data is {'text': 'a'} \(dict\); give texts, or"),
+        (["nowhere.txt"], "nowhere.txt: no such file"),
+        (["nowhere.txt", "a text"], r"some of the list are names of files \('nowhere.txt'\) and"),
+        ("nowhere.txt", "nowhere.txt: no such file"),
+        (PAIRS[:3], r"larger than the data|batch"),
+    ],
+)
+def test_wrong_data_leaves_nothing(data: Any, message: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        fit(data, **options)
+    assert "--" not in str(caught.value)
+    assert not Path(options["output"]).exists()
+
+
+def test_columns_are_those_of_tables(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="columns question: a list has none"):
+        fit(TEXTS, **options, columns=["question"])
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"question": TEXTS})
+    with pytest.raises(InputError, match=r"the data: no column 'q' \(did you mean|the data: no co"):
+        fit(table, **options, columns="q")
+    with pytest.raises(InputError, match=r"the data has no split called 'train'; found test"):
+        fit(datasets.DatasetDict({"test": table}), **options)
+    splits = datasets.DatasetDict({"train": table, "test": table})
+    assert len(records(fit(splits, **options).output)) == 40
+
+
+@pytest.mark.parametrize(
+    ("objective", "name", "settings"),
+    [
+        (MET, "met", {"margin": 0.45}),
+        (InfoNCE(temperature=0.1), "infonce", {"temperature": 0.1}),
+        (
+            InfoNCE(temperature=0.1).modify(dissipation="margin:0.3333333333"),
+            "infonce",
+            {"temperature": 0.1, "dissipation": "margin:0.3333333333:dot"},
+        ),
+        (InfoNCE().modify(ratio=1.5), "infonce", {"ratio": "static:1.5"}),
+        (InfoNCE().symmetric(), "infonce", {"symmetric": "true"}),
+        (InfoNCE().parts.repulsion, "infonce", {"part": "repulsion"}),
+        (isotrope.Paradigm(weight="hardest"), "paradigm", {"dissipation": "none"}),
+    ],
+    ids=str,
+)
+def test_objectives_become_settings(objective: Any, name: str, settings: dict[str, Any]) -> None:
+    whole = objective() if isinstance(objective, type) else objective
+    found, values = registry.as_settings(whole)
+    assert found == name
+    assert settings.items() <= values.items()
+    assert registry.build(found, values) == whole
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_objective_describes_itself(name: str) -> None:
+    whole = registry.find(name)()
+    assert registry.build(*registry.as_settings(whole)) == whole
+
+
+def test_an_objective_trains_as_its_settings_do(options: dict[str, Any], tmp_path: Path) -> None:
+    given = InfoNCE(temperature=0.1).modify(weight="softmax:0.07")
+    by_object = fit(TEXTS, **options, objective=given).result
+    named = {"temperature": 0.1, "weight": "softmax:0.07"}
+    options["output"] = tmp_path / "named"
+    by_name = fit(TEXTS, **options, objective="infonce", objective_settings=named).result
+    assert by_object.metrics["loss"] == by_name.metrics["loss"]
+    assert by_object.details["model"] == by_name.details["model"]
+
+
+def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
+    backwards = InfoNCE().symmetric().modify(dissipation="margin")
+    with pytest.raises(InputError, match=r"no settings describe the objective .*change its compon"):
+        fit(TEXTS, **options, objective=backwards)
+    message = "objective_settings belongs to an objective that is given by its name"
+    with pytest.raises(InputError, match=message):
+        fit(TEXTS, **options, objective=MET(), objective_settings={"margin": 0.3})
+    assert not Path(options["output"]).exists()
+
+
+def test_a_class_of_ones_own(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Objective, "registered", dict(registry.Objective.registered))
+
+    class Pull(Objective, paper=Paper("a toy", "nobody", "none")):
+        scale: Annotated[float, Hyper("c", "of the loss", above=0)] = 1.0
+
+        def formula(self, pairs: Any) -> Any:
+            return -self.scale * pairs.positive
+
+    outcome = fit(TEXTS, **options, objective=Pull(scale=2.0))
+    assert outcome.result.details["objective"] == {"name": "pull", "parameters": {"scale": 2.0}}
+    options["output"] += "-2"
+    with pytest.raises(InputError, match="devices=2 starts other processes, which do not know"):
+        fit(TEXTS, **options, objective=Pull(), devices=2)
+
+
+def test_the_keywords_are_the_settings() -> None:
+    """What a type checker and an IDE see, and what ``help`` and a notebook show."""
+    fields = dict(TrainSettings.model_fields)
+    del fields["files"]
+    hints = typing.get_type_hints(TextOptions)
+    assert set(hints) == set(fields)
+    for name, field in fields.items():
+        allowed, shown = hints[name], field.annotation
+        if typing.get_origin(shown) is typing.Literal:
+            assert allowed == shown, name
+    parameters = inspect.signature(fit).parameters
+    assert set(parameters) == {"files", "resume", *fields}
+    assert parameters["learning_rate"].default == 3e-5
+    assert parameters["output"].default is inspect.Parameter.empty
+
+
+@pytest.mark.parametrize(
+    ("flags", "python"),
+    [
+        ("--head none", "head='none'"),
+        ("--learning-rate 1e-5, --lora RANK", "learning_rate=1e-5, lora=RANK"),
+        ("--objective.margin 0.3", "objective_settings={'margin': 0.3}"),
+        ("--objective.weight softmax:0.05", "objective_settings={'weight': 'softmax:0.05'}"),
+        ("another --output; add --resume to go on", "another output; add resume=True to go on"),
+        ("an --output on a file system", "an output on a file system"),
+        ("use --no-index", "use --no-index"),
+    ],
+)
+def test_flags_become_arguments(flags: str, python: str) -> None:
+    assert in_python(flags, TrainSettings) == python
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"precision": "16", "device": "cpu"}, "^precision=16 needs a GPU; use bf16 or 32"),
+        ({"matryoshka": [8], "head": "mlp"}, "^matryoshka needs head='none': a head mixes"),
+        ({"lora_alpha": 4}, "^lora_alpha needs lora=RANK, the rank of the matrices"),
+        ({"max_length": 5000}, "^max_length=5000 is more than"),
+    ],
+)
+def test_messages_speak_python(
+    wrong: dict[str, Any], message: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        fit(TEXTS, **{**options, **wrong})
+    assert "--" not in str(caught.value)
+
+
+def test_images_take_objectives_too(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^batch_size: input should be greater"):
+        isotrope.fit_images("digits", output=tmp_path / "x", objective=MET(), batch_size=0)
+    assert in_python("--workers 0 and --method.queue 9", ImageSettings) == (
+        "workers=0 and method_settings={'queue': 9}"
+    )
+
+
+def test_a_dataset_of_the_hub(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked: list[Any] = []
+
+    def load(name: str, split: str) -> Any:
+        asked.append((name, split))
+        if name != "somebody/pairs":
+            raise FileNotFoundError("there is none")
+        return datasets.Dataset.from_dict({"anchor": TEXTS, "positive": TEXTS[::-1]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.chdir(tmp_path)
+    assert len(records(fit("somebody/pairs", **options).output)) == 40
+    options["output"] += "-2"
+    with pytest.raises(InputError, match=r"'somebody/nothing' is neither a file or folder here no"):
+        fit("somebody/nothing", **options)
+    (tmp_path / "texts").mkdir()
+    for name in ("texts/none", "somebody/pairs.txt"):  # a path that is not there stays a path
+        with pytest.raises(InputError, match="no such file"):
+            fit(name, **options)
+    assert asked == [("somebody/pairs", "train"), ("somebody/nothing", "train")]
