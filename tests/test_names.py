@@ -31,3 +31,14 @@ def test_each_is_documented(name: str) -> None:
     assert inspect.getdoc(getattr(isotrope, name)), "no docstring"
     used = re.compile(rf"isotrope\.{name}\b|from isotrope import .*\b{name}\b")
     assert any(used.search(page.read_text(encoding="utf-8")) for page in PAGES), "on no page"
+
+
+def test_the_page_of_the_api_has_all() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in set(NAMES) - {"__version__"}:
+        written = (
+            f"`isotrope.{name}`"
+            if inspect.ismodule(getattr(isotrope, name))
+            else (f"\n::: isotrope.{name}\n")
+        )
+        assert written in page
