@@ -143,7 +143,7 @@ def _uses() -> str:
             [
                 f"[`{name}`](../objectives/{name}.md)",
                 "yes" if cls.takes_negatives else "-",
-                "rows" if cls.pairwise else "coordinates or pull only",
+                "inputs" if cls.pairwise else "coordinates, or pulls only",
                 ", ".join(cls.presets) or "-",
                 ", ".join(values) or "-",
             ]
