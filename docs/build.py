@@ -77,7 +77,7 @@ def _read(file: str) -> list[dict[str, str]]:
 
 
 def gains() -> dict[str, list[float]]:
-    """Return what each objective gained over the model before fine-tuning, a value for each seed."""
+    """Return what each objective gained over the model before fine-tuning, by seed."""
     found = _read("demo-seeds.csv")
     start = {row["seed"]: float(row["MRR@10"]) for row in found if row["model"] == "untrained"}
     gained = defaultdict(list)
