@@ -40,10 +40,10 @@ assert not any(map(find_spec, ("lightning", "transformers", "scipy", "pydantic",
 assert find_spec("isotrope").origin.startswith(sys.prefix)
 anchors, positives = torch.randn(2, 8, 16, requires_grad=True)
 loss = isotrope.objectives.InfoNCE()(anchors, positives)
-anatomy = isotrope.Anatomy(every=1, temperature=0.05)
-anatomy.observe(anchors, positives, loss)
+doctor = isotrope.Doctor(every=1, temperature=0.05)
+doctor.observe(anchors, positives, loss)
 loss.backward()
-print(f"InfoNCE {float(loss.detach()):.3f}; {anatomy.diagnose(batch_size=8)}")
+print(f"InfoNCE {float(loss.detach()):.3f}; {doctor.diagnose(batch_size=8)}")
 END
 
 echo "3/5 all of it"

@@ -95,15 +95,16 @@ def image(folder: Path, steps: int, *, side: int = 32, batch: int = 128) -> None
 
 def timed(train: Callable[[Path, int], None], steps: int) -> dict[int, float]:
     """Return the CPU seconds of each step of a run but the first two."""
-    from isotrope.training import run, text
-    from isotrope.training.images import train
+    from isotrope.training import loop
 
     watch = Stopwatch()
 
-    def make_steps(*given, callbacks, **named):
-        return run.make_steps(*given, callbacks=[*callbacks, watch], **named)
+    make_steps = loop.make_steps
 
-    text.make_steps = train.make_steps = make_steps
+    def watched(*given, callbacks, **named):
+        return make_steps(*given, callbacks=[*callbacks, watch], **named)
+
+    loop.make_steps = watched
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder), steps)
     return {step: seconds for step, seconds in watch.seconds.items() if step > 1}
@@ -140,15 +141,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", choices=CASES, action="append")
     parser.add_argument("--csv", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     rows = []
-    for case in asked.only or CASES:
-        rows.append(row(case, asked.steps))
+    for case in options.only or CASES:
+        rows.append(row(case, options.steps))
         print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
-    if asked.csv:
-        with asked.csv.open("w", newline="", encoding="utf-8") as handle:
+    if options.csv:
+        with options.csv.open("w", newline="", encoding="utf-8") as handle:
             writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)

@@ -42,9 +42,9 @@ def errors(objective, rows: int, cosine: float, seed: int, backend: str) -> list
     """Return the relative errors of the value and of the worse gradient."""
     a, b = views(rows, cosine, seed)
     truth = derivatives(objective, a.double(), b.double(), "eager")
-    found = derivatives(objective, a, b, backend)
+    computed = derivatives(objective, a, b, backend)
     value, *gradients = (
-        float((f - t).norm() / t.norm()) for f, t in zip(found, truth, strict=True)
+        float((f - t).norm() / t.norm()) for f, t in zip(computed, truth, strict=True)
     )
     return [value, max(gradients)]
 
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--csv", type=Path, default=CSV)
-    given = parser.parse_args()
+    options = parser.parse_args()
     header = ("objective", "mean cosine", "backend", "value", "gradient")
     rows = []
     for name in NAMES:
@@ -67,12 +67,13 @@ def main() -> None:
         for cosine in COSINES:
             for backend in ("rowblock", "bfloat16"):
                 seen = [
-                    errors(objective, given.rows, cosine, s, backend) for s in range(given.seeds)
+                    errors(objective, options.rows, cosine, s, backend)
+                    for s in range(options.seeds)
                 ]
                 worst = (max(column) for column in zip(*seen, strict=True))
                 rows.append((name, cosine, backend, *(f"{x:.1e}" for x in worst)))
                 print(*(f"{cell!s:18}" for cell in rows[-1]), flush=True)
-    with given.csv.open("w", newline="", encoding="utf-8") as handle:
+    with options.csv.open("w", newline="", encoding="utf-8") as handle:
         csv.writer(handle, lineterminator="\n").writerows([header, *rows])
 
 

@@ -114,12 +114,12 @@ def gradients(run: Callable[[Tensor, Tensor], Tensor], inputs: list[Tensor]) -> 
     return [value.detach(), *torch.autograd.grad(value, inputs)]
 
 
-def wrong(case: gpu_cases.Case, inputs: list[Tensor], found: list[Tensor]) -> float:
+def wrong(case: gpu_cases.Case, inputs: list[Tensor], computed: list[Tensor]) -> float:
     """Return the relative error of the worse gradient against float64."""
     exact = [x.detach().double().requires_grad_() for x in inputs]
     objective = loss_cases.objective(case.loss)
     truth = gradients(lambda a, b: objective(a, b, backend="eager"), exact)
-    pairs = zip(found[1:], truth[1:], strict=True)
+    pairs = zip(computed[1:], truth[1:], strict=True)
     return max(float((x.double() - t).norm() / t.norm()) for x, t in pairs)
 
 
@@ -148,7 +148,7 @@ def measure(case: gpu_cases.Case, n: int, d: int, device: str) -> dict[str, obje
     seconds, rate = statistics.median(taken), statistics.median(clock.rates)
     flops = loss_cases.FLOPS[case.counted](n, d) if case.counted else None
     returned = sum(x.numel() * x.element_size() for x in inputs)
-    found: dict[str, object] = {
+    row: dict[str, object] = {
         "seconds": seconds,
         "fastest": min(taken),
         "slowest": max(taken),
@@ -161,8 +161,8 @@ def measure(case: gpu_cases.Case, n: int, d: int, device: str) -> dict[str, obje
         "note": f"first call {first:.1f} s" if first > LONG else "",
     }
     if inputs and n <= CHECKED:
-        found["error"] = wrong(case, inputs, gradients(loss, inputs))
-    return found
+        row["error"] = wrong(case, inputs, gradients(loss, inputs))
+    return row
 
 
 def several(place: int, d: int, sizes: list[int], device: str) -> None:
@@ -171,11 +171,11 @@ def several(place: int, d: int, sizes: list[int], device: str) -> None:
     torch.set_float32_matmul_precision("high")  # TensorFloat-32, as Inf-CL has it
     for n in sizes:
         try:
-            found = measure(case, n, d, device)
+            row = measure(case, n, d, device)
         except torch.OutOfMemoryError:
-            found = {"note": "out of memory"}
+            row = {"note": "out of memory"}
             torch.cuda.empty_cache()
-        print("RESULT " + json.dumps({"n": str(n)} | found), flush=True)
+        print("RESULT " + json.dumps({"n": str(n)} | row), flush=True)
 
 
 def run(place: int, rows: list[Row], device: str) -> list[Row]:
@@ -187,38 +187,38 @@ def run(place: int, rows: list[Row], device: str) -> list[Row]:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
         )
-        said, lines = done.stdout, done.stderr.strip().splitlines()
+        output, lines = done.stdout, done.stderr.strip().splitlines()
         ended = lines[-1][:200] if lines else f"ended with {done.returncode}"
     except subprocess.TimeoutExpired as late:
-        said = (late.stdout or b"").decode()  # bytes, whatever text says
+        output = (late.stdout or b"").decode()  # bytes, whatever text says
         ended = f"stopped after {PATIENCE} s"
-    numbers = [json.loads(x[7:]) for x in said.splitlines() if x.startswith("RESULT ")]
-    found = {one.pop("n"): one for one in numbers}
-    return [row | _written(found.get(row["n"], {"note": ended})) for row in rows]
+    numbers = [json.loads(x[7:]) for x in output.splitlines() if x.startswith("RESULT ")]
+    by_size = {one.pop("n"): one for one in numbers}
+    return [row | _written(by_size.get(row["n"], {"note": ended})) for row in rows]
 
 
 def _written(numbers: dict[str, object]) -> Row:
     return {key: f"{x:.6g}" if isinstance(x, float) else str(x) for key, x in numbers.items()}
 
 
-def wanted(given: argparse.Namespace, table: losses.Table) -> list[tuple[int, list[Row]]]:
+def wanted(options: argparse.Namespace, table: losses.Table) -> list[tuple[int, list[Row]]]:
     """Return what has to be measured: the place of a case, and its rows of one width."""
-    found = []
+    groups = []
     for place, case in enumerate(gpu_cases.every()):
-        if given.only not in f"{case.by} {case.loss}, {case.how}":
+        if options.only not in f"{case.by} {case.loss}, {case.how}":
             continue
         if not case.version:
             print(f"{case.by} {case.loss}: not installed, left out")
             continue
-        if given.smoke and (case.loss, case.how, case.dtype) not in SMOKE:
+        if options.smoke and (case.loss, case.how, case.dtype) not in SMOKE:
             continue
-        for width in TINY[1:] if given.smoke else case.widths:
-            sizes = TINY[:1] if given.smoke else case.sizes
-            rows = [blank(case, n, width) for n in sizes if n in (given.rows or [n])]
-            rows = [row for row in rows if given.again or not known(row, table)]
+        for width in TINY[1:] if options.smoke else case.widths:
+            sizes = TINY[:1] if options.smoke else case.sizes
+            rows = [blank(case, n, width) for n in sizes if n in (options.rows or [n])]
+            rows = [row for row in rows if options.again or not known(row, table)]
             if rows:
-                found.append((place, rows))
-    return found
+                groups.append((place, rows))
+    return groups
 
 
 def blank(case: gpu_cases.Case, n: int, d: int) -> Row:
@@ -263,19 +263,19 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a few tiny rows on the CPU")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda", help=argparse.SUPPRESS)
     parser.add_argument("--one", type=int, nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        place, d, *sizes = given.one
-        several(place, d, sizes, given.device)
+    options = parser.parse_args()
+    if options.one:
+        place, d, *sizes = options.one
+        several(place, d, sizes, options.device)
         return
-    if not given.smoke and not torch.cuda.is_available():
+    if not options.smoke and not torch.cuda.is_available():
         print("no NVIDIA GPU that torch can use: nothing was measured", file=sys.stderr)
         sys.exit(2)
-    table = losses.Table(given.csv, KEY, COLUMNS)
-    todo = wanted(given, table)
+    table = losses.Table(options.csv, KEY, COLUMNS)
+    todo = wanted(options, table)
     print(f"{sum(len(rows) for _, rows in todo)} rows to measure", flush=True)
     for place, rows in todo:
-        for row in run(place, rows, "cpu" if given.smoke else "cuda"):
+        for row in run(place, rows, "cpu" if options.smoke else "cuda"):
             table.add(row)
             print(line(row), flush=True)
     print()

@@ -168,10 +168,10 @@ def _inf_cl(a: Tensor, b: Tensor, *, symmetric: bool) -> Tensor:
 
     x, y, scale = F.normalize(a), F.normalize(b), 1 / TEMPERATURE
     heads = min(HEADS, a.shape[1])
-    found = cal_flash_loss(x, y, scale=scale, head_dim=heads).mean()
+    loss = cal_flash_loss(x, y, scale=scale, head_dim=heads).mean()
     if not symmetric:
-        return found
-    return (found + cal_flash_loss(y, x, scale=scale, head_dim=heads).mean()) / 2
+        return loss
+    return (loss + cal_flash_loss(y, x, scale=scale, head_dim=heads).mean()) / 2
 
 
 def step(case: Case, n: int, device: str, *, tiny: bool) -> Callable[[], Tensor]:

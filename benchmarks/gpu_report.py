@@ -13,19 +13,19 @@ PEERS = (("inf-cl", "plain"), ("torch", "chunked"), ("isotrope", "rowblock"))
 WITHIN = {"mpt": 1.25, "infonce symmetric": 1.5, "ntxent": 3.2, "miov3": 3.2}
 
 
-class Verdict(NamedTuple):
+class GpuVerdict(NamedTuple):
     """A target, what was found, and whether it was reached; None where nothing was measured."""
 
     target: str
-    found: str
+    measured: str
     met: bool | None
 
     def __str__(self) -> str:
-        said = {None: "not measured", True: "met", False: "NOT MET"}[self.met]
-        return f"{self.target}: {self.found}{said}"
+        word = {None: "not measured", True: "met", False: "NOT MET"}[self.met]
+        return f"{self.target}: {self.measured}{word}"
 
 
-def verdicts(rows: list[Row]) -> list[Verdict]:
+def verdicts(rows: list[Row]) -> list[GpuVerdict]:
     """Judge the rows of one machine in bfloat16."""
     rows = [row for row in rows if row["dtype"] == "bfloat16" and row["seconds"]]
     times = {
@@ -35,15 +35,15 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     return [_share(rows), *(_quicker(times, *peer) for peer in PEERS), *_within(times)]
 
 
-def _share(rows: list[Row]) -> Verdict:
+def _share(rows: list[Row]) -> GpuVerdict:
     target = f"InfoNCE, N={AT[0]} D={AT[1]}: at least {SHARE} of the matmul rate"
     for row in rows:
         if (row["loss"], row["how"], row["n"], row["d"]) == ("infonce", "triton", *AT):
-            return Verdict(target, f"{float(row['share']):.2f}, ", float(row["share"]) >= SHARE)
-    return Verdict(target, "", None)
+            return GpuVerdict(target, f"{float(row['share']):.2f}, ", float(row["share"]) >= SHARE)
+    return GpuVerdict(target, "", None)
 
 
-def _quicker(times: Times, by: str, how: str) -> Verdict:
+def _quicker(times: Times, by: str, how: str) -> GpuVerdict:
     """The worst ratio of a peer's time to ours, wherever both were measured."""
     target = f"quicker than {by} ({how}) from N={FROM} on"
     ratios = {
@@ -52,12 +52,12 @@ def _quicker(times: Times, by: str, how: str) -> Verdict:
         if (b, h) == (by, how) and n >= FROM and ("isotrope", "triton", loss, n, d) in times
     }
     if not ratios:
-        return Verdict(target, "", None)
+        return GpuVerdict(target, "", None)
     where = min(ratios, key=ratios.__getitem__)
-    return Verdict(target, f"{ratios[where]:.2f} times at {where}, ", ratios[where] > 1)
+    return GpuVerdict(target, f"{ratios[where]:.2f} times at {where}, ", ratios[where] > 1)
 
 
-def _within(times: Times) -> Iterator[Verdict]:
+def _within(times: Times) -> Iterator[GpuVerdict]:
     """Our own losses in times of InfoNCE's, the worst of all sizes."""
     for name, bound in WITHIN.items():
         ratios = [
@@ -69,6 +69,6 @@ def _within(times: Times) -> Iterator[Verdict]:
         ]
         target = f"{name} within {bound} of InfoNCE's time"
         worst = max(ratios, default=0.0)
-        yield Verdict(
+        yield GpuVerdict(
             target, f"{worst:.2f}, " if ratios else "", worst <= bound if ratios else None
         )

@@ -115,7 +115,8 @@ def plain(file: Path, steps: int, batch: int) -> float:
     from torch import nn
 
     from isotrope.data.text.batches import Batches
-    from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
+    from isotrope.encoders.image import ImageEncoder
+    from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD
 
     pictures = [Image.fromarray(image) for image in np.load(file)["images"]]
     batches, dice = Batches(pictures, batch, SEED), random.Random(SEED)
@@ -172,21 +173,21 @@ def ours(file: Path, steps: int, batch: int, precision: str) -> float:
     return outcome.result.metrics["loss"]
 
 
-def measured(given: argparse.Namespace) -> dict[str, float]:
+def measured(options: argparse.Namespace) -> dict[str, float]:
     """Run one of the ways in this process: to warm up, for a few steps, and for all."""
 
     def train(steps: int) -> tuple[float, float, float]:
         wall, cpu = time.perf_counter(), time.process_time()
-        if given.one == "plain":
-            loss = plain(given.images, steps, given.batch)
+        if options.one == "plain":
+            loss = plain(options.images, steps, options.batch)
         else:
-            precision = "bf16" if given.one.endswith("bf16") else "32"
-            loss = ours(given.images, steps, given.batch, precision)
+            precision = "bf16" if options.one.endswith("bf16") else "32"
+            loss = ours(options.images, steps, options.batch, precision)
         return time.perf_counter() - wall, time.process_time() - cpu, loss
 
     train(SHORT)
-    short, long = train(SHORT), train(SHORT + given.steps)
-    images = given.steps * given.batch
+    short, long = train(SHORT), train(SHORT + options.steps)
+    images = options.steps * options.batch
     return {
         "images_per_second": round(images / (long[0] - short[0]), 1),
         "images_per_cpu_second": round(images / (long[1] - short[1]), 1),
@@ -273,18 +274,18 @@ def main() -> None:
     parser.add_argument("--parts", action="store_true", help="the augmentation alone")
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--images", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.parts:
-        parts(given.batch)
+    options = parser.parse_args()
+    if options.parts:
+        parts(options.batch)
         return
-    if given.one:
-        print("RESULT " + json.dumps(measured(given)))
+    if options.one:
+        print("RESULT " + json.dumps(measured(options)))
         return
     import torch
 
     fixed = {
-        "steps": given.steps,
-        "batch_size": given.batch,
+        "steps": options.steps,
+        "batch_size": options.batch,
         "threads": torch.get_num_threads(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "torch": torch.__version__,
@@ -292,17 +293,17 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images.npz"
-        prepared(images, (given.steps + SHORT) * given.batch)
-        for number in range(given.rounds):
+        prepared(images, (options.steps + SHORT) * options.batch)
+        for number in range(options.rounds):
             for way in WAYS:
                 command = [sys.executable, __file__, "--one", way, "--images", str(images)]
                 for name in ("steps", "batch"):
-                    command += [f"--{name}", str(getattr(given, name))]
+                    command += [f"--{name}", str(getattr(options, name))]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                found = json.loads(done.stdout.rpartition("RESULT ")[2])
-                rows.append({"way": way, "round": number, **found, **fixed})
-                print(f"{way}: {found}", flush=True)
-    with given.csv.open("w", newline="", encoding="utf-8") as handle:
+                numbers = json.loads(done.stdout.rpartition("RESULT ")[2])
+                rows.append({"way": way, "round": number, **numbers, **fixed})
+                print(f"{way}: {numbers}", flush=True)
+    with options.csv.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -261,5 +261,5 @@ def _metric_learning(case: Case) -> Loss:
 def _lightly(case: Case) -> Loss:
     from lightly import loss as losses
 
-    given = {"NTXent": {"temperature": 0.1}, "DCL": {"temperature": 0.1}}.get(case.name, {})
-    return getattr(losses, f"{case.name}Loss")(**given)
+    options = {"NTXent": {"temperature": 0.1}, "DCL": {"temperature": 0.1}}.get(case.name, {})
+    return getattr(losses, f"{case.name}Loss")(**options)

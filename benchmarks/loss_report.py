@@ -26,7 +26,7 @@ MOST_MIB = 64
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LossVerdict:
     """One line of the table: what is to be reached, by whom, and whether it was."""
 
     target: str
@@ -39,8 +39,8 @@ class Verdict:
     @property
     def cells(self) -> tuple[str, ...]:
         """The line, cell by cell."""
-        said = self.why_open if self.met is None else "met" if self.met else "NOT MET"
-        return self.target, self.bound, self.peer or "-", self.ours or "-", said
+        word = self.why_open if self.met is None else "met" if self.met else "NOT MET"
+        return self.target, self.bound, self.peer or "-", self.ours or "-", word
 
 
 def line(row: Row) -> str:
@@ -58,15 +58,15 @@ def line(row: Row) -> str:
     )
 
 
-class Found:
+class Measurements:
     """The rows that have numbers, by what they are about."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = [row for row in rows if row["seconds"]]
 
-    def one(self, by: str, name: str, n: int, d: int, asked: str = "auto") -> Row | None:
+    def one(self, by: str, name: str, n: int, d: int, backend: str = "auto") -> Row | None:
         """Return the row of a case."""
-        wanted = {"by": by, "name": name, "n": str(n), "d": str(d), "asked": asked}
+        wanted = {"by": by, "name": name, "n": str(n), "d": str(d), "asked": backend}
         return next((row for row in self.rows if wanted.items() <= row.items()), None)
 
     def numbers(self, by: str, name: str, sizes: Sizes, column: str) -> list[float]:
@@ -76,15 +76,20 @@ class Found:
 
 
 def _shares(
-    found: Found, target: str, names: list[str], sizes: Sizes, bound: float, peers: str
-) -> Verdict:
+    measurements: Measurements,
+    target: str,
+    names: list[str],
+    sizes: Sizes,
+    bound: float,
+    peers: str,
+) -> LossVerdict:
     """A share of the limit that all of ours have to reach."""
-    ours = [x for name in names for x in found.numbers("isotrope", name, sizes, "share")]
+    ours = [x for name in names for x in measurements.numbers("isotrope", name, sizes, "share")]
     theirs = [
-        [x for by, name in PEERS[peers] for x in found.numbers(by, name, [size], "share")]
+        [x for by, name in PEERS[peers] for x in measurements.numbers(by, name, [size], "share")]
         for size in sizes
     ]
-    return Verdict(
+    return LossVerdict(
         target,
         f">= {bound}",
         ", ".join(f"{max(some):.2f}" for some in theirs if some),
@@ -93,13 +98,13 @@ def _shares(
     )
 
 
-def _relative(found: Found, group: str) -> Verdict:
+def _relative(measurements: Measurements, group: str) -> LossVerdict:
     """The slowest of a group of objectives, in InfoNCE's times."""
     times: dict[str, float] = {}
-    for row in found.rows:
+    for row in measurements.rows:
         if (row["by"], row["group"], row["n"]) != ("isotrope", group, str(max(loss_cases.SIZES))):
             continue
-        base = found.one("isotrope", "infonce", int(row["n"]), int(row["d"]))
+        base = measurements.one("isotrope", "infonce", int(row["n"]), int(row["d"]))
         if base:
             # in units of the limit of either run: the machine may have slowed down in between
             each = [float(r["seconds"]) * float(r["gflops_limit"]) for r in (row, base)]
@@ -107,54 +112,56 @@ def _relative(found: Found, group: str) -> Verdict:
     bound = WITHIN[group]
     over = sorted((t, name) for name, t in times.items() if t > bound)
     inside = [t for t in times.values() if t <= bound]
-    said = f"{len(inside)} of {len(times)} within"
+    evidence = f"{len(inside)} of {len(times)} within"
     if inside:
-        said += f" (slowest {max(inside):.2f})"
+        evidence += f" (slowest {max(inside):.2f})"
     if over:
-        said += "; over: " + ", ".join(f"{name} {t:.2f}" for t, name in over)
-    return Verdict(
+        evidence += "; over: " + ", ".join(f"{name} {t:.2f}" for t, name in over)
+    return LossVerdict(
         f"{group} objectives, N={max(loss_cases.SIZES)}, in InfoNCE's times",
         f"<= {bound}",
         "",
-        said if times else "",
+        evidence if times else "",
         not over if times else None,
     )
 
 
-def _memory(found: Found) -> Verdict:
+def _memory(measurements: Measurements) -> LossVerdict:
     """Peak memory of InfoNCE at every size up to 65536."""
     sizes = [(n, d) for n in (4096, 16384, 65536) for d in loss_cases.WIDTHS]
-    ours = found.numbers("isotrope", "infonce", sizes, "peak_mib")
+    ours = measurements.numbers("isotrope", "infonce", sizes, "peak_mib")
     theirs = [
-        x for by, name in PEERS["InfoNCE"] for x in found.numbers(by, name, sizes, "peak_mib")
+        x
+        for by, name in PEERS["InfoNCE"]
+        for x in measurements.numbers(by, name, sizes, "peak_mib")
     ]
     others = {
         row["name"]: float(row["peak_mib"])
-        for row in found.rows
+        for row in measurements.rows
         if row["by"] == "isotrope" and row["asked"] == "auto" and int(row["n"]) <= 65536
     }
     over = sorted(((m, name) for name, m in others.items() if m > MOST_MIB), reverse=True)
-    said = ", ".join(f"{x:.0f}" for x in ours)
+    evidence = ", ".join(f"{x:.0f}" for x in ours)
     if over:
-        said += "; of the others, over: " + ", ".join(f"{name} {m:.0f}" for m, name in over)
-    return Verdict(
+        evidence += "; of the others, over: " + ", ".join(f"{name} {m:.0f}" for m, name in over)
+    return LossVerdict(
         "InfoNCE, peak MiB beyond inputs and the two gradients, N <= 65536",
         f"<= {MOST_MIB}",
         f"up to {max(theirs):.0f}" if theirs else "",
-        said,
+        evidence,
         max(ours) <= MOST_MIB if len(ours) == len(sizes) else None,
     )
 
 
-def _largest(found: Found) -> Verdict:
+def _largest(measurements: Measurements) -> LossVerdict:
     """InfoNCE at 262144 rows: it ran, and memory is no more than at 4096."""
     n, d = loss_cases.HUGE, max(loss_cases.WIDTHS)
-    huge = found.one("isotrope", "infonce", n, d)
+    huge = measurements.one("isotrope", "infonce", n, d)
     ours = ""
     if huge:
         ours = f"{float(huge['seconds']) / 60:.0f} min, {float(huge['peak_mib']):.0f} MiB"
-    reached = max((int(r["n"]) for r in found.rows if r["by"] == "torch"), default=0)
-    return Verdict(
+    reached = max((int(r["n"]) for r in measurements.rows if r["by"] == "torch"), default=0)
+    return LossVerdict(
         f"largest N, InfoNCE, D={d}: {n} once, memory linear",
         "runs",
         f"plain torch ran {reached}" if reached >= max(loss_cases.SIZES) else "",
@@ -164,11 +171,11 @@ def _largest(found: Found) -> Verdict:
     )
 
 
-def _small(found: Found) -> Verdict:
+def _small(measurements: Measurements) -> LossVerdict:
     """Small batches against plain torch, timed by turns in one process."""
     sizes = [(64, 768), (256, 768)]
-    ours = found.numbers("isotrope", "infonce", sizes, "times_plain")
-    return Verdict(
+    ours = measurements.numbers("isotrope", "infonce", sizes, "times_plain")
+    return LossVerdict(
         "small batches, InfoNCE, N=64 and 256, D=768, in plain torch's times",
         "<= 1.15",
         "1",
@@ -177,14 +184,14 @@ def _small(found: Found) -> Verdict:
     )
 
 
-def _bfloat16(found: Found) -> Verdict:
+def _bfloat16(measurements: Measurements) -> LossVerdict:
     """The share of a backend that computes in bfloat16, if there is one."""
     from isotrope.kernels.choose import BACKENDS
 
     backend = next((name for name in BACKENDS if "bf16" in name or "bfloat16" in name), None)
-    row = found.one("isotrope", "infonce", 4096, 768, backend) if backend else None
+    row = measurements.one("isotrope", "infonce", 4096, 768, backend) if backend else None
     share = float(row["share"]) if row else None
-    return Verdict(
+    return LossVerdict(
         "InfoNCE in bfloat16 on request, N=4096, D=768, share of the float32 limit",
         ">= 1.8",
         "",
@@ -194,32 +201,38 @@ def _bfloat16(found: Found) -> Verdict:
     )
 
 
-def judge(rows: Rows) -> list[Verdict]:
+def judge(rows: Rows) -> list[LossVerdict]:
     """Hold what was measured against every target."""
-    found = Found(rows)
+    measurements = Measurements(rows)
     both = ["ntxent", *(f"{name} both symmetric" for name in loss_cases.PAPERS_FORM)]
     n, large, clip = 4096, 16384, ["infonce symmetric"]
     at = f"D=768, N={n}"
     return [
-        _shares(found, f"InfoNCE, {at}", ["infonce"], [(n, 768)], 0.87, "InfoNCE"),
-        _shares(found, "InfoNCE, D=768, N=16384", ["infonce"], [(large, 768)], 0.85, "InfoNCE"),
+        _shares(measurements, f"InfoNCE, {at}", ["infonce"], [(n, 768)], 0.87, "InfoNCE"),
         _shares(
-            found,
+            measurements, "InfoNCE, D=768, N=16384", ["infonce"], [(large, 768)], 0.85, "InfoNCE"
+        ),
+        _shares(
+            measurements,
             "InfoNCE, D=128, N=4096 and 16384",
             ["infonce"],
             [(n, 128), (large, 128)],
             0.77,
             "InfoNCE",
         ),
-        _shares(found, f"symmetric InfoNCE (CLIP), {at}", clip, [(n, 768)], 0.62, "CLIP"),
-        _shares(found, f"NTXent, DCL, DCLW over 2N views, {at}", both, [(n, 768)], 1.15, "2N"),
-        _shares(found, f"BarlowTwins, {at}", ["barlowtwins"], [(n, 768)], 0.8, "Barlow Twins"),
-        _shares(found, f"VICReg, {at}", ["vicreg"], [(n, 768)], 0.7, "VICReg"),
-        _bfloat16(found),
-        _memory(found),
-        _largest(found),
-        _small(found),
-        *(_relative(found, group) for group in WITHIN),
+        _shares(measurements, f"symmetric InfoNCE (CLIP), {at}", clip, [(n, 768)], 0.62, "CLIP"),
+        _shares(
+            measurements, f"NTXent, DCL, DCLW over 2N views, {at}", both, [(n, 768)], 1.15, "2N"
+        ),
+        _shares(
+            measurements, f"BarlowTwins, {at}", ["barlowtwins"], [(n, 768)], 0.8, "Barlow Twins"
+        ),
+        _shares(measurements, f"VICReg, {at}", ["vicreg"], [(n, 768)], 0.7, "VICReg"),
+        _bfloat16(measurements),
+        _memory(measurements),
+        _largest(measurements),
+        _small(measurements),
+        *(_relative(measurements, group) for group in WITHIN),
     ]
 
 
@@ -229,9 +242,9 @@ def verdicts(rows: Rows) -> str:
     cells = [head, *(verdict.cells for verdict in judge(rows))]
     widths = [max(len(line[i]) for line in cells) for i in range(3)]
     lines = []
-    for target, bound, peer, ours, said in cells:
+    for target, bound, peer, ours, word in cells:
         fixed = [cell.ljust(w) for cell, w in zip((target, bound, peer), widths, strict=True)]
-        lines.append("  ".join([*fixed, said.ljust(len("not run: --huge")), ours]).rstrip())
+        lines.append("  ".join([*fixed, word.ljust(len("not run: --huge")), ours]).rstrip())
     return "\n".join(lines)
 
 
@@ -298,10 +311,10 @@ def draw(rows: Rows, path: Path, d: int = 768) -> None:
 
 def _points(rows: Rows, case: list[str], d: int, column: str) -> list[tuple[int, float]]:
     """Return N and a column of a case; of ours, by the backend that computed it."""
-    by, name, asked = case
-    found = {}
+    by, name, backend = case
+    peaks = {}
     for row in rows:
         same = (row["by"], row["name"], row["d"]) == (by, name, str(d))
-        if same and row["seconds"] and asked in (row["asked"], row["backend"]):
-            found[int(row["n"])] = max(float(row[column]), 1e-3)
-    return sorted(found.items())
+        if same and row["seconds"] and backend in (row["asked"], row["backend"]):
+            peaks[int(row["n"])] = max(float(row[column]), 1e-3)
+    return sorted(peaks.items())

@@ -58,10 +58,10 @@ Row = dict[str, str]
 def machine() -> str:
     """Name the processor and count its cores."""
     try:
-        found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        match = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
-        found = None
-    name = found[1].strip() if found else platform.processor() or platform.machine()
+        match = None
+    name = match[1].strip() if match else platform.processor() or platform.machine()
     return f"{name}, {os.cpu_count()} cores"
 
 
@@ -70,8 +70,8 @@ def resident_mib(peak: bool) -> float:
     status = Path("/proc/self/status")
     if not status.exists():  # no Linux: only the largest is known
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    found = re.search(rf"{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB", status.read_text())
-    return int(found[1]) / 1024
+    match = re.search(rf"{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB", status.read_text())
+    return int(match[1]) / 1024
 
 
 class Clock:
@@ -161,7 +161,7 @@ def measure(place: int, n: int, d: int, device: str, threads: int, huge: bool) -
         clock.burst(0.02 * taken[-1])
     seconds, rate = statistics.median(taken), statistics.median(clock.rates)
     flops = case.least(n, d)
-    found = {
+    row = {
         "seconds": seconds,
         "fastest": min(taken),
         "slowest": max(taken),
@@ -178,12 +178,12 @@ def measure(place: int, n: int, d: int, device: str, threads: int, huge: bool) -
         from isotrope.core.views import Views
         from isotrope.kernels.choose import choose
 
-        found["backend"] = choose(Views(*inputs), case.backend)[0]
+        row["backend"] = choose(Views(*inputs), case.backend)[0]
         if case.name == "infonce" and n <= SMALL:
-            found["times_plain"] = beside(
+            row["times_plain"] = beside(
                 clock, *(lambda f=f: call(f, inputs) for f in (loss, loss_cases.plain_infonce))
             )
-    return found
+    return row
 
 
 def beside(clock: Clock, ours: Callable[[], object], plain: Callable[[], object]) -> float:
@@ -226,7 +226,7 @@ def _natural(key: tuple[str, ...]) -> list[tuple[float, str]]:
     return [(float(part), "") if part.isdigit() else (0.0, part) for part in key]
 
 
-def wanted(given: argparse.Namespace, table: Table) -> list[tuple[float, int, Row]]:
+def wanted(options: argparse.Namespace, table: Table) -> list[tuple[float, int, Row]]:
     """Return what has to be measured, cheapest first: work, place of the case, row without numbers.
 
     Peers that are not installed are named and left out.
@@ -235,43 +235,43 @@ def wanted(given: argparse.Namespace, table: Table) -> list[tuple[float, int, Ro
 
     import loss_cases
 
-    found = []
-    for place, case in enumerate(loss_cases.every(huge=given.huge)):
-        if given.only not in f"{case.by} {case.name}, {case.backend}":
+    jobs = []
+    for place, case in enumerate(loss_cases.every(huge=options.huge)):
+        if options.only not in f"{case.by} {case.name}, {case.backend}":
             continue
         if not case.version:
             print(f"{case.by} {case.name}: not installed, left out")
             continue
         widths = loss_cases.WIDTHS
-        places = [(n, d) for n in case.sizes if n in (given.rows or [n]) for d in widths]
-        if given.smoke:
+        places = [(n, d) for n in case.sizes if n in (options.rows or [n]) for d in widths]
+        if options.smoke:
             smoke = case.by in ("isotrope", "torch") and case.name in loss_cases.SMOKE
             places = [(32, 16)] if smoke and case.backend == "auto" else []
         for n, d in places:
             row = dict.fromkeys(COLUMNS, "")
-            row |= {"machine": machine(), "device": given.device, "threads": str(given.threads)}
+            row |= {"machine": machine(), "device": options.device, "threads": str(options.threads)}
             row |= {"by": case.by, "name": case.name, "asked": case.backend}
             row |= {"n": str(n), "d": str(d), "version": case.version, "torch": torch.__version__}
             row |= {"of_flops": case.flops, "group": case.group or ""}
             there = table.rows.get(tuple(row[column] for column in KEY))
             same = there and all(there[c] == row[c] for c in ("version", "torch", "of_flops"))
-            if not same or given.again:
-                found.append((case.work(n, d), place, row))
-    return sorted(found, key=lambda item: item[0])
+            if not same or options.again:
+                jobs.append((case.work(n, d), place, row))
+    return sorted(jobs, key=lambda item: item[0])
 
 
-def seconds_of(work: float, given: argparse.Namespace) -> float:
+def seconds_of(work: float, options: argparse.Namespace) -> float:
     """Guess what a row costs: the start of a process and the repeats, at 100 GFLOP/s a thread."""
-    one = work / 1e11 / (given.threads if given.device == "cpu" else 100)
+    one = work / 1e11 / (options.threads if options.device == "cpu" else 100)
     return 3.5 + (max(SPENT, (LEAST + 1) * one) if one < LONG else one)
 
 
-def run(place: int, row: Row, given: argparse.Namespace, limit: float) -> Row:
+def run(place: int, row: Row, options: argparse.Namespace, limit: float) -> Row:
     """Measure one row in a fresh process; what fails leaves a note in its row."""
     command = [sys.executable, __file__, "--one", str(place), row["n"], row["d"]]
-    command += ["--device", given.device, "--threads", str(given.threads)]
-    command += ["--huge"] if given.huge else []
-    environment = {**os.environ, "OMP_NUM_THREADS": str(given.threads), "HF_HUB_OFFLINE": "1"}
+    command += ["--device", options.device, "--threads", str(options.threads)]
+    command += ["--huge"] if options.huge else []
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=limit, check=False
@@ -307,39 +307,39 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a few tiny rows, to see that it runs")
     parser.add_argument("--only-report", action="store_true", help="measure nothing")
     parser.add_argument("--one", type=int, nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        numbers = measure(*given.one, given.device, given.threads, given.huge)
+    options = parser.parse_args()
+    if options.one:
+        numbers = measure(*options.one, options.device, options.threads, options.huge)
         print("RESULT " + json.dumps(numbers))
         return
     import loss_report
 
-    table = Table(given.csv)
-    rows = [] if given.only_report else wanted(given, table)
-    total = sum(seconds_of(work, given) for work, _, _ in rows)
+    table = Table(options.csv)
+    rows = [] if options.only_report else wanted(options, table)
+    total = sum(seconds_of(work, options) for work, _, _ in rows)
     print(f"{len(rows)} rows to measure, about {total / 60:.0f} minutes", flush=True)
     start, left = time.monotonic(), 0
     for work, place, row in rows:
-        expected = seconds_of(work, given)
-        if given.minutes and time.monotonic() - start + expected > 60 * given.minutes:
+        expected = seconds_of(work, options)
+        if options.minutes and time.monotonic() - start + expected > 60 * options.minutes:
             left += 1
             continue
-        found = run(place, row, given, limit=max(300, 10 * expected))
-        table.add(found)
-        print(loss_report.line(found), flush=True)
+        measured = run(place, row, options, limit=max(300, 10 * expected))
+        table.add(measured)
+        print(loss_report.line(measured), flush=True)
     if left:
         print(f"{left} rows left for another run: the time was up")
     mine = [
         row
         for row in table.rows.values()
-        if (row["machine"], row["device"]) == (machine(), given.device)
-        and row["threads"] == str(given.threads)
+        if (row["machine"], row["device"]) == (machine(), options.device)
+        and row["threads"] == str(options.threads)
     ]
     print()
     print(loss_report.verdicts(mine))
-    picture = given.csv.with_suffix(".svg")
+    picture = options.csv.with_suffix(".svg")
     loss_report.draw(mine, picture)
-    print(f"\n{given.csv} and {picture}")
+    print(f"\n{options.csv} and {picture}")
 
 
 if __name__ == "__main__":

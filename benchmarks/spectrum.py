@@ -78,10 +78,10 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
 
     from isotrope.diagnostics.curvature import parameter_hessian
     from isotrope.training.rebuild import rebuild
-    from isotrope.training.spectrum import Asked, measure
+    from isotrope.training.spectrum import SpectrumSettings, measure
 
-    found = measure(run, Asked(iterations=iterations, batch_size=batch_size))
-    numbers = found.result.metrics
+    spectrum = measure(run, SpectrumSettings(iterations=iterations, batch_size=batch_size))
+    numbers = spectrum.result.metrics
     rebuilt = rebuild(run, batch_size=batch_size)
     hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)
     products = 0
@@ -138,8 +138,8 @@ def pyhessians(module: nn.Module, loss: Callable[[], Tensor]) -> tuple[str, Call
                 )
         else:
             nothing = torch.zeros(1)
-            whole = Whole(module, loss)
-            theirs = hessian(whole, lambda value, _: value, data=(nothing, nothing), cuda=False)
+            model = Whole(module, loss)
+            theirs = hessian(model, lambda value, _: value, data=(nothing, nothing), cuda=False)
             by = f"pyhessian {metadata.version('pyhessian')}"
 
             def product(pieces: list[Tensor]) -> tuple[Tensor, ...]:
@@ -159,15 +159,15 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     def loss() -> Tensor:
         return objective.loss(terms()[0], backend="eager")
 
-    kept = parameter_hessian(objective, terms, module)
+    hessian = parameter_hessian(objective, terms, module)
     anew = parameter_hessian(objective, terms, module, keep_graph=False)
     by, theirs = pyhessians(module, loss)
-    v = torch.randn(kept.size, generator=torch.Generator().manual_seed(0))
-    parts = v.split([p.numel() for p in kept.parameters])
-    pieces = [part.view_as(p) for part, p in zip(parts, kept.parameters, strict=True)]
+    v = torch.randn(hessian.size, generator=torch.Generator().manual_seed(0))
+    parts = v.split([p.numel() for p in hessian.parameters])
+    pieces = [part.view_as(p) for part, p in zip(parts, hessian.parameters, strict=True)]
     ways: dict[str, Callable[[], Any]] = {
-        "gradient": lambda: torch.autograd.grad(loss(), kept.parameters),
-        "product": lambda: kept @ v,
+        "gradient": lambda: torch.autograd.grad(loss(), hessian.parameters),
+        "product": lambda: hessian @ v,
         "product, graph anew": lambda: anew @ v,
         "pyhessian": lambda: theirs(pieces),
     }
@@ -180,7 +180,7 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
             if turn:  # the first warms up
                 seconds[way].append(time.process_time() - began)
     flat = torch.cat([x.reshape(-1) for x in theirs(pieces)])
-    apart = float((kept @ v - flat).norm() / flat.norm())
+    apart = float((hessian @ v - flat).norm() / flat.norm())
     return {"by": by, "rounds": rounds, "apart": apart, **seconds}
 
 
@@ -190,9 +190,9 @@ def done(work: Path, name: str, call: Callable[[], dict[str, Any]]) -> dict[str,
 
     file = work / f"{name}.json"
     if not file.is_file():
-        found = call()
+        value = call()
         with atomic_replace(file) as temporary:
-            temporary.write_text(json.dumps(found))
+            temporary.write_text(json.dumps(value))
     read: dict[str, Any] = json.loads(file.read_text())
     return read
 
@@ -208,20 +208,22 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--csv", type=Path, default=HERE.parent / "docs/results/spectrum.csv")
     parser.add_argument("--smoke", action="store_true", help="sizes of seconds, for tests")
-    given = parser.parse_args()
-    if given.smoke:
-        given.batch_size = 16
-    given.work.mkdir(parents=True, exist_ok=True)
-    run = trained(given.work, smoke=given.smoke)
+    arguments = parser.parse_args()
+    if arguments.smoke:
+        arguments.batch_size = 16
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    run = trained(arguments.work, smoke=arguments.smoke)
     timed = done(
-        given.work, f"times-{given.batch_size}", lambda: times(run, given.rounds, given.batch_size)
+        arguments.work,
+        f"times-{arguments.batch_size}",
+        lambda: times(run, arguments.rounds, arguments.batch_size),
     )
     ends = done(
-        given.work,
-        f"extremes-{given.batch_size}",
-        lambda: extremes(run, given.iterations, given.batch_size),
+        arguments.work,
+        f"extremes-{arguments.batch_size}",
+        lambda: extremes(run, arguments.iterations, arguments.batch_size),
     )
-    lines: list[tuple[str, object]] = [("batch_size", given.batch_size), *ends.items()]
+    lines: list[tuple[str, object]] = [("batch_size", arguments.batch_size), *ends.items()]
     medians = {way: statistics.median(timed[way]) for way in WAYS}
     for way in WAYS:
         lines += [(f"{way}, seconds", medians[way])]
@@ -233,15 +235,15 @@ def main() -> None:
     lines += [("products apart", timed["apart"]), ("rounds", timed["rounds"])]
     lines += [("threads", torch.get_num_threads()), ("torch", torch.__version__)]
     lines += [("machine", platform.machine())]
-    with given.csv.open("w", newline="", encoding="utf-8") as handle:
+    with arguments.csv.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(["what", "value"])
         writer.writerows((k, f"{x:.6g}" if isinstance(x, float) else x) for k, x in lines)
-    print(given.csv.read_text(), end="")
+    print(arguments.csv.read_text(), end="")
     # the process is finished: its numbers are read
-    options = ["--iterations", given.iterations, "--batch-size", given.batch_size]
+    options = ["--iterations", arguments.iterations, "--batch-size", arguments.batch_size]
     guarded(["spectrum", *map(str, [run, *options]), "--no-progress"])
-    shutil.copy(run / "spectrum" / f"step-{ends['step']}.svg", given.csv.with_suffix(".svg"))
+    shutil.copy(run / "spectrum" / f"step-{ends['step']}.svg", arguments.csv.with_suffix(".svg"))
     met = ends["lambda_max_apart"] <= 1e-3 and ends["lambda_min_apart"] <= 1e-3
     print(f"extremes within 1e-3 of SciPy's: {'met' if met else 'missed'}")
     cheap = ours <= 1.1 * medians["pyhessian"]

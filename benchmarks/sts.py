@@ -47,7 +47,7 @@ def theirs(encoder: SentenceEncoder, sets: Sets) -> dict[str, float]:
     """Score as SentEval does."""
     from scipy.stats import spearmanr
 
-    found = {}
+    scores = {}
     for task, subsets in sets.items():
         cosines, gold = [], []
         for subset in subsets:
@@ -61,8 +61,8 @@ def theirs(encoder: SentenceEncoder, sets: Sets) -> dict[str, float]:
                 cosines.append(torch.cat(predicted).numpy())
                 gold.append(subset.scores)
         rho = spearmanr(np.concatenate(cosines), np.concatenate(gold)).statistic
-        found[task] = float(f"{100 * rho:.2f}")
-    return found
+        scores[task] = float(f"{100 * rho:.2f}")
+    return scores
 
 
 @torch.inference_mode()
@@ -100,14 +100,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--csv", type=Path, default=HERE / "sts.csv")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    sets = load_sts(given.sts)
-    encoder = SentenceEncoder.load(given.encoder, device="cpu")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    sets = load_sts(options.sts)
+    encoder = SentenceEncoder.load(options.encoder, device="cpu")
     batch(encoder, ["a sentence"])  # the first call of a library is slower
 
     rows: list[dict[str, object]] = []
-    for number in range(given.rounds):
+    for number in range(options.rounds):
         for name, run in (("SentEval's batcher", theirs), ("isotrope", ours)):
             scores, seconds = timed(run, encoder, sets)
             machine = f"{platform.machine()}, {os.cpu_count()} cores"
@@ -117,15 +117,15 @@ def main() -> None:
                     "round": number,
                     **seconds,
                     **scores,
-                    "encoder": given.encoder,
-                    "threads": given.threads,
+                    "encoder": options.encoder,
+                    "threads": options.threads,
                     "machine": machine,
                     "torch": torch.__version__,
                     "transformers": transformers.__version__,
                 }
             )
             print(f"{name}: {seconds} {scores}", flush=True)
-            with given.csv.open("w", newline="", encoding="utf-8") as handle:
+            with options.csv.open("w", newline="", encoding="utf-8") as handle:
                 writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(rows)

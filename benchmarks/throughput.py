@@ -138,8 +138,8 @@ def sentences(path: Path, count: int) -> None:
     """Write distinct sentences of this machine's documentation."""
     from isotrope.data.text.docstrings import collect
 
-    found = dict.fromkeys(item.query for item in collect())
-    path.write_text("\n".join(list(found)[:count]) + "\n", encoding="utf-8")
+    texts = dict.fromkeys(item.query for item in collect())
+    path.write_text("\n".join(list(texts)[:count]) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -152,43 +152,51 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--csv", type=Path, default=HERE / "throughput.csv")
     parser.add_argument("--one", choices=("ours", "theirs"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        run = ours if given.one == "ours" else theirs
-        print("RESULT " + json.dumps(run(given.text, given.steps, given.batch, given.length)))
+    options = parser.parse_args()
+    if options.one:
+        run = ours if options.one == "ours" else theirs
+        print(
+            "RESULT " + json.dumps(run(options.text, options.steps, options.batch, options.length))
+        )
         return
     import sentence_transformers
     import torch
 
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        texts = [given.text] if given.text else prepared(Path(folder), given.steps * given.batch)
-        for text, number, name in itertools.product(texts, range(given.rounds), ("theirs", "ours")):
+        texts = (
+            [options.text]
+            if options.text
+            else prepared(Path(folder), options.steps * options.batch)
+        )
+        for text, number, name in itertools.product(
+            texts, range(options.rounds), ("theirs", "ours")
+        ):
             command = [sys.executable, __file__, "--one", name, "--text", str(text)]
-            command += ["--steps", str(given.steps), "--batch", str(given.batch)]
-            command += ["--length", str(given.length)]
+            command += ["--steps", str(options.steps), "--batch", str(options.batch)]
+            command += ["--length", str(options.length)]
             environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
             output = subprocess.run(
                 command, check=True, stdout=subprocess.PIPE, text=True, env=environment
             ).stdout
-            found = json.loads(output.rpartition("RESULT ")[2])
+            numbers = json.loads(output.rpartition("RESULT ")[2])
             rows.append(
                 {
                     "text": text.stem,
                     "trainer": "isotrope" if name == "ours" else "sentence-transformers",
                     "round": number,
-                    **found,
-                    "steps": given.steps,
-                    "batch_size": given.batch,
-                    "max_length": given.length,
+                    **numbers,
+                    "steps": options.steps,
+                    "batch_size": options.batch,
+                    "max_length": options.length,
                     "threads": torch.get_num_threads(),
                     "machine": f"{platform.machine()}, {os.cpu_count()} cores",
                     "torch": torch.__version__,
                     "sentence_transformers": sentence_transformers.__version__,
                 }
             )
-            print(f"{rows[-1]['trainer']}: {found}", flush=True)
-    with given.csv.open("w", newline="", encoding="utf-8") as handle:
+            print(f"{rows[-1]['trainer']}: {numbers}", flush=True)
+    with options.csv.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -150,7 +150,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 def table(rows: list[dict[str, Any]], title: str) -> list[str]:
     """Return the lines of one table."""
-    found = {(row["task"], row["fit"]): row for row in rows}
+    by_task = {(row["task"], row["fit"]): row for row in rows}
     lines = [
         f"## {title}",
         "",
@@ -159,16 +159,16 @@ def table(rows: list[dict[str, Any]], title: str) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for task in TASKS:
-        pair = [found.get((task, fit)) for fit in ("batched", "sequential")]
+        pair = [by_task.get((task, fit)) for fit in ("batched", "sequential")]
         if any(pair):
             lines.append("| " + " | ".join([task, *cells(pair)]) + " |")
-    sums = [total(found, fit) for fit in ("batched", "sequential")]
+    sums = [total(by_task, fit) for fit in ("batched", "sequential")]
     return [*lines, "| average, sum | " + " | ".join(cells(sums)) + " |", ""]
 
 
-def total(found: dict[tuple[str, str], dict[str, Any]], fit: str) -> dict[str, Any] | None:
+def total(by_task: dict[tuple[str, str], dict[str, Any]], fit: str) -> dict[str, Any] | None:
     """Return average accuracy and summed errors and times, None unless all seven are there."""
-    rows = [found[task, fit] for task in TASKS if (task, fit) in found]
+    rows = [by_task[task, fit] for task in TASKS if (task, fit) in by_task]
     if len(rows) < len(TASKS):
         return None
     columns = ("errors", "seconds", "processor_seconds")
@@ -203,19 +203,19 @@ def main() -> None:
     parser.add_argument(
         "--csv", type=Path, default=ROOT / "docs" / "results" / "transfer-minilm.csv"
     )
-    given = parser.parse_args()
-    data = load_transfer(given.data, given.tasks)
-    encoder = Kept(given.encoder, given.embeddings)
-    for fit in given.fits:
-        for name in given.tasks:
-            rows = read(given.csv)
-            key = (given.encoder, given.mode, name, fit)
+    options = parser.parse_args()
+    data = load_transfer(options.data, options.tasks)
+    encoder = Kept(options.encoder, options.embeddings)
+    for fit in options.fits:
+        for name in options.tasks:
+            rows = read(options.csv)
+            key = (options.encoder, options.mode, name, fit)
             if key in {(r["encoder"], r["mode"], r["task"], r["fit"]) for r in rows}:
                 continue
-            row = measured(encoder, data[name], given.mode, fit)
-            write(given.csv, [*rows, row])
+            row = measured(encoder, data[name], options.mode, fit)
+            write(options.csv, [*rows, row])
             print({column: row.get(column) for column in ("task", "fit", *NUMBERS)}, flush=True)
-    write(given.csv, read(given.csv))  # the page, if only its words have changed
+    write(options.csv, read(options.csv))  # the page, if only its words have changed
 
 
 if __name__ == "__main__":

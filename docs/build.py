@@ -78,10 +78,10 @@ def _read(file: str) -> list[dict[str, str]]:
 
 def gains() -> dict[str, list[float]]:
     """Return what each objective gained over the model before fine-tuning, by seed."""
-    found = _read("demo-seeds.csv")
-    start = {row["seed"]: float(row["MRR@10"]) for row in found if row["model"] == "untrained"}
+    rows = _read("demo-seeds.csv")
+    start = {row["seed"]: float(row["MRR@10"]) for row in rows if row["model"] == "untrained"}
     gained = defaultdict(list)
-    for row in found:
+    for row in rows:
         if row["model"] != "untrained":
             gained[row["model"]].append(float(row["MRR@10"]) - start[row["seed"]])
     return dict(gained)
@@ -89,17 +89,17 @@ def gains() -> dict[str, list[float]]:
 
 def accuracies(column: str) -> dict[str, dict[int, list[float]]]:
     """Return a column of the trainings on images: by method and epoch, a value for each seed."""
-    found: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in METHOD_CELLS}
+    values: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in METHOD_CELLS}
     for row in _read("image-cells.csv"):
-        if row["cell"] in found and row[column]:
-            found[row["cell"]][int(row["epoch"])].append(float(row[column]))
-    return found
+        if row["cell"] in values and row[column]:
+            values[row["cell"]][int(row["epoch"])].append(float(row[column]))
+    return values
 
 
 def _spread(values: Iterable[float], digits: int, sign: str = "") -> str:
     every = list(values)
-    shown = f"{np.mean(every):{sign}.{digits}f}"
-    return shown if len(every) < 2 else f"{shown} ± {np.std(every, ddof=1):.{digits}f}"
+    text = f"{np.mean(every):{sign}.{digits}f}"
+    return text if len(every) < 2 else f"{text} ± {np.std(every, ddof=1):.{digits}f}"
 
 
 def _gain_lines() -> list[list[str]]:
@@ -133,7 +133,7 @@ def _uses() -> str:
     }
     lines = []
     for name in ours():
-        cls, row = Objective.registered[name], f"bert-base/{name}"
+        objective, row = registry.build(name), f"bert-base/{name}"
         values = [
             f"{table.rows[row][table.columns.index(column)]:.2f} ({paper})"
             for paper, (table, column) in averages.items()
@@ -142,9 +142,9 @@ def _uses() -> str:
         lines.append(
             [
                 f"[`{name}`](../objectives/{name}.md)",
-                "yes" if cls.takes_negatives else "-",
-                "inputs" if cls.pairwise else "coordinates, or pulls only",
-                ", ".join(cls.presets) or "-",
+                "yes" if objective.takes_negatives else "-",
+                "inputs" if objective.pairwise else "coordinates, or pulls only",
+                ", ".join(objective.presets) or "-",
                 ", ".join(values) or "-",
             ]
         )

@@ -3,8 +3,9 @@
     python examples/digits.py [--output DIR] [--seed N]
 
 Two methods, one with negatives (SimCLR) and one without (SimSiam), each as it is and with
-cut-initialization (paper 003: c = 3 and c = 9). What paper 003 says shows in the norms: a cosine's
-gradient is divided by the norm of the embedding, so smaller embeddings move further in a step.
+cut-initialization (Draganov et al. 2024: c = 3 and c = 9). What the paper says shows in the norms:
+a cosine's gradient is divided by the norm of the embedding, so smaller embeddings move further in a
+step.
 """
 
 import argparse
@@ -157,9 +158,11 @@ def main() -> int:
     add = parser.add_argument
     add("--output", type=Path, default=Path("demo-images"), metavar="DIR", help="[demo-images]")
     add("--seed", type=int, default=0, metavar="N", help="of all runs [0]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        done = demo_images(given.output, seed=given.seed, tell=lambda line: print(line, flush=True))
+        done = demo_images(
+            options.output, seed=options.seed, tell=lambda line: print(line, flush=True)
+        )
     except InputError as error:
         print(f"digits: error: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""What paper 000 measures of models, of yours: before training, after it, or both.
+"""What Li et al. 2024 measures of models, of yours: before training, after it, or both.
 
     python examples/model_statistics.py held-out.txt all-MiniLM-L6-v2 [runs/mine]
 
@@ -35,8 +35,8 @@ def show(batches: Sequence[Views]) -> None:
             f"{seen.kurtosis:+.2f}  KS {seen.ks:.3f}"
         )
     for kind in ("weight", "projection"):
-        found = hardest_share(batches, kind=kind)
-        print(f"  hardest {kind}  " + "  ".join(f"{t:g}: {x:.3f}" for t, x in found.items()))
+        statistics = hardest_share(batches, kind=kind)
+        print(f"  hardest {kind}  " + "  ".join(f"{t:g}: {x:.3f}" for t, x in statistics.items()))
     for name, ratio in dynamic_ratios(batches).items():
         if ratio.mean is not None:
             print(

@@ -2,7 +2,7 @@
 
     python examples/surgery.py
 
-Every gradient here is GD_i * (sum_j W_ij x_j - pull_i h'_i). Paper 000 exchanges its three
+Every gradient here is GD_i * (sum_j W_ij x_j - pull_i h'_i). Li et al. 2024 exchanges its three
 components in turn (section 4.2, table 5); this script does the same with ``.modify`` on embeddings
 of a few topics, prints what each edit changes, and ends where ``ModifiedBarlowTwins`` begins.
 """

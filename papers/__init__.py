@@ -1,6 +1,20 @@
-"""The papers' tables and figures, measured anew beside what was printed: ``python -m papers``.
+"""The papers' tables and figures, measured again beside the printed numbers: ``python -m papers``.
 
-``machinery`` is what all of them share, ``measurements`` what takes time; each paper has a folder,
-with a file for each of its tables and figures. It uses isotrope as any other program would, and is
-no part of the package: it runs in a checkout.
+Where to change what: a table or a figure is a file in its paper's folder; a verdict's rule is in
+``machinery.verdicts`` and ``machinery.rule``; what a training measures is in ``measurements``; how
+a chart looks is in ``plots``; a flag of the command is in ``__main__``; the printed numbers are in
+``paper_numbers.toml``, and the claims on sentence embeddings in ``claims.toml``.
+
+======================  ==================  ===============================================
+folder                  command             paper
+======================  ==================  ===============================================
+``li2024``              unified-gradient    Li et al. 2024, A Unified Paradigm for Gradient
+``nie2023``             align-uniform       Nie et al. 2023, On the Inadequacy of Optimizing
+                                            Alignment and Uniformity
+``draganov2024``        cosine-pitfalls     Draganov et al. 2024, The Hidden Pitfalls of the
+                                            Cosine Similarity Loss
+``manna2023``           mio                 Manna et al. 2023, Mutual Information Optimization
+======================  ==================  ===============================================
+
+The folder uses isotrope as any other program would, by public names, and is no part of the package.
 """

@@ -20,10 +20,10 @@ from isotrope.core.errors import InputError, LostProcess
 if TYPE_CHECKING:
     from papers.machinery.artifact import Artifact, Rendered, Scale
     from papers.machinery.data_registry import DataRegistry
-    from papers.machinery.job import Job
+    from papers.machinery.job import PaperJob
     from papers.machinery.store import JobStore
 
-    JobsByArtifact = dict[tuple[str, str], list[Job]]
+    JobsByArtifact = dict[tuple[str, str], list[PaperJob]]
 
 SCALES = ("smoke", "cpu", "paper")
 
@@ -92,32 +92,35 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, run what is missing, print tables and verdicts."""
     if arguments and arguments[0] in _COMMANDS:
         return int(importlib.import_module(_COMMANDS[arguments[0]]).run(arguments[1:]))
-    given = _parse(arguments)
+    options = _parse(arguments)
     from papers.machinery.artifact import artifacts, find_artifacts
 
-    if not given.paper and not given.all:
-        return _list(artifacts(), as_json=given.json)
-    chosen = artifacts() if given.all else find_artifacts(given.paper, given.names)
+    if not options.paper and not options.all:
+        return _list(artifacts(), as_json=options.json)
+    chosen = artifacts() if options.all else find_artifacts(options.paper, options.names)
     from papers.machinery.data_registry import DataRegistry
 
-    data = given.data or _shared_data()
+    data = options.data or _shared_data()
     if data is not None and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}")
-    sources = DataRegistry(data, given.output / "data", hub=not given.dry_run)
-    jobs = {(a.paper, a.name): list(dict.fromkeys(a.jobs(given.scale))) for a in chosen}
-    if given.dry_run:
-        return _dry_run(given, chosen, jobs, sources)
-    return _measure(given, chosen, jobs, sources)
+    sources = DataRegistry(data, options.output / "data", hub=not options.dry_run)
+    jobs = {(a.paper, a.name): list(dict.fromkeys(a.jobs(options.scale))) for a in chosen}
+    if options.dry_run:
+        return _dry_run(options, chosen, jobs, sources)
+    return _measure(options, chosen, jobs, sources)
 
 
-def _list(every: "Sequence[Artifact]", *, as_json: bool) -> int:
+def _list(artifacts: "Sequence[Artifact]", *, as_json: bool) -> int:
     if as_json:
-        rows = [{"paper": one.paper, "name": one.name, "title": one.title} for one in every]
+        rows = [
+            {"paper": artifact.paper, "name": artifact.name, "title": artifact.title}
+            for artifact in artifacts
+        ]
         print(json.dumps(rows, ensure_ascii=False))
         return 0
-    width = max(len(one.name) for one in every)
-    for one in every:
-        print(f"{one.paper:<17} {one.name:<{width}} {one.title}")
+    width = max(len(artifact.name) for artifact in artifacts)
+    for artifact in artifacts:
+        print(f"{artifact.paper:<17} {artifact.name:<{width}} {artifact.title}")
     return 0
 
 
@@ -142,70 +145,72 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--dry-run", action="store_true", help="resolve every name, run nothing")
     add("--show", action="store_true", help="run nothing: tables of what there is")
     add("--json", action="store_true", help="print JSON and nothing else")
-    given = parser.parse_args(list(arguments))
-    if given.all and given.paper:
-        parser.error(f"--all means every paper; found {given.paper} too")
-    if given.smoke and given.scale not in (None, "smoke"):
-        parser.error(f"--smoke is --scale smoke; found --scale {given.scale} too")
-    if given.jobs < 1:
-        parser.error(f"--jobs must be 1 or more; found {given.jobs}")
-    if given.minutes is not None and not given.minutes > 0:
-        parser.error(f"--minutes must be more than 0; found {given.minutes:g}")
-    if given.dry_run and given.show:
+    options = parser.parse_args(list(arguments))
+    if options.all and options.paper:
+        parser.error(f"--all means every paper; found {options.paper} too")
+    if options.smoke and options.scale not in (None, "smoke"):
+        parser.error(f"--smoke is --scale smoke; found --scale {options.scale} too")
+    if options.jobs < 1:
+        parser.error(f"--jobs must be 1 or more; found {options.jobs}")
+    if options.minutes is not None and not options.minutes > 0:
+        parser.error(f"--minutes must be more than 0; found {options.minutes:g}")
+    if options.dry_run and options.show:
         parser.error("--dry-run and --show are two questions; choose one")
-    given.scale = "smoke" if given.smoke else given.scale or "cpu"
-    given.output = given.output or Path("reproduced") / given.scale
-    return given
+    options.scale = "smoke" if options.smoke else options.scale or "cpu"
+    options.output = options.output or Path("reproduced") / options.scale
+    return options
 
 
 def _shared_data() -> Path | None:
     """The shared data beside this checkout."""
-    found = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return found if found.is_dir() else None
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return folder if folder.is_dir() else None
 
 
 def _dry_run(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     chosen: "Sequence[Artifact]",
     jobs: "JobsByArtifact",
     sources: "DataRegistry",
 ) -> int:
     rows, needed = [], dict[str, None]()
     for artifact in chosen:
-        own = jobs[artifact.paper, artifact.name]
-        missing = _missing(artifact, own, sources)
-        rows.append((artifact, len(own), missing))
+        own_jobs = jobs[artifact.paper, artifact.name]
+        missing = _missing(artifact, own_jobs, sources)
+        rows.append((artifact, len(own_jobs), missing))
         needed |= dict.fromkeys(missing)
-    every = len({job for own in jobs.values() for job in own})
-    if given.json:
-        told = [
-            {"paper": one.paper, "name": one.name, "cells": count, "not here": missing}
-            for one, count, missing in rows
+    count_of_jobs = len({job for own_jobs in jobs.values() for job in own_jobs})
+    if options.json:
+        report = [
+            {"paper": artifact_.paper, "name": artifact_.name, "cells": count, "not here": missing}
+            for artifact_, count, missing in rows
         ]
-        print(json.dumps(told, ensure_ascii=False))
+        print(json.dumps(report, ensure_ascii=False))
         return 0
-    width = max(len(one.name) for one in chosen)
-    for one, count, missing in rows:
+    width = max(len(artifact_.name) for artifact_ in chosen)
+    for artifact_, count, missing in rows:
         word = "ready" if not missing else f"needs what is not here: {len(missing)}"
-        print(f"{one.paper:<17} {one.name:<{width}} {count:>4} jobs, {word}")
-    print(f"{every} different jobs; every name in them resolves")
+        print(f"{artifact_.paper:<17} {artifact_.name:<{width}} {count:>4} jobs, {word}")
+    print(f"{count_of_jobs} different jobs; every name in them resolves")
     for line in needed:
         print(f"not here: {line}")
     return 0
 
 
-def _missing(artifact: "Artifact", jobs: "Sequence[Job]", sources: "DataRegistry") -> list[str]:
+def _missing(
+    artifact: "Artifact", jobs: "Sequence[PaperJob]", sources: "DataRegistry"
+) -> list[str]:
     from papers.machinery.runner import missing_data
 
     try:
-        found = missing_data(jobs, sources)
+        missing_by_job = missing_data(jobs, sources)
     except InputError as error:
         raise InputError(f"{artifact.paper} {artifact.name}: {error}") from error
-    return list(dict.fromkeys(line for lines in found.values() for line in lines))
+    return list(dict.fromkeys(line for lines in missing_by_job.values() for line in lines))
 
 
 def _measure(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     chosen: "Sequence[Artifact]",
     jobs: "JobsByArtifact",
     sources: "DataRegistry",
@@ -216,33 +221,35 @@ def _measure(
     from papers.machinery.store import JobStore
 
     start = time.monotonic()
-    store = JobStore(given.output / "cells")
-    failed: dict[Job, str] = {}
-    if not given.show:
+    store = JobStore(options.output / "cells")
+    failed: dict[PaperJob, str] = {}
+    if not options.show:
         failed = runner.run(
-            _by_seed(_measurable(chosen, jobs, sources, store, skip=given.skip_missing)),
+            _by_seed(_measurable(chosen, jobs, sources, store, skip=options.skip_missing)),
             store,
             sources,
-            given.output / "runs",
-            processes=given.jobs,
-            minutes=given.minutes,
+            options.output / "runs",
+            processes=options.jobs,
+            minutes=options.minutes,
             tell=lambda line: print(line, file=sys.stderr, flush=True),
         )
-    every: list[tuple[Artifact, Rendered]] = []
-    told = []
+    all_rendered: list[tuple[Artifact, Rendered]] = []
+    reports = []
     for artifact in chosen:
-        shown, about = _render(artifact, jobs[artifact.paper, artifact.name], given.scale, store)
-        files = [str(file) for file in pages.write(artifact, shown, about, given.output)]
-        every.append((artifact, shown))
-        if given.json:
-            told.append({**pages.as_json(artifact, shown, about), "files": files})
+        rendered, about = _render(
+            artifact, jobs[artifact.paper, artifact.name], options.scale, store
+        )
+        files = [str(file) for file in pages.write(artifact, rendered, about, options.output)]
+        all_rendered.append((artifact, rendered))
+        if options.json:
+            reports.append({**pages.as_json(artifact, rendered, about), "files": files})
         else:
-            print(pages.as_text(artifact, shown), *files, sep="\n", end="\n\n", flush=True)
-    if given.all:
-        with atomic_replace(given.output / "verdicts.md") as temporary:
-            temporary.write_text(pages.summary(every, given.scale), encoding="utf-8")
-    if given.json:
-        print(json.dumps(told, ensure_ascii=False, allow_nan=False))
+            print(pages.as_text(artifact, rendered), *files, sep="\n", end="\n\n", flush=True)
+    if options.all:
+        with atomic_replace(options.output / "verdicts.md") as temporary:
+            temporary.write_text(pages.summary(all_rendered, options.scale), encoding="utf-8")
+    if options.json:
+        print(json.dumps(reports, ensure_ascii=False, allow_nan=False))
     else:
         print(f"{len(chosen)} tables and figures in {format_duration(time.monotonic() - start)}")
     if failed:
@@ -252,16 +259,16 @@ def _measure(
 
 
 def _render(
-    artifact: "Artifact", jobs: "Sequence[Job]", scale: "Scale", store: "JobStore"
+    artifact: "Artifact", jobs: "Sequence[PaperJob]", scale: "Scale", store: "JobStore"
 ) -> "tuple[Rendered, dict[str, str]]":
     """What there is of a table or figure, and where it comes from."""
     from papers.machinery.artifact import Results
     from papers.machinery.pages import provenance_of, with_notes
 
-    everything = Results({c: r for c in jobs if (r := store.find(c)) is not None})
-    has_numbers = {c: r for c, r in everything.results.items() if "diverged" not in r.details}
-    shown = with_notes(artifact.render(scale, Results(has_numbers)), scale, everything)
-    return shown, provenance_of(artifact, scale, everything, len(jobs))
+    results = Results({c: r for c in jobs if (r := store.find(c)) is not None})
+    has_numbers = {c: r for c, r in results.by_job.items() if "diverged" not in r.details}
+    rendered = with_notes(artifact.render(scale, Results(has_numbers)), scale, results)
+    return rendered, provenance_of(artifact, scale, results, len(jobs))
 
 
 def _measurable(
@@ -271,20 +278,20 @@ def _measurable(
     store: "JobStore",
     *,
     skip: bool,
-) -> "list[Job]":
+) -> "list[PaperJob]":
     """Return the jobs that can be measured here; refuse if others cannot, or leave them out."""
     from papers.machinery.runner import missing_data
 
     missing: dict[str, None] = {}
-    found: dict[Job, None] = {}
+    measurable: dict[PaperJob, None] = {}
     for artifact in chosen:
-        own = jobs[artifact.paper, artifact.name]
-        lines = _missing(artifact, [job for job in own if store.find(job) is None], sources)
+        own_jobs = jobs[artifact.paper, artifact.name]
+        lines = _missing(artifact, [job for job in own_jobs if store.find(job) is None], sources)
         missing |= dict.fromkeys(lines)
         if skip and lines:
-            lacked = missing_data(own, sources)
-            own = [job for job in own if store.find(job) is not None or not lacked[job]]
-        found |= dict.fromkeys(own)
+            lacked = missing_data(own_jobs, sources)
+            own_jobs = [job for job in own_jobs if store.find(job) is not None or not lacked[job]]
+        measurable |= dict.fromkeys(own_jobs)
     if missing and not skip:
         raise InputError(
             f"not on this machine: {'; '.join(missing)}. --dry-run says what each table needs, "
@@ -293,10 +300,10 @@ def _measurable(
         )
     for line in missing:
         print(f"left out: {line}", file=sys.stderr)
-    return list(found)
+    return list(measurable)
 
 
-def _by_seed(jobs: "Iterable[Job]") -> "list[Job]":
+def _by_seed(jobs: "Iterable[PaperJob]") -> "list[PaperJob]":
     """The first seed of everything before the second."""
     return sorted(jobs, key=lambda job: job.seed)
 

@@ -95,26 +95,26 @@ def make(
     part = folder.with_name(f"{folder.name}.part")
     with exclusive_lock(part, f"making {name}"):
         encoder, tokens = initialized(recipe, texts, part, seed)
-        told = pretrain(
+        summary = pretrain(
             recipe,
             encoder,
             tokens,
             part,
             seed=seed,
-            look=lambda one: _measure(CachedEncoder(one), dev, reference[:_FEW]),
-            wanted=lambda measured: passes_gates(measured, limits),
+            measure=lambda one: _measure(CachedEncoder(one), dev, reference[:_FEW]),
+            accept=lambda measured: passes_gates(measured, limits),
             tell=tell,
         )
-        if not told["step"]:
+        if not summary["step"]:
             raise InputError(
                 f"no checkpoint of {name} passes the gates; {part} has its course, delete it to "
                 "begin again with another --seed"
             )
         done = part / "wanted"
-        metrics = {"step": told.pop("step"), **gates(done, dev, reference)}
-        metrics["cpu_seconds"] = told.pop("cpu_seconds")
+        metrics = {"step": summary.pop("step"), **gates(done, dev, reference)}
+        metrics["cpu_seconds"] = summary.pop("cpu_seconds")
         own = SentenceEncoder.load(done, device="cpu").fingerprint()
-        details = {"recipe": asdict(recipe), "fingerprint": own, **told}
+        details = {"recipe": asdict(recipe), "fingerprint": own, **summary}
         command = ["python", "-m", "papers", "encoder", name, "--seed", str(seed)]
         about = provenance(seed=seed, command=command)
         result = Result("encoder", name, {**metrics}, details, about)
@@ -137,14 +137,16 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
         statistics of the reference alone, ``dev whitened, transductive`` with those of the
         reference and the dev sentences; the same with ``mean pooling: `` in front.
     """
-    found: dict[str, float] = {}
+    measures: dict[str, float] = {}
     for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
         pooled = CachedEncoder(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
         every = [*reference, *dev.first, *dev.second]
-        found |= {f"{prefix}{k}": v for k, v in _measure(pooled, dev, reference).items()}
-        found[f"{prefix}dev whitened"] = sts_dev(WhitenedEncoder(pooled, reference), dev)
-        found[f"{prefix}dev whitened, transductive"] = sts_dev(WhitenedEncoder(pooled, every), dev)
-    return {name: round(value, 4) for name, value in found.items()}
+        measures |= {f"{prefix}{k}": v for k, v in _measure(pooled, dev, reference).items()}
+        measures[f"{prefix}dev whitened"] = sts_dev(WhitenedEncoder(pooled, reference), dev)
+        measures[f"{prefix}dev whitened, transductive"] = sts_dev(
+            WhitenedEncoder(pooled, every), dev
+        )
+    return {name: round(value, 4) for name, value in measures.items()}
 
 
 def _measure(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
@@ -167,27 +169,27 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         InputError: no data, no checkpoint that passes, or nothing can be written.
     """
-    given = _parse(arguments)
-    torch.set_num_threads(given.threads)
-    corpus, pairs = given.data / _CORPUS, given.data / "sts/stsb/dev.tsv"
+    options = _parse(arguments)
+    torch.set_num_threads(options.threads)
+    corpus, pairs = options.data / _CORPUS, options.data / "sts/stsb/dev.tsv"
     for needed in (corpus, pairs):
         if not needed.is_file():
             raise InputError(f"there is no {needed}: --data names the folder that has it")
-    name = f"{given.name}-seed{given.seed}"
+    name = f"{options.name}-seed{options.seed}"
     result = make(
-        given.name,
-        RECIPES[given.name],
+        options.name,
+        RECIPES[options.name],
         _read(corpus, *_LINES),
-        given.output / name,
-        seed=given.seed,
+        options.output / name,
+        seed=options.seed,
         dev=load_sts_file(pairs),
         reference=_read(corpus, _LINES[0] - _REFERENCE, _LINES[0]),
         tell=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    result.save(given.record / f"{name}.json")
+    result.save(options.record / f"{name}.json")
     for gate, (low, high) in GATES.items():
         print(f"{gate} {result.metrics[gate]:.2f} (raw: {low:g} to {high:g})")
-    print(f"encoder: {given.output / name}\nrecord: {given.record / name}.json")
+    print(f"encoder: {options.output / name}\nrecord: {options.record / name}.json")
     return 0
 
 

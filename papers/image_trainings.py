@@ -1,15 +1,15 @@
-"""Papers 003 and 004 at the scale of a CPU: which method learns, what cuts and decay do to norms.
+"""Trains the small images of draganov2024 and manna2023 on a CPU, and writes image-cells.csv.
 
-Every training of `papers.machinery.small_images`, which says how they are set, with
-three seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are jobs of `python -m
-papers`, which shares most of them: what one of the two has run, the other does not run again.
-The first seed of every training comes before the second; LATER come after all others. Nearest
-neighbours (k = 200, t = 0.1) are looked up among the 5,000 for the 10,000 test images.
+It runs every training of `papers.machinery.small_images`, which says how they are set, with three
+seeds: 5,000 images of CIFAR-10, ResNet-18 of 16 channels. They are jobs of `python -m papers` too:
+what one of the two commands has run, the other does not run again. The first seed of every training
+comes before the second; the trainings in LATER come after all others. Nearest neighbours (k = 200,
+t = 0.1) are looked up among the 5,000 for the 10,000 test images.
 
     python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD] [--report]
 
-DATA is the folder that holds cifar10/. Written: docs/results/image-cells.csv, of all cells there
-are. The report has mean and standard deviation over the seeds there are.
+DATA is the folder that holds cifar10/. The command writes docs/results/image-cells.csv, of all jobs
+that have a result. The report has mean and standard deviation over the seeds that have one.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from papers.machinery.artifact import Scale
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS
 from papers.machinery.runner import run
 from papers.machinery.small_images import NAMES, small_images
@@ -40,7 +40,7 @@ COLUMNS = ("cell", "seed", "epoch", "knn", "linear", *MEANS, "cpu_seconds", "ver
 Row = dict[str, str]
 
 
-def jobs(only: str = "") -> Iterator[tuple[str, Job]]:
+def jobs(only: str = "") -> Iterator[tuple[str, PaperJob]]:
     """Yield the trainings with a word in their name, in the order in which they are run."""
     for later in (False, True):
         for seed in SEEDS[SCALE]:
@@ -51,58 +51,58 @@ def jobs(only: str = "") -> Iterator[tuple[str, Job]]:
 
 def rows(store: JobStore) -> list[Row]:
     """Return a row for each accuracy of what was trained, in the order of the names."""
-    found = []
+    rows_ = []
     for name in NAMES:
         for seed in SEEDS[SCALE]:
             result = store.find(small_images(SCALE, name, (seed,))[0])
-            found += [] if result is None else list(_rows(name, seed, result))
-    return found
+            rows_ += [] if result is None else list(_rows(name, seed, result))
+    return rows_
 
 
 def _rows(name: str, seed: int, result: Result) -> Iterator[Row]:
-    looks = result.details.get("looks", [])  # one that diverged has none
-    for look in looks:
+    logged_rows = result.details.get("looks", [])  # one that diverged has none
+    for logged_row in logged_rows:
         versions = result.provenance["versions"]
         last = {}
-        if look is looks[-1]:
+        if logged_row is logged_rows[-1]:
             last = {
                 "linear": f"{result.metrics['linear']:.4g}",
                 "cpu_seconds": f"{result.provenance['cpu_seconds']:.0f}",
             }
         yield {
             **dict.fromkeys(COLUMNS, ""),
-            **{name: f"{look[name]:.6g}" for name in MEANS if name in look},
+            **{name: f"{logged_row[name]:.6g}" for name in MEANS if name in logged_row},
             "cell": name,
             "seed": str(seed),
-            "epoch": f"{look['epoch']:g}",
-            "knn": f"{look['knn']:.4g}",
+            "epoch": f"{logged_row['epoch']:g}",
+            "knn": f"{logged_row['knn']:.4g}",
             "versions": f"isotrope {versions['isotrope']}, torch {versions['torch']}",
             **last,
         }
 
 
-def report(found: list[Row]) -> str:
+def report(rows: list[Row]) -> str:
     """Return the tables, one of each length: mean and standard deviation over seeds, by job."""
     lengths: dict[str, int] = {}
-    for row in found:
+    for row in rows:
         lengths[row["cell"]] = max(lengths.get(row["cell"], 0), int(row["epoch"]))
     groups = {
         length: [name for name in lengths if lengths[name] == length]
         for length in dict.fromkeys(lengths.values())
     }
-    return "\n\n".join(_table(found, names) for names in groups.values())
+    return "\n\n".join(_table(rows, names) for names in groups.values())
 
 
 def _table(every: list[Row], names: Iterable[str]) -> str:
-    found = [row for row in every if row["cell"] in names]
-    epochs = sorted({int(row["epoch"]) for row in found})
+    rows = [row for row in every if row["cell"] in names]
+    epochs = sorted({int(row["epoch"]) for row in rows})
     lines = [
         "| cell | seeds | " + " | ".join(f"kNN at {e}" for e in epochs) + " | linear | norm | "
         "norm of features | opposite halves, at first |",
         "|---" * (len(epochs) + 6) + "|",
     ]
     for name in names:
-        own = [row for row in found if row["cell"] == name]
+        own = [row for row in rows if row["cell"] == name]
         columns = [_spread(own, "knn", e) for e in epochs]
         columns += [_spread(own, "linear", epochs[-1]), _spread(own, "norm", epochs[-1], 2)]
         columns += [_spread(own, "norm_backbone", epochs[-1], 2)]
@@ -112,8 +112,8 @@ def _table(every: list[Row], names: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _spread(found: list[Row], name: str, epoch: int, digits: int = 1) -> str:
-    values = [float(r[name]) for r in found if int(r["epoch"]) == epoch and r[name]]
+def _spread(rows: list[Row], name: str, epoch: int, digits: int = 1) -> str:
+    values = [float(r[name]) for r in rows if int(r["epoch"]) == epoch and r[name]]
     if not values:
         return "-"
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
@@ -130,18 +130,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="jobs at a time, one thread each [2]")
     parser.add_argument("--only", default="", metavar="WORD", help="jobs with WORD in their name")
     parser.add_argument("--report", action="store_true", help="run nothing")
-    given = parser.parse_args()
+    options = parser.parse_args()
     store = JobStore(OUTPUT / "cells")
-    if given.data and not given.report:
-        wanted = [job for _, job in jobs(given.only)]
-        sources = DataRegistry(given.data, OUTPUT / "data")
+    if options.data and not options.report:
+        wanted = [job for _, job in jobs(options.only)]
+        sources = DataRegistry(options.data, OUTPUT / "data")
         run(
             wanted,
             store,
             sources,
             OUTPUT / "runs",
-            processes=given.jobs,
-            minutes=given.minutes,
+            processes=options.jobs,
+            minutes=options.minutes,
             tell=lambda line: print(line, flush=True),
         )
         with (

@@ -34,8 +34,8 @@ def printed(paper: str, name: str) -> Printed:
     """Return what ``paper`` prints in ``name``, slips included.
 
     Args:
-        paper: ``"unified-gradient"`` (papers 000 and 002), ``"align-uniform"`` (001),
-            ``"cosine-pitfalls"`` (003) or ``"mio"`` (004).
+        paper: ``"unified-gradient"``, ``"align-uniform"``, ``"cosine-pitfalls"`` or ``"mio"``;
+            the docstring of ``papers`` has their authors.
         name: e.g. ``"table3"``; ``"table3-gains"`` are the improvements printed below its numbers.
 
     Raises:

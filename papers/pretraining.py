@@ -175,8 +175,8 @@ def initialized(
             lengths += [len(row) for row in rows]
         with atomic_replace(file) as temporary, temporary.open("wb") as handle:
             np.savez(handle, ids=np.concatenate(pieces), starts=np.cumsum(lengths))
-    with np.load(file) as kept:
-        return encoder, Tokens(kept["ids"], kept["starts"])
+    with np.load(file) as stored:
+        return encoder, Tokens(stored["ids"], stored["starts"])
 
 
 def pretrain(
@@ -186,8 +186,8 @@ def pretrain(
     folder: Path,
     *,
     seed: int,
-    look: Callable[[SentenceEncoder], Mapping[str, float]],
-    wanted: Callable[[Mapping[str, float]], bool],
+    measure: Callable[[SentenceEncoder], Mapping[str, float]],
+    accept: Callable[[Mapping[str, float]], bool],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """Train the encoder in place, from the last checkpoint if there is one.
@@ -197,10 +197,10 @@ def pretrain(
         encoder: of :func:`initialized`.
         tokens: of the same.
         folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, and
-            ``wanted`` where the encoder is then as it should be.
+            ``accept`` where the encoder is then as it should be.
         seed: of order and masks.
-        look: measures the encoder, and changes nothing.
-        wanted: whether an encoder with these measures is as it should be.
+        measure: measures the encoder, and changes nothing.
+        accept: whether an encoder with these measures is as it should be.
         tell: takes a line at every checkpoint.
 
     Returns:
@@ -219,19 +219,19 @@ def pretrain(
         step += 1
         if step % recipe.every and step < recipe.steps:
             continue
-        found = {"step": step, "loss": float(np.mean(losses)), **look(encoder)}
-        row = {name: round(value, 4) for name, value in found.items()}
+        measures = {"step": step, "loss": float(np.mean(losses)), **measure(encoder)}
+        row = {name: round(value, 4) for name, value in measures.items()}
         course.append(row)
         losses.clear()
-        if wanted(row):
+        if accept(row):
             encoder.save(folder / "wanted")
         seconds = before + time.process_time() - began
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
-        tell(f"{shown}, {seconds:.0f} s")
+        line = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
+        tell(f"{line}, {seconds:.0f} s")
         state = {name: part.state_dict() for name, part in parts.items()}
         with atomic_replace(folder / "checkpoint.pt") as temporary:
             torch.save({**state, "step": step, "seconds": seconds, "course": course}, temporary)
-    last = max((int(row["step"]) for row in course if wanted(row)), default=0)
+    last = max((int(row["step"]) for row in course if accept(row)), default=0)
     seconds = round(before + time.process_time() - began, 1)
     return {"step": last, "cpu_seconds": seconds, "course": course}
 
@@ -240,10 +240,10 @@ def _restored(parts: dict[str, Any], file: Path) -> tuple[int, float, list[dict[
     """Put a model and its optimiser where they were; return step, processor seconds and course."""
     if not file.is_file():
         return 0, 0.0, []
-    kept = torch.load(file, weights_only=True)
+    checkpoint = torch.load(file, weights_only=True)
     for name, part in parts.items():
-        part.load_state_dict(kept[name])
-    return kept["step"], kept["seconds"], kept["course"]
+        part.load_state_dict(checkpoint[name])
+    return checkpoint["step"], checkpoint["seconds"], checkpoint["course"]
 
 
 def _step(

@@ -27,16 +27,16 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         InputError: data or encoder that are not here, or jobs that failed.
     """
-    given = _parse(arguments)
-    if not given.data.is_dir():
-        raise InputError(f"--data: there is no folder {given.data}")
+    options = _parse(arguments)
+    if not options.data.is_dir():
+        raise InputError(f"--data: there is no folder {options.data}")
     torch.set_num_threads(1)
-    output = given.output / given.encoder
+    output = options.output / options.encoder
     store = JobStore(output / "cells")
     failed: dict[str, str] = {}
-    sources = DataRegistry(given.data, cache_folder() / "data")
-    for stage in () if given.show else given.stages or protocol.STAGES:
-        jobs = protocol.jobs(stage, given.encoder, store.find)
+    sources = DataRegistry(options.data, cache_folder() / "data")
+    for stage in () if options.show else options.stages or protocol.STAGES:
+        jobs = protocol.jobs(stage, options.encoder, store.find)
         lacking = runner.missing_data(jobs, sources).values()
         if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
             raise InputError(f"not on this machine: {'; '.join(missing)}")
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
             store,
             sources,
             cache_folder() / "runs",
-            minutes=given.minutes,
+            minutes=options.minutes,
             tell=_print_progress,
         )
         failed |= {job.label: reason for job, reason in why.items()}
@@ -55,11 +55,11 @@ def run(arguments: Sequence[str]) -> int:
     pages = {"tables.md": tables, "claims.md": _claims}
     for name, page in pages.items():
         with atomic_replace(output / name) as temporary:
-            temporary.write_text(page(given.encoder, store.find), encoding="utf-8")
+            temporary.write_text(page(options.encoder, store.find), encoding="utf-8")
         print(output / name)
     if failed:
-        shown, reason = next(iter(failed.items()))
-        raise InputError(f"{len(failed)} trainings failed, the others are kept; {shown}: {reason}")
+        label, reason = next(iter(failed.items()))
+        raise InputError(f"{len(failed)} trainings failed, the others are kept; {label}: {reason}")
     return 0
 
 
@@ -75,15 +75,15 @@ def _claims(encoder: str, find: protocol.Find) -> str:
         "|---|---|---|---|---|---|",
     ]
     for claim in claims():
-        found = judge_claim(claim, values)
+        judgement = judge_claim(claim, values)
         theirs = f"{claim.effect:+.2f}" if claim.printed else "-"
         ours, count = "-", "0"
-        if found.change is not None:
-            low, high = found.change.interval
-            ours, count = f"{found.change.mean:+.2f}", str(found.change.count)
-            ours += f" ({low:+.2f} to {high:+.2f})" if found.change.count > 1 else ""
+        if judgement.change is not None:
+            low, high = judgement.change.interval
+            ours, count = f"{judgement.change.mean:+.2f}", str(judgement.change.count)
+            ours += f" ({low:+.2f} to {high:+.2f})" if judgement.change.count > 1 else ""
         columns = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, count)
-        lines.append(f"| {' | '.join(columns)} | {found.word} |")
+        lines.append(f"| {' | '.join(columns)} | {judgement.word} |")
     return "\n".join(lines) + "\n"
 
 
@@ -105,8 +105,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     add("--show", action="store_true", help="run nothing: the claims by what there is")
-    given = parser.parse_args(list(arguments))
-    for stage in given.stages:
+    options = parser.parse_args(list(arguments))
+    for stage in options.stages:
         if stage not in protocol.STAGES:
             raise InputError(f"stages are {', '.join(protocol.STAGES)}; found {stage!r}")
-    return given
+    return options

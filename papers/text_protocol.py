@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from isotrope.core.result import Result
-from papers.machinery.job import Job, brief
+from papers.machinery.job import PaperJob, brief
 
 __all__ = [
     "LOSSES",
@@ -40,7 +40,7 @@ __all__ = [
 Stage = Literal["start", "rates", "settings", "final", "curves", "passes"]
 STAGES: tuple[Stage, ...] = ("start", "rates", "settings", "final", "curves", "passes")
 Values = Mapping[str, float | str]
-Find = Callable[[Job], Result | None]
+Find = Callable[[PaperJob], Result | None]
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 SEEDS = (1, 2, 3, 4, 5)
@@ -166,7 +166,7 @@ def _job(
     steps: int,
     seed: int,
     more: Mapping[str, Any] | None = None,
-) -> Job:
+) -> PaperJob:
     fixed = {
         "texts": f"wiki:{64 * steps}",
         "encoder": encoder,
@@ -186,22 +186,22 @@ def _job(
     }
     own = {f"objective.{name}": value for name, value in values.items()}
     title = f"{loss.name}, {brief(values)}, rate {rate:g}, {steps} steps, {encoder}"
-    return Job("text", {**fixed, **own, **(more or {})}, seed, title)
+    return PaperJob("text", {**fixed, **own, **(more or {})}, seed, title)
 
 
-def start(encoder: str) -> Job:
+def start(encoder: str) -> PaperJob:
     """Return the encoder before training, scored as it is and whitened."""
     loss = LOSSES["infonce"]
     more = {"max_steps": 1, "keep_every": 1, "ends": ["first"], "whitened": _WHITENED}
     return _job(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
 
 
-def short(encoder: str, loss: ProtocolLoss, values: Values, rate: float) -> Job:
+def short(encoder: str, loss: ProtocolLoss, values: Values, rate: float) -> PaperJob:
     """Return a training of the stages that choose."""
     return _job(encoder, loss, values, rate, _SHORT, _TUNING)
 
 
-def best(jobs: Iterable[tuple[Any, Job]], find: Find) -> Any:  # noqa: ANN401 - beside a job
+def best(jobs: Iterable[tuple[Any, PaperJob]], find: Find) -> Any:  # noqa: ANN401 - beside a job
     """Return what stands beside the job with the best score on dev; None until all are there.
 
     A training that diverged, or without a score, is behind all others.
@@ -218,8 +218,8 @@ def best(jobs: Iterable[tuple[Any, Job]], find: Find) -> Any:  # noqa: ANN401 - 
 def rate(encoder: str, loss: ProtocolLoss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
     own = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
-    found: float | None = best(own, find)
-    return found
+    best_rate: float | None = best(own, find)
+    return best_rate
 
 
 def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
@@ -241,7 +241,7 @@ def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
     return {**own, "step": loss.values["step"]}
 
 
-def trainings(encoder: str, find: Find, name: str) -> list[Job]:
+def trainings(encoder: str, find: Find, name: str) -> list[PaperJob]:
     """Return the trainings of a name in claims.toml; none until their settings are known."""
     if name == "before training":
         return [start(encoder)]
@@ -253,7 +253,7 @@ def trainings(encoder: str, find: Find, name: str) -> list[Job]:
     return _pass(encoder, find, name.removesuffix(" pass"))
 
 
-def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[Job]:
+def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[PaperJob]:
     at, values = rate(encoder, loss, find), tuned(encoder, loss, find)
     if at is None or values is None:
         return []
@@ -261,7 +261,7 @@ def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[Job]:
     return [_job(encoder, loss, values, at, _LONG, seed, more) for seed in SEEDS]
 
 
-def _curve(encoder: str, find: Find, varied: str) -> list[Job]:
+def _curve(encoder: str, find: Find, varied: str) -> list[PaperJob]:
     """The baseline with one value changed, as in ``ratio=2``; nothing for the baseline itself."""
     name, _, value = varied.partition("=")
     loss = LOSSES["baseline"]
@@ -275,7 +275,7 @@ def _curve(encoder: str, find: Find, varied: str) -> list[Job]:
     return [_job(encoder, loss, values, at, _SHORT, seed, more) for seed in seeds]
 
 
-def _pass(encoder: str, find: Find, name: str) -> list[Job]:
+def _pass(encoder: str, find: Find, name: str) -> list[PaperJob]:
     """A long training; ``mpt margin=0.1`` has that margin and MPT's best rate."""
     which, _, margin = name.partition(" margin=")
     loss = LOSSES[which]
@@ -287,7 +287,7 @@ def _pass(encoder: str, find: Find, name: str) -> list[Job]:
     return [_job(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
 
 
-def jobs(stage: Stage, encoder: str, find: Find) -> list[Job]:
+def jobs(stage: Stage, encoder: str, find: Find) -> list[PaperJob]:
     """Return the jobs of a stage, as far as what they depend on is known."""
     if stage == "start":
         return [start(encoder)]
@@ -295,12 +295,12 @@ def jobs(stage: Stage, encoder: str, find: Find) -> list[Job]:
         return [
             short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
         ]
-    found: list[Job] = []
+    jobs_: list[PaperJob] = []
     if stage == "settings":
         for loss in LOSSES.values():
             if (at := rate(encoder, loss, find)) is not None:
-                found += [short(encoder, loss, values, at) for values in loss.grid]
-        return found
+                jobs_ += [short(encoder, loss, values, at) for values in loss.grid]
+        return jobs_
     if stage == "final":
         names = [name for name in LOSSES if name != "baseline"]
     elif stage == "curves":
@@ -315,13 +315,13 @@ def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]
     """Return what gives the values of a metric of a training by seed, as claims are decided by."""
 
     def values(name: str, metric: str) -> dict[int, float]:
-        found = {}
+        values_by_seed = {}
         for job in trainings(encoder, find, name):
             if (result := find(job)) is not None and (value := _value(result, metric)) is not None:
-                found[job.seed] = value
+                values_by_seed[job.seed] = value
         if name == "before training":  # the same, whatever is trained on it
-            return {seed: value for value in found.values() for seed in SEEDS}
-        return found
+            return {seed: value for value in values_by_seed.values() for seed in SEEDS}
+        return values_by_seed
 
     return values
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers import text_protocol as protocol
-from papers.machinery.job import Job, brief
+from papers.machinery.job import PaperJob, brief
 from papers.machinery.verdicts import spread
 from papers.text_protocol import LOSSES, RATES, Find
 
@@ -46,13 +46,17 @@ def _rates(encoder: str, find: Find) -> list[str]:
     rows = []
     for loss in LOSSES.values():
         jobs = [protocol.short(encoder, loss, loss.values, rate) for rate in RATES]
-        found = [_metric(find(job), "dev best") for job in jobs]
-        known = [value for value in found if value is not None]
-        shown = [
-            "-" if value is None else f"**{value:.2f}**" if value == max(known) else f"{value:.2f}"
-            for value in found
+        scores = [_metric(find(job), "dev best") for job in jobs]
+        finished = [value for value in scores if value is not None]
+        cells = [
+            "-"
+            if value is None
+            else f"**{value:.2f}**"
+            if value == max(finished)
+            else f"{value:.2f}"
+            for value in scores
         ]
-        rows.append([loss.name, brief(loss.values), *shown])
+        rows.append([loss.name, brief(loss.values), *cells])
     return _table(["loss", "settings", *(f"{rate:g}" for rate in RATES)], rows)
 
 
@@ -76,7 +80,7 @@ def _final(encoder: str, find: Find) -> list[str]:
     return _table(header, rows)
 
 
-def _chosen_settings(jobs: Sequence[Job]) -> list[str]:
+def _chosen_settings(jobs: Sequence[PaperJob]) -> list[str]:
     """The hyperparameters and the rate that the stages before have chosen."""
     if not jobs:
         return ["-", "-"]
@@ -85,18 +89,18 @@ def _chosen_settings(jobs: Sequence[Job]) -> list[str]:
     return [brief(values), f"{own['learning_rate']:g}"]
 
 
-def _over_seeds(jobs: Sequence[Job], find: Find, metric: str) -> str:
+def _over_seeds(jobs: Sequence[PaperJob], find: Find, metric: str) -> str:
     values = [_metric(find(job), metric) for job in jobs]
     return str(spread([value for value in values if value is not None]) or "-")
 
 
-def _components(jobs: Sequence[Job], find: Find) -> list[str]:
+def _components(jobs: Sequence[PaperJob], find: Find) -> list[str]:
     last = [r.details["components"][-1] for job in jobs if (r := find(job)) and r.details]
-    shown = []
+    cells = []
     for part in _PARTS:
         mean = spread([row[part] for row in last if part in row])
-        shown.append("-" if mean is None else f"{mean.mean:.3g}")
-    return shown
+        cells.append("-" if mean is None else f"{mean.mean:.3g}")
+    return cells
 
 
 def _metric(result: Result | None, name: str) -> float | None:

@@ -67,5 +67,5 @@ class WhitenedEncoder:
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return n x k embeddings, float64."""
         rows = np.asarray(self.encoder.encode(texts), dtype=np.float64) - self._mean
-        found: np.ndarray = rows @ self._matrix
-        return found
+        whitened: np.ndarray = rows @ self._matrix
+        return whitened

@@ -86,7 +86,7 @@ def test_losses_and_diagnosis_need_torch_and_numpy_only() -> None:
         print(met.terms(z0.detach(), z1.detach()).dissipation.shape)
         print(isotrope.decompose(met, z0.detach(), z1.detach()).gradient.shape)
         print(isotrope.objectives.BarlowTwins().modify(dissipation="margin:0.3").name)
-        anatomy = isotrope.Anatomy(every=1, temperature=0.05)
+        anatomy = isotrope.Doctor(every=1, temperature=0.05)
         for _ in range(30):
             anatomy.observe(z0, z1, isotrope.objectives.InfoNCE()(z0, z1))
         print(anatomy.diagnose(batch_size=16))

@@ -186,17 +186,17 @@ WIDTHS = (7, 2, 15, 6, 14, 21, 21, 30)
 
 
 def _cells(one: Seen) -> list[str]:
-    found = one.diagnosis
+    diagnosis = one.diagnosis
     dev = "" if one.first is None or one.last is None else f"{one.first:.1f} to {one.last:.1f}"
     return [
         one.half,
         str(one.seed),
         one.animal.name,
-        "" if found is None else one.mark,
+        "" if diagnosis is None else one.mark,
         dev,
         one.animal.cause,
-        "not run" if found is None else " ".join(found.verdict),
-        found.findings[0].change.split(" (")[0] if found and found.findings else "",
+        "not run" if diagnosis is None else " ".join(diagnosis.verdict),
+        diagnosis.findings[0].change.split(" (")[0] if diagnosis and diagnosis.findings else "",
         one.animal.command,
     ]
 
@@ -206,12 +206,12 @@ def _count(rows: Sequence[dict[str, str]], half: str) -> str:
     run = [row for row in rows if row["half"] == half and row["verdict"] != "not run"]
     if not run:
         return f"{half}: not run: the data is not beside the checkout"
-    told = []
+    counts = []
     for what, sound in (("broken", False), ("healthy", True)):
         kind = [r["right"] for r in run if (r["planted"] == HEALTHY) == sound]
         kind = [mark for mark in kind if mark != "fell"]
-        told.append(f"{kind.count('right')} of {len(kind)} {what} ones right")
-    return f"{half}: {', '.join(told)}"
+        counts.append(f"{kind.count('right')} of {len(kind)} {what} ones right")
+    return f"{half}: {', '.join(counts)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -225,13 +225,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--output", type=Path, default=Path("zoo"), metavar="DIR", help="[zoo]")
     add("--half", choices=names, action="append", help="[both]")
     add("--animal", choices=[a.name for a in ANIMALS], action="append", help="[all]")
-    given = parser.parse_args(arguments)
-    halves = [half for half in HALVES if half.name in (given.half or names)]
-    animals = [a for a in ANIMALS if given.animal is None or a.name in given.animal]
+    options = parser.parse_args(arguments)
+    halves = [half for half in HALVES if half.name in (options.half or names)]
+    animals = [a for a in ANIMALS if options.animal is None or a.name in options.animal]
     rows: list[dict[str, str]] = []
-    for one in visit(given.output, halves, animals):
+    for one in visit(options.output, halves, animals):
         print(*(f"{cell:<{w}}" for cell, w in zip(_cells(one), WIDTHS, strict=False)), flush=True)
-        rows = keep([one], given.output / "zoo.csv")
+        rows = keep([one], options.output / "zoo.csv")
     for half in halves:
         print(_count(rows, half.name))
     return 0

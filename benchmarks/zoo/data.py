@@ -33,10 +33,10 @@ Row = TypeVar("Row")
 
 def tuning_texts(folder: Path, shared: Path, seed: int) -> None:
     """Write the tuning part's corpora: documentation, as texts and as pairs."""
-    found = [(item.query, " ".join(item.target.split()[:_WORDS])) for item in collect()]
-    found = _shuffled(found, seed)
-    _write_pairs(folder, found[: _LINES + _DEV], seed)
-    _write_texts(folder, [text for text, _ in found[-_LINES:]], seed)
+    texts = [(item.query, " ".join(item.target.split()[:_WORDS])) for item in collect()]
+    texts = _shuffled(texts, seed)
+    _write_pairs(folder, texts[: _LINES + _DEV], seed)
+    _write_texts(folder, [text for text, _ in texts[-_LINES:]], seed)
 
 
 def judged_texts(folder: Path, shared: Path, seed: int) -> None:
@@ -49,8 +49,8 @@ def judged_texts(folder: Path, shared: Path, seed: int) -> None:
         sentences = [line.strip() for line in islice(wikipedia, start, start + _LINES)]
     file, least = ("transfer/mrpc", 1) if seed % 2 else ("sts/stsb", 4)
     rows = _rows(shared / file / "train.tsv")
-    found = [(a, b) for score, a, b in rows if float(score) >= least]
-    _write_pairs(folder, _shuffled(found, seed), seed)
+    texts = [(a, b) for score, a, b in rows if float(score) >= least]
+    _write_pairs(folder, _shuffled(texts, seed), seed)
     _write_texts(folder, sentences, seed)
     scored = _rows(shared / "sts" / "stsb" / "dev.tsv")[:200]
     _write(folder / "sts.tsv", ("\t".join(row) for row in scored))

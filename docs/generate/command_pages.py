@@ -22,7 +22,7 @@ OUTPUTS = Path(__file__).with_name("outputs")
 FURTHER = {"simulate": ("convergence", "latent")}
 
 
-class _Asked(Exception):
+class _HelpRequested(Exception):
     """A parser was asked for its help."""
 
 
@@ -50,15 +50,15 @@ def parser_of(*words: str) -> argparse.ArgumentParser:
         words: a verb, and what it takes before ``--help``.
     """
 
-    def asked(parser: argparse.ArgumentParser, file: object = None) -> None:
-        raise _Asked(parser)
+    def request_help(parser: argparse.ArgumentParser, file: object = None) -> None:
+        raise _HelpRequested(parser)
 
     module = importlib.import_module(f"isotrope.cli.{words[0].replace('-', '_')}")
-    with mock.patch.object(argparse.ArgumentParser, "print_help", asked):
+    with mock.patch.object(argparse.ArgumentParser, "print_help", request_help):
         try:
             module.run([*words[1:], "--help"])
-        except _Asked as found:
-            parser: argparse.ArgumentParser = found.args[0]
+        except _HelpRequested as request:
+            parser: argparse.ArgumentParser = request.args[0]
             return parser
     raise AssertionError(f"isotrope {' '.join(words)} --help shows no help")
 
@@ -100,8 +100,8 @@ def _blocks(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
 def _groups(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
     """What the verb takes, by the groups of its help."""
     for group in parser._action_groups:
-        shown = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
-        lines = [[_name(a), _meaning(a, parser)] for a in shown if not _is_help(a)]
+        actions = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
+        lines = [[_name(a), _meaning(a, parser)] for a in actions if not _is_help(a)]
         if lines:
             yield f"{heading}# {(group.title or '').capitalize()}"
             yield grid([" ", "meaning"], lines)

@@ -23,9 +23,9 @@ _PAGE = """# Is this normal?
 
 `isotrope diagnose RUN_OR_MODEL` says whether something is wrong with a training or a model. It
 names the root cause first, with the numbers behind it and one setting to change ([its
-options](commands/diagnose.md)). In a training loop of your own,
-[`isotrope.Anatomy`](guide/pytorch.md#watch-your-own-loop) measures the same numbers, and its
-`diagnose()` gives the same verdicts.
+options](commands/diagnose.md)). In other people's trainers and in a training loop of your own,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) measures the same numbers and gives
+the same verdicts, with the change in the words of that trainer.
 
 ## Verdicts
 

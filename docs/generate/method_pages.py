@@ -143,8 +143,8 @@ def _crops(cls: type[Any]) -> str:
         "brightness, contrast, saturation, hue",
     ]
     chances = ["colours", "grey", "blur", "solarize"]
-    note = "The last columns are probabilities."
-    return f"{note}\n\n{grid([*header, *chances], lines)}"
+    text = "The last columns are probabilities."
+    return f"{text}\n\n{grid([*header, *chances], lines)}"
 
 
 def _changes(crop: Any) -> list[str]:  # noqa: ANN401 - an Augment; this room knows no data

@@ -1,1 +1,1 @@
-"""The Hidden Pitfalls of the Cosine Similarity Loss (paper 003): its tables and figures."""
+"""Draganov et al. 2024, The Hidden Pitfalls of the Cosine Similarity Loss: a file an artifact."""

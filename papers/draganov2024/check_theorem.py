@@ -37,7 +37,7 @@ def gradients() -> dict[str, float]:
     cosine = (unit(z) * unit(other)).sum(dim=1)
     pulled = torch.autograd.grad(-cosine.sum(), z, retain_graph=True)[0]
     pushing = (unit(z) @ unit(negatives).T).logsumexp(dim=1)
-    whole = torch.autograd.grad((pushing - cosine).sum(), z)[0]
+    gradient = torch.autograd.grad((pushing - cosine).sum(), z)[0]
     z = z.detach()
     weight = (unit(z) @ unit(negatives).T).softmax(dim=1)
     plus = tangent(unit(other) + weight @ unit(negatives), unit(z)) / z.norm(dim=1, keepdim=True)
@@ -48,8 +48,8 @@ def gradients() -> dict[str, float]:
         "proposition 3.1, corrected": _worst(attraction(z, other), pulled),
         "corollary 3.2, proof as printed (no unit vector)": _worst(without_hat, moved),
         "corollary 3.2, corrected": _worst(norm_growth(z, other, 1.0).right, moved),
-        "corollary B.1, as printed (two plus signs)": _worst(plus, whole),
-        "corollary B.1, corrected": _worst(infonce_gradient(z, other, negatives), whole),
+        "corollary B.1, as printed (two plus signs)": _worst(plus, gradient),
+        "corollary B.1, corrected": _worst(infonce_gradient(z, other, negatives), gradient),
     }
 
 
@@ -95,9 +95,9 @@ def footnote(draws: int) -> list[list[str]]:
         for _ in range(draws // 400):
             z, e = torch.randn(2, 100, DIMENSION, generator=random, dtype=torch.float64)
             quotients.append(push_over_pull(DCL(temperature=1), Views(z, z + noise * e)))
-        found = torch.cat(quotients)
+        ratios = torch.cat(quotients)
         rows.append(
-            [f"{noise:g}", f"{found.median():.2f}", f"{int((found > 1).sum())} of {len(found)}"]
+            [f"{noise:g}", f"{ratios.median():.2f}", f"{int((ratios > 1).sum())} of {len(ratios)}"]
         )
     return rows
 

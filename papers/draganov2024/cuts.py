@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from papers.draganov2024.trainings import CUT, cut, default, paper, slow
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["Cuts", "cut_groups", "small_cuts"]
 
-Cuts = Mapping[str, Mapping[float, list[Job]]]
+Cuts = Mapping[str, Mapping[float, list[PaperJob]]]
 """Trainings by method and cut-constant."""
 
 _ANY = (1 / 9, 1 / 3, 1, 3, 9)

@@ -3,10 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from papers.draganov2024.logged import course, growth, last, listed, told, verdict
+from papers.draganov2024.logged import curve, format_spread, growth, last, listed, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Answer, Spread, ahead
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PARTS = ("attraction", "repulsion", "both")
 
 
-def part(scale: Scale, name: str) -> list[Job]:
+def part(scale: Scale, name: str) -> list[PaperJob]:
     """Return SimCLR on one part of its loss, or on both.
 
     The loss is eq. 1, whose sum is without the positive: DCL.
@@ -29,7 +29,7 @@ def part(scale: Scale, name: str) -> list[Job]:
     return small_images(scale, "DCL", **own)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The parts, and the trainings of table 1."""
     parts = [job for name in PARTS for job in part(scale, name)]
     swept = [decayed(scale, name, decay) for name in CUT for decay in DECAYS[scale]]
@@ -39,17 +39,17 @@ def jobs(scale: Scale) -> list[Job]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Return by how much norms grow in training, and what decay makes of them."""
     grown = {name: growth(results, part(scale, name), "norm") for name in PARTS}
-    rows = [[f"SimCLR, {name}", "its own", told(one, 2)] for name, one in grown.items()]
+    rows = [[f"SimCLR, {name}", "its own", format_spread(one, 2)] for name, one in grown.items()]
     none, largest = DECAYS[scale][-1], DECAYS[scale][0]
     for name in CUT:
         free = grown[name] = growth(results, decayed(scale, name, none), "norm")
-        rows.append([name, "none", told(free, 2)])
+        rows.append([name, "none", format_spread(free, 2)])
     ends = {
         name: [last(results, decayed(scale, name, decay), "norm") for decay in (none, largest)]
         for name in CUT
     }
     alone = [_grows(grown[name]) for name in ("attraction", "repulsion")]
-    evidence = {name: told(one, 2) for name, one in grown.items()}
+    evidence = {name: format_spread(one, 2) for name, one in grown.items()}
     verdicts = [
         verdict(
             "norms grow under the attracting part alone, and under the repelling part alone",
@@ -66,7 +66,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             [ahead(*pair) for pair in ends.values()],
             listed(
                 {
-                    f"{name}, decay {decay}:": told(one, 2)
+                    f"{name}, decay {decay}:": format_spread(one, 2)
                     for name, pair in ends.items()
                     for decay, one in zip((none, largest), pair, strict=True)
                 }
@@ -88,7 +88,7 @@ def _grows(quotient: Spread | None) -> Answer:
 def _drawn(scale: Scale, results: Results) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
-    left = [Series(name, *course(results, part(scale, name), "norm")) for name in PARTS]
+    left = [Series(name, *curve(results, part(scale, name), "norm")) for name in PARTS]
     decays = DECAYS[scale][::-1]
     right = []
     for name in CUT:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.draganov2024.logged import at, last, listed, percent, told, verdict
+from papers.draganov2024.logged import at, format_spread, last, listed, percent, verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import RULE, Spread, ahead, spread
 
@@ -33,12 +33,12 @@ LEAST = 0.1
 FEW = 0.05
 
 
-def trained(scale: Scale, name: str) -> list[Job]:
+def trained(scale: Scale, name: str) -> list[PaperJob]:
     """Return one run, a job for each seed."""
-    return [Job("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
+    return [PaperJob("latent", {"run": name, **ASKED[scale]}, seed) for seed in SEEDS[scale]]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """All runs; of smoke those that the paper draws."""
     return [job for name in _names(scale) for job in trained(scale, name)]
 
@@ -53,9 +53,9 @@ def render(scale: Scale, results: Results) -> Rendered:
     rows = [
         [
             name,
-            told(last(results, own, "norm"), 2),
-            told(at(results, own, "clusters", 1), 2),
-            told(last(results, own, "clusters"), 2),
+            format_spread(last(results, own, "norm"), 2),
+            format_spread(at(results, own, "clusters", 1), 2),
+            format_spread(last(results, own, "clusters"), 2),
             percent(at(results, own, "opposite_halves", 1)),
             percent(last(results, own, "opposite_halves")),
             percent(last(results, own, "far_opposite"), 2),
@@ -77,7 +77,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdict(
             "SimCLR spreads over the directions, BYOL stays on a line",
             [ahead(ends["BYOL"], ends["SimCLR"])],
-            listed({f"{name}:": told(one, 2) for name, one in ends.items()}),
+            listed({f"{name}:": format_spread(one, 2) for name, one in ends.items()}),
         ),
         verdict(
             "after its first epoch BYOL is at two opposite poles",

@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from papers.draganov2024.cuts import Cuts, cut_groups
-from papers.draganov2024.logged import at, course, first, listed, told, verdict
+from papers.draganov2024.logged import at, curve, first, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import RULE, Verdict, ahead, minus
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Everything that is drawn."""
     every = [cuts for group in cut_groups(scale).values() for cuts in group.values()]
     return [job for cuts in every for own in cuts.values() for job in own]
@@ -34,8 +34,8 @@ def render(scale: Scale, results: Results) -> Rendered:
             [
                 name,
                 cut_name(c),
-                told(first(results, own, "norm"), 2),
-                told(at(results, own, "knn", early)),
+                format_spread(first(results, own, "norm"), 2),
+                format_spread(at(results, own, "knn", early)),
             ]
             for name, cuts in group.items()
             for c, own in cuts.items()
@@ -56,7 +56,7 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
     gains = ", ".join(f"{name} {format_change(one, 1)}" for name, one in gain.items())
     slower = listed(
         {
-            f"{name}, c = {cut_name(c)}:": told(one)
+            f"{name}, c = {cut_name(c)}:": format_spread(one)
             for name, row in knn.items()
             for c, one in row.items()
             if min(row) < 1
@@ -70,7 +70,7 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
     falling = [ahead(a, b) for row in norms.values() for a, b in pairwise(row.values())]
     lengths = listed(
         {
-            f"{n}, c = {cut_name(c)}:": told(one, 2)
+            f"{n}, c = {cut_name(c)}:": format_spread(one, 2)
             for n, row in norms.items()
             for c, one in row.items()
         }
@@ -98,7 +98,7 @@ def _drawn(results: Results, group: Cuts) -> "Picture":
     for name, label in (("knn", "kNN accuracy, percent"), ("norm", "norm of the embeddings")):
         for method, cuts in group.items():
             lines = [
-                Series(f"c = {cut_name(c)}", *course(results, own, name)) for c, own in cuts.items()
+                Series(f"c = {cut_name(c)}", *curve(results, own, name)) for c, own in cuts.items()
             ]
             log = name == "norm"
             panels.append(Chart(method, lines, "epoch", label, log_x=True, log_y=log))

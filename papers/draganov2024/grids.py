@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.logged import last, listed, told, verdict
+from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.draganov2024.trainings import cut_name, paper
 from papers.machinery.artifact import Results, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict, ahead, negated
 from papers.paper_numbers import printed
 
@@ -14,7 +14,7 @@ __all__ = ["CUTS", "Grid", "cut_helps", "flat", "helps", "of_paper", "theirs", "
 CUTS = (1, 2, 4, 8)
 """Of the paper's grids."""
 
-Grid = Mapping[float, Mapping[str, Sequence[Job]]]
+Grid = Mapping[float, Mapping[str, Sequence[PaperJob]]]
 """Trainings by cut-constant and weight decay."""
 
 
@@ -31,9 +31,11 @@ def of_paper(name: str, data: str, decays: Sequence[str]) -> Grid:
 
 def theirs(table: str) -> Table:
     """Return a grid as the paper prints it."""
-    found = printed("cosine-pitfalls", table)
-    rows = [[row.partition("/")[2], *map(str, values)] for row, values in found.rows.items()]
-    return Table(["decay", *found.columns], rows, "paper: kNN after 100 epochs")
+    table_of_paper = printed("cosine-pitfalls", table)
+    rows = [
+        [row.partition("/")[2], *map(str, values)] for row, values in table_of_paper.rows.items()
+    ]
+    return Table(["decay", *table_of_paper.columns], rows, "paper: kNN after 100 epochs")
 
 
 def trained(results: Results, grid: Grid, title: str) -> Table:
@@ -42,7 +44,7 @@ def trained(results: Results, grid: Grid, title: str) -> Table:
     rows = [
         [
             f"c={cut_name(c)}",
-            *(told(last(results, row[d], "knn")) if d in row else "" for d in decays),
+            *(format_spread(last(results, row[d], "knn")) if d in row else "" for d in decays),
         ]
         for c, row in grid.items()
     ]
@@ -62,23 +64,24 @@ def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
         answers.append(None if best is None else ahead(known[best], plain))
         if best is not None and plain is not None:
             evidence.append(
-                f"decay {decay}: c={cut_name(best)} {told(known[best])}, 1 {told(plain)}"
+                f"decay {decay}: c={cut_name(best)} {format_spread(known[best])}, "
+                f"1 {format_spread(plain)}"
             )
     claim = f"{name}: weights divided by some c > 1 learn faster than those that are not"
     return verdict(claim, answers, "; ".join(evidence))
 
 
-def helps(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Verdict:
+def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
     """Tell whether the largest of the decays in a row is better than the smallest."""
     ends = max(row, key=float), min(row, key=float)
     more, less = (last(results, row[decay], "knn") for decay in ends)
-    evidence = listed({f"{ends[0]}:": told(more), f"{ends[1]}:": told(less)})
+    evidence = listed({f"{ends[0]}:": format_spread(more), f"{ends[1]}:": format_spread(less)})
     return verdict(claim, [ahead(more, less)] if ends[0] != ends[1] else [], evidence)
 
 
-def flat(results: Results, row: Mapping[str, Sequence[Job]], claim: str) -> Verdict:
+def flat(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
     """Tell whether no decay of a row is above another."""
     knn = {decay: last(results, own, "knn") for decay, own in row.items()}
     pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]
-    evidence = listed({f"{decay}:": told(one) for decay, one in knn.items()})
+    evidence = listed({f"{decay}:": format_spread(one) for decay, one in knn.items()})
     return verdict(claim, [negated(pair) for pair in pairs], evidence)

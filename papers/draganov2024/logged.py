@@ -4,79 +4,79 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
 
 __all__ = [
     "at",
-    "course",
+    "curve",
     "first",
+    "format_spread",
     "growth",
     "last",
     "listed",
     "peak",
     "percent",
-    "told",
     "verdict",
 ]
 
-Look = dict[str, Any]
+Row = dict[str, Any]
 
 
-def _looks(results: Results, job: Job) -> list[Look]:
+def _rows(results: Results, job: PaperJob) -> list[Row]:
     """None of a job that was not run, or that diverged."""
     result = results.get(job)
     return [] if result is None else list(result.details.get("looks", []))
 
 
 def _each(
-    results: Results, jobs: Sequence[Job], number: Callable[[list[Look]], float | None]
+    results: Results, jobs: Sequence[PaperJob], number: Callable[[list[Row]], float | None]
 ) -> Spread | None:
-    every = {job.seed: _looks(results, job) for job in jobs}
-    numbers = {seed: number(looks) for seed, looks in every.items() if looks}
+    every = {job.seed: _rows(results, job) for job in jobs}
+    numbers = {seed: number(rows) for seed, rows in every.items() if rows}
     return spread({seed: value for seed, value in numbers.items() if value is not None})
 
 
-def at(results: Results, jobs: Sequence[Job], name: str, epoch: float) -> Spread | None:
+def at(results: Results, jobs: Sequence[PaperJob], name: str, epoch: float) -> Spread | None:
     """Return a number after an epoch; norms and angles are means over that epoch."""
     return _each(
         results,
         jobs,
-        lambda looks: next((one.get(name) for one in looks if one["epoch"] == epoch), None),
+        lambda rows: next((one.get(name) for one in rows if one["epoch"] == epoch), None),
     )
 
 
-def first(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def first(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return a mean over the first epoch; of kNN accuracies that before training."""
-    return _each(results, jobs, lambda looks: looks[0].get(name))
+    return _each(results, jobs, lambda rows: rows[0].get(name))
 
 
-def last(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def last(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return what there is at the end."""
-    return _each(results, jobs, lambda looks: looks[-1].get(name))
+    return _each(results, jobs, lambda rows: rows[-1].get(name))
 
 
-def peak(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def peak(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return the largest of all looks."""
 
-    def largest(looks: list[Look]) -> float | None:
-        return max((v for one in looks if (v := one.get(name)) is not None), default=None)
+    def largest(rows: list[Row]) -> float | None:
+        return max((v for one in rows if (v := one.get(name)) is not None), default=None)
 
     return _each(results, jobs, largest)
 
 
-def growth(results: Results, jobs: Sequence[Job], name: str) -> Spread | None:
+def growth(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
     """Return the mean over the last epoch over that of the first."""
 
-    def quotient(looks: list[Look]) -> float | None:
-        ends = [looks[0].get(name), looks[-1].get(name)]
+    def quotient(rows: list[Row]) -> float | None:
+        ends = [rows[0].get(name), rows[-1].get(name)]
         return ends[1] / ends[0] if None not in ends and ends[0] else None
 
     return _each(results, jobs, quotient)
 
 
-def course(
-    results: Results, jobs: Sequence[Job], name: str
+def curve(
+    results: Results, jobs: Sequence[PaperJob], name: str
 ) -> tuple[list[float], list[float | None], list[float | None]]:
     """Return epochs, means and deviations for a line; what is of the first epoch stands at 1.
 
@@ -84,7 +84,7 @@ def course(
     """
     drop = 0.0 if name == "knn" else -1.0
     epochs = sorted(
-        {float(o["epoch"]) for job in jobs for o in _looks(results, job) if o["epoch"] > drop}
+        {float(o["epoch"]) for job in jobs for o in _rows(results, job) if o["epoch"] > drop}
     )
     if len(epochs) > 1 and epochs[:2] == [0.0, 1.0]:
         del epochs[0]  # both are means over the first epoch
@@ -109,7 +109,7 @@ def percent(spread: Spread | None, digits: int = 1) -> str | None:
     return Spread(100 * spread.mean, deviation, spread.count).text(digits)
 
 
-def told(spread: Spread | None, digits: int = 1) -> str | None:
+def format_spread(spread: Spread | None, digits: int = 1) -> str | None:
     """Return mean and deviation, or None."""
     return None if spread is None else spread.text(digits)
 

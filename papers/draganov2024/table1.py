@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from papers.draganov2024.logged import last, listed, told, verdict
+from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, ROW, decayed
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, negated
 from papers.paper_numbers import printed
 
@@ -15,7 +15,7 @@ CHANCE, NOTHING = 10.0, 0.05
 Row = dict[str, Spread | None]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every decay of every method."""
     return [job for name in CUT for decay in DECAYS[scale] for job in decayed(scale, name, decay)]
 
@@ -31,7 +31,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         for decay in DECAYS[scale]:
             theirs = dict(zip(paper.columns, paper.rows[decay], strict=True))
             row = [f"{theirs[f'{ROW[name]}/{column}']}" for column in ("kNN", "norm")]
-            rows.append([name, decay, *row, told(knn[decay]), told(norm[decay], 3)])
+            rows.append(
+                [name, decay, *row, format_spread(knn[decay]), format_spread(norm[decay], 3)]
+            )
         verdicts += _verdicts(name, knn, norm)
     header = ["", "decay", "paper: kNN", "paper: norm", "ours: kNN", "ours: norm"]
     return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
@@ -53,17 +55,17 @@ def _verdicts(name: str, knn: Row, norm: Row) -> list[Verdict]:
                 None if collapsed is None else collapsed.mean < CHANCE + 2,
                 None if shrunk is None else shrunk.mean < NOTHING,
             ],
-            listed({"kNN": told(collapsed), "norm": told(shrunk, 3)}),
+            listed({"kNN": format_spread(collapsed), "norm": format_spread(shrunk, 3)}),
         ),
         verdict(
             f"{name}: norms rise as decay falls, and in no step clearly fall",
             [ends, *(negated(step) for step in steps)],
-            listed({f"{decay}:": told(norm[decay], 2) for decay in decays}),
+            listed({f"{decay}:": format_spread(norm[decay], 2) for decay in decays}),
         ),
         verdict(
             f"{name}: accuracy peaks at a decay inside, not at the largest and not at none",
             [*peaks, *(knn[decay] is not None or None for decay in decays[1:-1])],
-            listed({f"{decay}:": told(knn[decay]) for decay in decays}),
+            listed({f"{decay}:": format_spread(knn[decay]) for decay in decays}),
         ),
     ]
 

@@ -5,7 +5,7 @@ from typing import Any
 from papers.draganov2024.logged import at, first, listed, peak, percent, verdict
 from papers.draganov2024.trainings import CUT, ROW, default, paper
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
@@ -23,12 +23,12 @@ VANISHED = 0.015
 """A share that the paper rounds to 1 percent."""
 
 
-def trained(scale: Scale, name: str, data: str) -> list[Job]:
+def trained(scale: Scale, name: str, data: str) -> list[PaperJob]:
     """Return the default training of a method."""
     return default(scale, name, data=data)
 
 
-def heads(scale: Scale, name: str, norm: bool) -> list[Job]:
+def heads(scale: Scale, name: str, norm: bool) -> list[PaperJob]:
     """Return a training so short that its learning rate falls at once, with or without them."""
     own: dict[str, Any] = {} if norm else {"method.batch_norm": "false"}
     if name == "BYOL" and not norm:
@@ -39,7 +39,7 @@ def heads(scale: Scale, name: str, norm: bool) -> list[Job]:
     return small_images(scale, name, **own)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every method on all data, and those with batch norm once more without."""
     full = [trained(scale, name, data) for data in DATA[scale] for name in CUT]
     brief = [heads(scale, name, norm) for name in NORMALISED for norm in (True, False)]
@@ -108,8 +108,8 @@ def _heads(scale: Scale, results: Results) -> tuple[Table, Verdict]:
 def _printed(name: str, data: str, place: int) -> str:
     """The paper's rate on these data, or else on both of its own."""
     rates = printed("cosine-pitfalls", "table2").rows
-    shown = (PRINTED[data],) if data in PRINTED else PRINTED.values()
-    return ", ".join(f"{rates[f'{ROW[name]}/{one}'][place]} ({one})" for one in shown)
+    datasets = (PRINTED[data],) if data in PRINTED else PRINTED.values()
+    return ", ".join(f"{rates[f'{ROW[name]}/{one}'][place]} ({one})" for one in datasets)
 
 
 def _notes(scale: Scale) -> list[str]:

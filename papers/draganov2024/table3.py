@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.draganov2024.logged import at, listed, told, verdict
+from papers.draganov2024.logged import at, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Verdict, ahead
 from papers.paper_numbers import printed
 
@@ -15,7 +15,7 @@ DATA = {
     "ImageNet-100": "imagenet100",
     "Flowers": "flowers102-long-tailed",
 }
-Both = Mapping[str, tuple[list[Job], list[Job]]]
+Both = Mapping[str, tuple[list[PaperJob], list[PaperJob]]]
 
 
 def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
@@ -29,16 +29,16 @@ def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
             for column, d in DATA.items()
         }
     ours = {name: (default(scale, name), cut(scale, name)) for name in CUT}
-    found: dict[str, tuple[Both, Sequence[int]]] = {
+    compared: dict[str, tuple[Both, Sequence[int]]] = {
         "the recipes' learning rates": (ours, EPOCHS[scale])
     }
     if scale == "cpu":
         small = {name: (slow(scale, name), slow(scale, name, CUT[name])) for name in CUT}
-        found["learning rates a thirtieth of them"] = (small, (2, 4))
-    return found
+        compared["learning rates a thirtieth of them"] = (small, (2, 4))
+    return compared
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every method with and without the cut."""
     every = [pair for both, _ in groups(scale).values() for pair in both.values()]
     return [job for pair in every for own in pair for job in own]
@@ -56,7 +56,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         for name, pair in both.items():
             for c, own in zip((1, CUT[name]), pair, strict=True):
                 numbers = dict(zip(paper.columns, paper.rows[f"{ROW[name]}/c={c}"], strict=True))
-                ours = [told(at(results, own, "knn", epoch)) for epoch in epochs]
+                ours = [format_spread(at(results, own, "knn", epoch)) for epoch in epochs]
                 rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *ours])
         header = [f"paper: {c}" for c in columns] + [f"ours: {epoch}" for epoch in epochs]
         tables.append(Table(["", *header], rows, f"kNN after so many epochs, {title}"))
@@ -65,11 +65,13 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _faster(
-    results: Results, name: str, pair: tuple[list[Job], list[Job]], title: str, epoch: int
+    results: Results, name: str, pair: tuple[list[PaperJob], list[PaperJob]], title: str, epoch: int
 ) -> Verdict:
     plain, small = (at(results, own, "knn", epoch) for own in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"
-    evidence = listed({f"after epoch {epoch}": told(small), "against": told(plain)})
+    evidence = listed(
+        {f"after epoch {epoch}": format_spread(small), "against": format_spread(plain)}
+    )
     return verdict(claim, [ahead(small, plain)], evidence)
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from papers.draganov2024.logged import last, listed, told, verdict
+from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 from papers.machinery.verdicts import ahead, negated
 from papers.paper_numbers import printed
@@ -20,7 +20,7 @@ RUN: dict[Scale, tuple[str, ...]] = {
 }
 
 
-def trained(scale: Scale, name: str, c: int) -> list[Job]:
+def trained(scale: Scale, name: str, c: int) -> list[PaperJob]:
     """Return one method with one cut-constant."""
     if name not in RUN[scale]:
         return []
@@ -30,7 +30,7 @@ def trained(scale: Scale, name: str, c: int) -> list[Job]:
     return image_jobs(scale, name, **own)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """All that are run at a scale."""
     return [job for name in NAMES for c in CUTS for job in trained(scale, name, c)]
 
@@ -43,9 +43,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         knn = {c: last(results, trained(scale, name, c), "knn") for c in CUTS}
         for c in CUTS:
             theirs = [f"{value}" for value in paper.rows[f"{name}/c={c}"]]
-            rows.append([f"{title}, c = {c}", *theirs, told(knn[c])])
+            rows.append([f"{title}, c = {c}", *theirs, format_spread(knn[c])])
         gains = ahead(knn[3], knn[1])
-        evidence = listed({f"c = {c}:": told(knn[c]) for c in CUTS})
+        evidence = listed({f"c = {c}:": format_spread(knn[c]) for c in CUTS})
         if name == "dino":
             claim = "DINO, whose objective is no function of the cosine, gains nothing by the cut"
             verdicts.append(verdict(claim, [negated(gains)], evidence))

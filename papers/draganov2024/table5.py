@@ -11,7 +11,7 @@ from papers.draganov2024.grids import (
 )
 from papers.draganov2024.trainings import decayed
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE
 
 NAME = "SimCLR"
@@ -30,7 +30,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
     return {f"ours: over decays{rates[0]}": {1: row}, f"ours: over cuts{rates[1]}": column}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Everything in the grids."""
     rows = [row for grid in grids(scale).values() for row in grid.values()]
     return [job for row in rows for own in row.values() for job in own]

@@ -11,7 +11,7 @@ from papers.draganov2024.grids import (
 )
 from papers.draganov2024.trainings import decayed, slow
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE
 
 NAME = "SimSiam"
@@ -26,7 +26,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
     if scale == "paper":
         return {"ours: kNN after 100 epochs": of_paper(NAME, "imagenet100", PAPER)}
     row = {decay: decayed(scale, NAME, decay) for decay in ROW[scale]}
-    part: dict[float, dict[str, list[Job]]] = {
+    part: dict[float, dict[str, list[PaperJob]]] = {
         c: {"5e-4": own} for c, own in small_cuts(scale)[NAME].items()
     }
     if scale == "cpu":
@@ -35,7 +35,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
     return {f"ours: over decays{rates[0]}": {1: row}, f"ours: over cuts{rates[1]}": part}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Everything in the grids."""
     rows = [row for grid in grids(scale).values() for row in grid.values()]
     return [job for row in rows for own in row.values() for job in own]

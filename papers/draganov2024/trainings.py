@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 from papers.machinery.small_images import small_images
 
@@ -79,7 +79,7 @@ _OWN: dict[str, Mapping[str, Any]] = {
 }
 
 
-def paper(name: str, **other: Any) -> list[Job]:  # noqa: ANN401 - any setting of a job
+def paper(name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401 - any setting of a job
     """Return the paper's own training of a method, one job for each seed.
 
     Args:
@@ -92,19 +92,19 @@ def paper(name: str, **other: Any) -> list[Job]:  # noqa: ANN401 - any setting o
     return image_jobs("paper", **settings)
 
 
-def default(scale: Scale, name: str, **other: Any) -> list[Job]:  # noqa: ANN401
+def default(scale: Scale, name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401
     """Return a method as it is; ``other`` as in :func:`paper`."""
     return paper(name, **other) if scale == "paper" else small_images(scale, name, **other)
 
 
-def cut(scale: Scale, name: str, **other: Any) -> list[Job]:  # noqa: ANN401
+def cut(scale: Scale, name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401
     """Return a method with the cut-constant of section 4; ``other`` as in :func:`paper`."""
     if scale == "paper":
         return paper(name, cut=CUT[name], **other)
     return small_images(scale, f"{name}, c = {CUT[name]}", **other)
 
 
-def decayed(scale: Scale, name: str, decay: str) -> list[Job]:
+def decayed(scale: Scale, name: str, decay: str) -> list[PaperJob]:
     """Return a method with a weight decay of table 1, which does not say after which epoch.
 
     At ``paper`` scale we take 100: its SimCLR with 5e-6 is that of table 3 at epoch 100. Below it
@@ -115,7 +115,7 @@ def decayed(scale: Scale, name: str, decay: str) -> list[Job]:
     return small_images(scale, f"{name}, decay {decay}" + ", clipped" * (name == "SimCLR"))
 
 
-def slow(scale: Scale, name: str, c: float = 1, **other: Any) -> list[Job]:  # noqa: ANN401
+def slow(scale: Scale, name: str, c: float = 1, **other: Any) -> list[PaperJob]:  # noqa: ANN401
     """Return 4 epochs at a thirtieth of the recipe's learning rate (not a training of the paper).
 
     A cut multiplies what a step of the same length does, as a larger learning rate does: at the

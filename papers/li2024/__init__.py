@@ -1,1 +1,1 @@
-"""A Unified Paradigm for Gradient (papers 000 and 002): tables and figures, a file each."""
+"""Li et al. 2024, A Unified Paradigm for Gradient: each table and figure is a file here."""

@@ -10,12 +10,12 @@ from papers.li2024.losses import (
     EFFECTIVE,
     EVERY,
     TITLES,
-    Loss,
+    TableLoss,
     untrained,
 )
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import by_seed, combine_by_seed, format_change, format_spread
 from papers.machinery.verdicts import (
     RULE,
@@ -29,7 +29,7 @@ from papers.machinery.verdicts import (
 )
 from papers.paper_numbers import printed
 
-__all__ = ["AVERAGE", "Measured", "averages", "measured", "notes", "tasks"]
+__all__ = ["AVERAGE", "BackboneResults", "averages", "backbone_results", "notes", "tasks"]
 
 AVERAGE = "average"  # of the seven STS tasks
 
@@ -45,7 +45,7 @@ WORDS: Mapping[Answer, str | None] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class BackboneResults:
     """What there is of one backbone at one scale.
 
     Metrics are named without their step: ``average`` of the STS tasks, ``transfer``, a task.
@@ -80,11 +80,11 @@ class Measured:
         """The file of its picture."""
         return artifact if self.base == BERT else f"{artifact}-{self.base}"
 
-    def of(self, loss: Loss, metric: str = AVERAGE, *, step: str | None = None) -> BySeed:
+    def of(self, loss: TableLoss, metric: str = AVERAGE, *, step: str | None = None) -> BySeed:
         """Return what training with a loss ends with."""
         return self.end_of(loss.jobs(self.scale, self.base, step=step), metric)
 
-    def end_of(self, jobs: Sequence[Job], metric: str = AVERAGE) -> BySeed:
+    def end_of(self, jobs: Sequence[PaperJob], metric: str = AVERAGE) -> BySeed:
         """Return what trainings end with."""
         return by_seed(self.results, jobs, f"{metric} {self.end}")
 
@@ -93,20 +93,24 @@ class Measured:
         own = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
         return next(iter(own.values()), None)
 
-    def gain(self, loss: Loss, metric: str = AVERAGE) -> Spread | None:
+    def gain(self, loss: TableLoss, metric: str = AVERAGE) -> Spread | None:
         """Return what training has changed."""
         return minus(self.of(loss, metric), self.start(metric))
 
-    def change(self, loss: Loss, metric: str = AVERAGE) -> str | None:
+    def change(self, loss: TableLoss, metric: str = AVERAGE) -> str | None:
         """Return ``raises``, ``loses`` or ``undecided``."""
         return WORDS[above(self.gain(loss, metric))]
 
-    def ahead(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
+    def ahead(
+        self, a: Sequence[TableLoss], b: Sequence[TableLoss], metric: str = AVERAGE
+    ) -> Spread | None:
         """Return the lowest of some losses minus the highest of others."""
         low, high = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
         return minus(combine_by_seed(min, low), combine_by_seed(max, high))
 
-    def level(self, a: Sequence[Loss], b: Sequence[Loss], metric: str = AVERAGE) -> Spread | None:
+    def level(
+        self, a: Sequence[TableLoss], b: Sequence[TableLoss], metric: str = AVERAGE
+    ) -> Spread | None:
         """Return the mean of some losses minus the mean of others."""
         own, other = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
         return minus(
@@ -118,18 +122,18 @@ class Measured:
         every = [self.of(loss, metric) for loss in EVERY]
         return minus(combine_by_seed(max, every), combine_by_seed(min, every))
 
-    def evidence(self, losses: Sequence[Loss], metric: str = AVERAGE) -> str:
+    def evidence(self, losses: Sequence[TableLoss], metric: str = AVERAGE) -> str:
         """Return what training with each has changed, as text."""
-        told = [(loss.name, format_change(self.gain(loss, metric))) for loss in losses]
-        return ", ".join(f"{name} {change}" for name, change in told if change)
+        changes = [(loss.name, format_change(self.gain(loss, metric))) for loss in losses]
+        return ", ".join(f"{name} {change}" for name, change in changes if change)
 
 
-def measured(scale: Scale, results: Results) -> list[Measured]:
+def backbone_results(scale: Scale, results: Results) -> list[BackboneResults]:
     """Return both backbones."""
-    return [Measured(scale, results, base) for base in BACKBONES]
+    return [BackboneResults(scale, results, base) for base in BACKBONES]
 
 
-def averages(of: Measured, metric: str, table: str, column: str) -> Table:
+def averages(of: BackboneResults, metric: str, table: str, column: str) -> Table:
     """Return a row for each loss: the paper's average beside ours, and what becomes of it.
 
     Args:
@@ -141,9 +145,9 @@ def averages(of: Measured, metric: str, table: str, column: str) -> Table:
     before = printed(PAPER, "table3-earlier")
     theirs, gains = (printed(PAPER, name).rows for name in (table, f"{table}-gains"))
     start = of.start(metric)
-    told = None if start is None else f"{start:.2f}"
+    start_text = None if start is None else f"{start:.2f}"
     first = before.rows[f"{of.base}/pretrained"][before.columns.index(column)]
-    rows: list[list[str | None]] = [["untrained", *_text([first]), told, "-", "-"]]
+    rows: list[list[str | None]] = [["untrained", *_text([first]), start_text, "-", "-"]]
     for loss in EVERY:
         paper = _printed_average(theirs, gains, f"{of.base}/", loss.row)
         ours, gain = spread(of.of(loss, metric).values()), of.gain(loss, metric)
@@ -164,7 +168,7 @@ def _printed_average(theirs: Rows, gains: Rows, base: str, row: str) -> str:
     return f"{after - gain:.1f}"
 
 
-def tasks(of: Measured, names: Sequence[str], table: str) -> Table:
+def tasks(of: BackboneResults, names: Sequence[str], table: str) -> Table:
     """Return a row for each loss and who measured it: every task."""
     theirs = printed(PAPER, table).rows
     rows: list[list[str | None]] = []
@@ -183,11 +187,12 @@ def _text(row: Sequence[float | str | None], form: str = ".2f") -> list[str]:
 
 def notes(scale: Scale) -> list[str]:
     """Return what is not the paper's in these trainings, and how verdicts were decided."""
-    asked = EFFECTIVE[0].jobs(scale)[0].settings
+    settings = EFFECTIVE[0].jobs(scale)[0].settings
     ours = (
-        f"ours: {asked['encoder']}, {asked.get('max_steps')} steps of {asked['batch_size']} at "
-        f"{asked['learning_rate']:g} for every loss, scored after the last; paper: BERT-base and "
-        "RoBERTa-base, a million sentences, rates of their own, scored where dev is best"
+        f"ours: {settings['encoder']}, {settings.get('max_steps')} steps of "
+        f"{settings['batch_size']} at {settings['learning_rate']:g} for every "
+        "loss, scored after the last; paper: BERT-base and RoBERTa-base, "
+        "a million sentences, rates of their own, scored where dev is best"
     )
     theirs = (
         "the released code freezes the embedding layers, has a head without activation and picks "

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 
 __all__ = ["BASELINE", "VALUES", "baseline", "notes", "undissipated", "varied"]
@@ -42,17 +42,17 @@ _HELD: dict[Scale, Mapping[str, Any]] = {
 }
 
 
-def baseline(scale: Scale) -> list[Job]:
+def baseline(scale: Scale) -> list[PaperJob]:
     """Return its trainings, one for each seed; what they are looked at on is held out."""
     return _cells(scale, BASELINE, **_HELD[scale])
 
 
-def undissipated(scale: Scale) -> list[Job]:
+def undissipated(scale: Scale) -> list[PaperJob]:
     """Return the same with GD = 1."""
     return _cells(scale, BASELINE, dissipation="none", **_HELD[scale])
 
 
-def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list[Job]:
+def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list[PaperJob]:
     """Return trainings with one value changed; at ``cpu`` scale they are short.
 
     Args:
@@ -74,22 +74,22 @@ def notes(scale: Scale, *, short: bool = False, held: bool = True) -> list[str]:
         short: whether the trainings are those with one value changed.
         held: whether held-out text was looked at.
     """
-    found = []
+    lines = []
     if scale == "cpu":
         own = (varied(scale, "ratio", 1.0) if short else baseline(scale))[0].settings
-        found.append(
+        lines.append(
             "smaller than the paper's: a masked language model as anisotropic as raw BERT instead "
             f"of BERT-base, {own['max_steps']} steps of {own['batch_size']} short sentences at "
             f"{own['learning_rate']:g} instead of one pass over a million in batches of 128 at "
             "1e-5, and no head"
         )
-    found.append(
+    lines.append(
         "the form of the released code, with which the paper's curves were measured: both "
         "directions summed with live positives, so that r pulls about twice"
     )
     if held:
-        found.append("looked at on text that was not trained on, two masks of dropout as views")
-    return found
+        lines.append("looked at on text that was not trained on, two masks of dropout as views")
+    return lines
 
 
 def _cells(
@@ -98,7 +98,7 @@ def _cells(
     *,
     dissipation: str | None = None,
     **more: Any,  # noqa: ANN401 - settings of a job
-) -> list[Job]:
+) -> list[PaperJob]:
     settings: dict[str, float | str] = {
         "dissipation": dissipation or f"margin:{values['margin']:g}",
         "weight": f"softmax:{values['temperature']:g}",

@@ -4,11 +4,11 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from papers.li2024.backbone_results import Measured, measured, notes
+from papers.li2024.backbone_results import BackboneResults, backbone_results, notes
 from papers.li2024.losses import BACKBONES, MODIFIED, ORIGINAL
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change, format_changes, format_spread
 from papers.machinery.verdicts import UNDECIDED, Answer, Verdict, above, all_of, minus, spread
 from papers.paper_numbers import printed
@@ -27,7 +27,7 @@ WORDS: Mapping[Answer, str | None] = {
 }
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Trainings of table 3."""
     every = [loss for pair in PAIRS for loss in pair]
     return [job for base in BACKBONES for loss in every for job in loss.jobs(scale, base)]
@@ -35,7 +35,7 @@ def jobs(scale: Scale) -> list[Job]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return before and after, paper beside ours."""
-    every = measured(scale, results)
+    every = backbone_results(scale, results)
     here = [of for of in every if of.here]
     return Rendered(
         tables=[_table(of) for of in every],
@@ -45,7 +45,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _table(of: Measured) -> Table:
+def _table(of: BackboneResults) -> Table:
     rows: list[list[str | None]] = []
     for before, after in PAIRS:
         paper = printed(PAPER, "figure1").rows[f"{of.base}/{before.row}"]
@@ -57,7 +57,7 @@ def _table(of: Measured) -> Table:
     return Table(header, rows, title=of.title)
 
 
-def _verdict(of: Measured) -> Verdict:
+def _verdict(of: BackboneResults) -> Verdict:
     changes = {after.name: minus(of.of(after), of.of(before)) for before, after in PAIRS}
     return Verdict(
         f"{of.who}each of the four losses ends with higher STS after modification",
@@ -66,7 +66,7 @@ def _verdict(of: Measured) -> Verdict:
     )
 
 
-def _draw(here: list[Measured]) -> "Picture":
+def _draw(here: list[BackboneResults]) -> "Picture":
     from papers.li2024.plots import series
     from papers.plots.charts import Chart, charts
 

@@ -24,24 +24,26 @@ def render(scale: Scale, results: Results) -> Rendered:
     sharp = printed(PAPER, "figure3").rows["temperature where the share falls"][0]
     low = [title for title, one in plain.items() if _temperature(one) < float(str(sharp))]
     high = [title for title in plain if title not in low]
-    largest, ends = (
+    largest, gated_largest = (
         {title: float(one.value.max()) for title, one in kind.items()} for kind in (plain, gated)
     )
-    alone = all(ends[t] > _ALL for t in low) and all(ends[t] < _MOST for t in high)
-    plainly = all(largest[t] > _MOST for t in low)
+    holds_gated = all(gated_largest[t] > _ALL for t in low) and all(
+        gated_largest[t] < _MOST for t in high
+    )
+    holds_plain = all(largest[t] > _MOST for t in low)
     return Rendered(
         tables=[set_up(scale, _DRAWN), _readings(plain, gated, float(str(sharp)))],
         verdicts=[
             Verdict(
                 "with the gate, the hardest negative comes to have all of the weight as negatives "
                 f"move away, at each tau below {sharp} and not at {sharp}",
-                alone,
-                f"largest share {_told(ends)}; all: above {_ALL}, not: below {_MOST}",
+                holds_gated,
+                f"largest share {_told(gated_largest)}; all: above {_ALL}, not: below {_MOST}",
             ),
             Verdict(
                 "without the gate, the hardest negative comes to have most of the weight at each "
                 f"tau below {sharp}",
-                plainly,
+                holds_plain,
                 f"largest share {_told(largest)}; most: above {_MOST}",
             ),
         ],
@@ -61,11 +63,11 @@ def _readings(
     places = list(numbers("weight", next(iter(plain.values()))))
     rows = []
     for title, one in plain.items():
-        for kind, shown in (("no", one), ("yes", gated[title])):
-            end = float(shown.value.max())
+        for kind, landscape in (("no", one), ("yes", gated[title])):
+            end = float(landscape.value.max())
             paper = "1 at last" if _temperature(one) < sharp else "not 1"
             same = end > _ALL if paper != "not 1" else end < _MOST
-            numbers_of = [f"{share:.3f}" for share in numbers("weight", shown).values()]
+            numbers_of = [f"{share:.3f}" for share in numbers("weight", landscape).values()]
             rows.append([title, kind, paper, *numbers_of, "matches" if same else "differs"])
     return Table(
         ["weight", "gate", "paper, read off the text", *places, "verdict"],
@@ -82,10 +84,10 @@ def _told(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{share:.2f} at {title}" for title, share in shares.items())
 
 
-def _curves(found: Mapping[str, Landscape]) -> "Picture":
+def _curves(landscapes: Mapping[str, Landscape]) -> "Picture":
     from isotrope.reports.surfaces import curves
 
-    return curves(surfaces(found), "share of the hardest negative")
+    return curves(surfaces(landscapes), "share of the hardest negative")
 
 
 ARTIFACT = Artifact(

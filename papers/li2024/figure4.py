@@ -102,10 +102,10 @@ def _match(holds: bool) -> str:
     return "matches" if holds else "differs"
 
 
-def _heatmaps(found: Mapping[str, Landscape]) -> "Picture":
+def _heatmaps(landscapes: Mapping[str, Landscape]) -> "Picture":
     from isotrope.reports.surfaces import heatmaps
 
-    return heatmaps(surfaces(found), "ratio", limits=(0.5, 4), lines=(1.5, 2))
+    return heatmaps(surfaces(landscapes), "ratio", limits=(0.5, 4), lines=(1.5, 2))
 
 
 ARTIFACT = Artifact(

@@ -8,7 +8,7 @@ import numpy as np
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes, undissipated
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
     Row,
@@ -25,7 +25,7 @@ _SIDES = ("negative", "positive")
 _FLOOR = 1e-3  # of the largest density: less is not drawn
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Return the baseline, with and without dissipation."""
     return [*baseline(scale), *undissipated(scale)]
 
@@ -100,7 +100,7 @@ _READ: dict[str, tuple[str, int, ReadNumber]] = {
 }
 
 
-def _drawn(results: Results, kinds: Mapping[str, Sequence[Job]]) -> Picture:
+def _drawn(results: Results, kinds: Mapping[str, Sequence[PaperJob]]) -> Picture:
     panels = []
     for side in _SIDES:
         lines = []

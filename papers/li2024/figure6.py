@@ -7,7 +7,7 @@ from functools import partial
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE, VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import curve, divergence_notes, format_by_seed
 from papers.machinery.over_seeds import by_seed, format_change
 from papers.machinery.verdicts import (
@@ -36,7 +36,7 @@ _SHARP = float(str(_PRINTED["temperature of the sharp drop"][0]))
 Curve = Mapping[float, Mapping[int, float]]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Return a training for every value; the baseline's own is in all three curves."""
     return [
         c for name, values in VALUES[scale].items() for v in values for c in varied(scale, name, v)

@@ -33,7 +33,7 @@ Shares = Mapping[float, Mapping[int, float]]
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Compare the two ends of the baseline's training."""
-    seen = {
+    shares_by_kind = {
         kind: [
             {tau: at(results, baseline(scale), _read(kind, tau)) for tau in TEMPERATURES}
             for at in (at_start, at_end)
@@ -41,15 +41,15 @@ def render(scale: Scale, results: Results) -> Rendered:
         for kind in _KINDS
     }
     rows = [
-        [told, when, *(format_by_seed(own, 3) for own in shares.values())]
-        for kind, told in _KINDS.items()
-        for when, shares in zip(("before", "after"), seen[kind], strict=True)
+        [label, when, *(format_by_seed(own, 3) for own in shares.values())]
+        for kind, label in _KINDS.items()
+        for when, shares in zip(("before", "after"), shares_by_kind[kind], strict=True)
     ]
     columns = [f"tau {tau:g}" for tau in TEMPERATURES]
     return Rendered(
         tables=[Table(["share", "training", *columns], rows, title="of the hardest negative")],
-        verdicts=[v for kind in _KINDS for v in _verdicts(_KINDS[kind], *seen[kind])],
-        pictures={"figure7": partial(_drawn, seen)},
+        verdicts=[v for kind in _KINDS for v in _verdicts(_KINDS[kind], *shares_by_kind[kind])],
+        pictures={"figure7": partial(_drawn, shares_by_kind)},
         notes=[
             *notes(scale),
             *divergence_notes(results, baseline(scale)),
@@ -62,7 +62,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdicts(told: str, old: Shares, new: Shares) -> list[Verdict]:
+def _verdicts(label: str, old: Shares, new: Shares) -> list[Verdict]:
     low, high = (spread(shares[_USUAL].values()) for shares in (old, new))
     rise = minus(new[_USUAL], old[_USUAL])
     means = {tau: own.mean for tau, seeds in new.items() if (own := spread(seeds.values()))}
@@ -71,22 +71,22 @@ def _verdicts(told: str, old: Shares, new: Shares) -> list[Verdict]:
     shares = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
     return [
         Verdict(
-            f"{told}: the hardest negative does not dominate at tau = {_USUAL:g} before training",
+            f"{label}: the hardest negative does not dominate at tau = {_USUAL:g} before training",
             None if low is None else low.mean < _DOMINANT,
             f"share {format_by_seed(old[_USUAL], 3) or 'not run'}",
         ),
         Verdict(
-            f"{told}: it dominates there after training",
+            f"{label}: it dominates there after training",
             None if high is None else high.mean > _DOMINANT,
             f"share {format_by_seed(new[_USUAL], 3) or 'not run'}",
         ),
         Verdict(
-            f"{told}: training raises its share there",
+            f"{label}: training raises its share there",
             above(rise),
             f"by {format_change(rise, 3) or 'not run'}",
         ),
         Verdict(
-            f"{told}: after training the share begins to fall sharply at tau = {_SHARP:g}",
+            f"{label}: after training the share begins to fall sharply at tau = {_SHARP:g}",
             None if most is None else most[0] == _SHARP or most[1] == _SHARP,
             f"{shares or 'not run'}; the largest fall between neighbours begins or ends there",
         ),
@@ -97,13 +97,17 @@ def _read(kind: str, tau: float) -> ReadNumber:
     return lambda row: row[f"hardest {kind}"][f"{tau:g}"]
 
 
-def _drawn(seen: Mapping[str, list[dict[float, dict[int, float]]]]) -> Picture:
+def _drawn(shares_by_kind: Mapping[str, list[dict[float, dict[int, float]]]]) -> Picture:
     panels = []
     for place, title in enumerate(("before training", "after training")):
         lines = []
-        for kind, told in _KINDS.items():
-            values = {t: s for t, own in seen[kind][place].items() if (s := spread(own.values()))}
-            lines.append(curve(told, values))
+        for kind, label in _KINDS.items():
+            values = {
+                t: s
+                for t, own in shares_by_kind[kind][place].items()
+                if (s := spread(own.values()))
+            }
+            lines.append(curve(label, values))
         panels.append(Chart(title, lines, "tau", "share of the hardest negative", log_x=True))
     return charts(panels, columns=2)
 

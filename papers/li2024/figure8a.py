@@ -7,7 +7,7 @@ from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
     at_end,
@@ -73,23 +73,23 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _verdict(every: Mapping[str, Met]) -> Verdict:
-    one, more = _RATIOS[0], _RATIOS[-1]
+    smallest, largest = _RATIOS[0], _RATIOS[-1]
     holds: list[Answer] = []
-    told = []
+    parts = []
     for name, met in every.items():
-        low, high = spread(met[one].values()), spread(met[more].values())
+        low, high = spread(met[smallest].values()), spread(met[largest].values())
         if low is not None and high is not None:
-            holds.append(True if low.mean > _ENOUGH else above(minus(met[more], met[one])))
-            told.append(f"{name} {low.mean:.0%} to {high.mean:.0%}")
+            holds.append(True if low.mean > _ENOUGH else above(minus(met[largest], met[smallest])))
+            parts.append(f"{name} {low.mean:.0%} to {high.mean:.0%}")
     return Verdict(
         "a ratio above 1 meets Lemma 1 for more anchors, before and after training, at any lambda",
         all_of(holds),
-        f"from r = {one:g} to {more:g}: {', '.join(told) or 'not run'}; where r = {one:g} is "
-        f"enough for {_ENOUGH:.0%}, no more are asked for",
+        f"from r = {smallest:g} to {largest:g}: {', '.join(parts) or 'not run'}; where "
+        f"r = {smallest:g} is enough for {_ENOUGH:.0%}, no more are asked for",
     )
 
 
-def _drawn(results: Results, own: Sequence[Job]) -> Picture:
+def _drawn(results: Results, own: Sequence[PaperJob]) -> Picture:
     panels = []
     for when, at in _WHEN.items():
         lines = []

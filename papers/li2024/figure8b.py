@@ -8,7 +8,7 @@ from isotrope.paradigm.portrait import summary
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
     at_all_steps,
@@ -98,7 +98,7 @@ def _short(one: Spread) -> str:
     return f"{one.mean:.3g}{more}"
 
 
-def _drawn(results: Results, own: list[Job]) -> Picture:
+def _drawn(results: Results, own: list[PaperJob]) -> Picture:
     every = {name: curve(name, by_step(results, own, _read(name, "mean"))) for name in _dynamic()}
     named = [every[name] for name in _SHOWN]
     return charts(

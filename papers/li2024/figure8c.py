@@ -6,7 +6,7 @@ from functools import partial
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import VALUES, notes, varied
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     Row,
     at_end,
@@ -20,7 +20,7 @@ from papers.machinery.verdicts import RULE, TREND, Verdict, trend
 from papers.plots.charts import Chart, charts
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Return the trainings with each ratio: those of figure 6, where text is held out anyway."""
     return [job for own in _trainings(scale).values() for job in own]
 
@@ -32,7 +32,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         {r: at(results, c, _cosine) for r, c in own.items()} for at in (at_start, at_end)
     )
     rows = [[f"{r:g}", format_by_seed(first[r], 3), format_by_seed(last[r], 3)] for r in own]
-    told = ", ".join(f"r = {r:g}: {format_by_seed(one, 3) or 'not run'}" for r, one in last.items())
+    evidence = ", ".join(
+        f"r = {r:g}: {format_by_seed(one, 3) or 'not run'}" for r, one in last.items()
+    )
     return Rendered(
         tables=[
             Table(
@@ -45,7 +47,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             Verdict(
                 "a larger ratio ends with closer positives",
                 trend(list(last.values()), 1),
-                told,
+                evidence,
             )
         ],
         pictures={"figure8c": partial(_drawn, results, own)},
@@ -58,16 +60,16 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _trainings(scale: Scale) -> dict[float, list[Job]]:
+def _trainings(scale: Scale) -> dict[float, list[PaperJob]]:
     return {r: varied(scale, "ratio", r, held=True) for r in VALUES[scale]["ratio"]}
 
 
 def _cosine(row: Row) -> float:
-    found: float = row["positive cosine"]
-    return found
+    cosine: float = row["positive cosine"]
+    return cosine
 
 
-def _drawn(results: Results, own: Mapping[float, list[Job]]) -> Picture:
+def _drawn(results: Results, own: Mapping[float, list[PaperJob]]) -> Picture:
     lines = [curve(f"r = {r:g}", by_step(results, jobs, _cosine)) for r, jobs in own.items()]
     return charts([Chart("held-out positives", lines, "step", "mean cosine")])
 

@@ -7,7 +7,7 @@ from isotrope.diagnostics.model_statistics.angle_statistics import ASSUMED
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import ReadNumber, at_all_steps, by_step, curve, divergence_notes
 from papers.machinery.verdicts import Spread, Verdict
 from papers.plots.charts import Chart, charts
@@ -89,7 +89,7 @@ def _span(every: list[Spread]) -> str:
     return _ends([one.mean for one in every])
 
 
-def _drawn(results: Results, own: list[Job]) -> Picture:
+def _drawn(results: Results, own: list[PaperJob]) -> Picture:
     panels = []
     for number, name in _NUMBERS.items():
         lines = [curve(f"{s}s", by_step(results, own, _read(s, number))) for s in _SIDES]

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from papers.li2024.losses import BERT, MODIFIED, Loss, trained_with
+from papers.li2024.losses import BERT, MODIFIED, TableLoss, trained_with
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 from papers.paper_numbers import printed
 
-__all__ = ["SHORT", "TRAINING", "Point", "Stage", "cells_of", "named", "stages"]
+__all__ = ["SHORT", "TRAINING", "GridStage", "Point", "jobs_of", "named", "stages"]
 
 TRAINING = ("batch_size", "learning_rate")
 COMPONENTS = ("margin", "temperature", "ratio")
@@ -56,7 +56,7 @@ _SHORT: dict[Scale, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Stage:
+class GridStage:
     """One stage of one loss.
 
     Attributes:
@@ -66,9 +66,9 @@ class Stage:
         chosen: with what the second stage goes on; of the second, what is printed as best.
     """
 
-    loss: Loss
+    loss: TableLoss
     names: tuple[str, ...]
-    jobs: Mapping[Point, Job]
+    jobs: Mapping[Point, PaperJob]
     chosen: Point
 
     @property
@@ -76,7 +76,7 @@ class Stage:
         """The loss, and what is varied."""
         return f"{self.loss.name}: {', '.join(map(SHORT.__getitem__, self.names))}"
 
-    def told(self, point: Point) -> str:
+    def format_point(self, point: Point) -> str:
         """Return the values as text."""
         return named(self.names, point)
 
@@ -91,12 +91,12 @@ def named(names: Sequence[str], point: Point) -> str:
     return ", ".join(f"{SHORT[k]} {value:g}" for k, value in zip(names, point, strict=True))
 
 
-def cells_of(scale: Scale, base: str) -> list[Job]:
+def jobs_of(scale: Scale, base: str) -> list[PaperJob]:
     """Return the jobs of both stages; the second has one of the first again."""
     return [job for stage in stages(scale, base) for job in stage.jobs.values()]
 
 
-def stages(scale: Scale, base: str) -> list[Stage]:
+def stages(scale: Scale, base: str) -> list[GridStage]:
     """Return both stages of each loss; below paper scale of mMHE alone, on one backbone."""
     if scale != "paper" and base != BERT:
         return []
@@ -104,24 +104,24 @@ def stages(scale: Scale, base: str) -> list[Stage]:
     return [stage for loss in losses for stage in _both(scale, base, loss)]
 
 
-def _both(scale: Scale, base: str, loss: Loss) -> tuple[Stage, Stage]:
+def _both(scale: Scale, base: str, loss: TableLoss) -> tuple[GridStage, GridStage]:
     tuned, grid = loss.tuned[base], _VALUES[scale]
     usual = loss.jobs(scale, base)[0].settings
     at = tuple(usual[name] for name in TRAINING)
     names = tuple(name for name in COMPONENTS if name in tuned.values)
     best = tuple(float(tuned.values[name]) for name in names)
 
-    def jobs(varied: tuple[str, ...]) -> dict[Point, Job]:
+    def jobs(varied: tuple[str, ...]) -> dict[Point, PaperJob]:
         points = product(*(grid[name] for name in varied))
         fixed = START | dict(zip(TRAINING, at, strict=True))
         return {
             p: _cell(scale, base, loss, fixed | dict(zip(varied, p, strict=True))) for p in points
         }
 
-    return Stage(loss, TRAINING, jobs(TRAINING), at), Stage(loss, names, jobs(names), best)
+    return GridStage(loss, TRAINING, jobs(TRAINING), at), GridStage(loss, names, jobs(names), best)
 
 
-def _cell(scale: Scale, base: str, loss: Loss, values: Mapping[str, float]) -> Job:
+def _cell(scale: Scale, base: str, loss: TableLoss, values: Mapping[str, float]) -> PaperJob:
     size, rate = int(values["batch_size"]), values["learning_rate"]
     components = {name: values[name] for name in COMPONENTS if name in loss.tuned[base].values}
     settings: dict[str, float | str] = {**components, **loss.more}

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from papers.li2024.grid import SHORT, TRAINING, Point, Stage, named, stages
+from papers.li2024.grid import SHORT, TRAINING, GridStage, Point, named, stages
 from papers.li2024.losses import MODIFIED, TITLES
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Rendered, Results, Scale, Table
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
     from papers.plots.charts import Series
 
-__all__ = ["shown_of"]
+__all__ = ["grid_tables"]
 
 
-def shown_of(scale: Scale, results: Results, base: str, table: str) -> Rendered:
+def grid_tables(scale: Scale, results: Results, base: str, table: str) -> Rendered:
     """Return the tuned values, printed beside ours, and what the grid says of them.
 
     Args:
@@ -29,20 +29,20 @@ def shown_of(scale: Scale, results: Results, base: str, table: str) -> Rendered:
     """
     every = stages(scale, base)
     tuned, same = _tuned(base, table)
-    told = {
+    extent = {
         "smoke": "two values of one number in each stage, of mMHE alone",
         "cpu": "a part of the grid, of mMHE alone",
         "paper": "the whole grid",
     }[scale]
     lengths = {job.settings.get("max_steps") for stage in every for job in stage.jobs.values()}
-    told += "".join(f", {steps} steps of each" for steps in lengths - {None})
+    extent += "".join(f", {steps} steps of each" for steps in lengths - {None})
     points = _points(every, results)
     return Rendered(
         tables=[tuned, *([points] if points.rows else [])],
         verdicts=[same, *(_verdict(stage, results) for stage in every)],
         pictures={table: functools.partial(_draw, every, results)} if every else {},
         notes=[
-            f"grid: {told}; one seed, best STS-B dev after step 0"
+            f"grid: {extent}; one seed, best STS-B dev after step 0"
             if every
             else f"grid: not run below paper scale, nothing stands for {TITLES[base]} there",
             "in the released code that was tuned, a ratio r pulls like about 2r: see table 2",
@@ -77,24 +77,24 @@ def _numbers(values: Iterable[object]) -> list[str]:
     return [f"{value:g}" if isinstance(value, int | float) else "-" for value in values]
 
 
-def _points(every: Iterable[Stage], results: Results) -> Table:
+def _points(every: Iterable[GridStage], results: Results) -> Table:
     rows = [
-        [stage.title, stage.told(point), f"{score:.2f}"]
+        [stage.title, stage.format_point(point), f"{score:.2f}"]
         for stage in every
         for point, score in sorted(stage.scores(results).items(), key=lambda one: -one[1])
     ]
     return Table(["stage", "values", "STS-B dev"], rows, title="the grid, best first")
 
 
-def _verdict(stage: Stage, results: Results) -> Verdict:
+def _verdict(stage: GridStage, results: Results) -> Verdict:
     scores = stage.scores(results)
     what = "the second goes on with" if stage.names == TRAINING else "the paper prints as best"
-    claim = f"{stage.title}: best is what {what} ({stage.told(stage.chosen)})"
+    claim = f"{stage.title}: best is what {what} ({stage.format_point(stage.chosen)})"
     if len(scores) < len(stage.jobs):
         return Verdict(claim, None, f"{len(scores)} of {len(stage.jobs)} run")
     best = max(scores, key=lambda point: scores[point])
     there = scores.get(stage.chosen)
-    evidence = f"best at {stage.told(best)}: {scores[best]:.2f}"
+    evidence = f"best at {stage.format_point(best)}: {scores[best]:.2f}"
     return Verdict(
         claim,
         there == scores[best],
@@ -102,7 +102,7 @@ def _verdict(stage: Stage, results: Results) -> Verdict:
     )
 
 
-def _draw(every: Iterable[Stage], results: Results) -> "Picture":
+def _draw(every: Iterable[GridStage], results: Results) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     panels = [
@@ -118,7 +118,7 @@ def _draw(every: Iterable[Stage], results: Results) -> "Picture":
     return charts(panels, columns=2)
 
 
-def _lines(stage: Stage, results: Results) -> Iterator["Series"]:
+def _lines(stage: GridStage, results: Results) -> Iterator["Series"]:
     """The last value varies along a line."""
     from papers.plots.charts import Series
 

@@ -7,10 +7,10 @@ none comes twice, as the paper trains a single pass. One seed: it is the trend t
 
 from typing import Any
 
-from papers.li2024.backbone_results import Measured
-from papers.li2024.losses import BERT, EFFECTIVE, MODIFIED, ORIGINAL, Loss
+from papers.li2024.backbone_results import BackboneResults
+from papers.li2024.losses import BERT, EFFECTIVE, MODIFIED, ORIGINAL, TableLoss
 from papers.machinery.artifact import Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change, format_spread, metric_by_step
 from papers.machinery.recipes import text_jobs
 from papers.machinery.verdicts import minus, spread
@@ -21,7 +21,7 @@ STEPS, EVERY, SIZE = 400, 100, 32
 TRIED = (*ORIGINAL, *MODIFIED, EFFECTIVE[0])
 
 
-def longer(scale: Scale, loss: Loss) -> list[Job]:
+def longer(scale: Scale, loss: TableLoss) -> list[PaperJob]:
     """Return the longer training with a loss: a job at cpu scale, none at others.
 
     The paper's own scale has no shorter one; a smoke run needs no second.
@@ -34,7 +34,7 @@ def longer(scale: Scale, loss: Loss) -> list[Job]:
     return text_jobs(scale, loss.objective, settings, seeds=[0], **own)
 
 
-def tried(of: Measured) -> Table:
+def tried(of: BackboneResults) -> Table:
     """Return the dev score of each loss over the steps, and what it ends with.
 
     Columns: the steps, STS-B dev at each; then the average of the seven STS tasks at the end,

@@ -21,7 +21,7 @@ from typing import Any
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Preset
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "ROBERTA",
     "TITLES",
     "TRANSFER",
-    "Loss",
+    "TableLoss",
     "trained_with",
     "trainings",
     "untrained",
@@ -53,12 +53,12 @@ TRANSFER: dict[Scale, tuple[str, ...]] = {
 
 _RELEASED = {"variant": "released"}
 _PROBED = ("infonce", "mpt", "met", "mat", "dcl", "dclplus", "alignuniform")
-"""Losses of paper 001 (``papers.nie2023``), which shares these trainings and looks at more."""
-_KEPT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
+"""Losses of Nie et al. 2023 (``papers.nie2023``), whose tables share these trainings."""
+_SENTENCES_PER_CHECKPOINT = 160_000  # sentences between two looks at RoBERTa, whatever the batch
 
 
 @dataclass(frozen=True)
-class Loss:
+class TableLoss:
     """A row of tables 3 and 4.
 
     Attributes:
@@ -75,7 +75,9 @@ class Loss:
     tuned: Mapping[str, Preset]
     more: Mapping[str, str] = field(default_factory=dict)
 
-    def jobs(self, scale: Scale, backbone: str = BERT, *, step: str | None = None) -> list[Job]:
+    def jobs(
+        self, scale: Scale, backbone: str = BERT, *, step: str | None = None
+    ) -> list[PaperJob]:
         """Return its trainings, one for each seed.
 
         Args:
@@ -101,10 +103,10 @@ def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[st
     own: dict[str, Any] = {"batch_size": size, "learning_rate": rate}
     if backbone == BERT:
         return own
-    return {**own, "encoder": "roberta-base", "keep_every": _KEPT // size}
+    return {**own, "encoder": "roberta-base", "keep_every": _SENTENCES_PER_CHECKPOINT // size}
 
 
-def untrained(scale: Scale, backbone: str = BERT) -> list[Job]:
+def untrained(scale: Scale, backbone: str = BERT) -> list[PaperJob]:
     """Return the encoder as it is before any training: a job, scored at step 0 (``first``)."""
     if scale != "paper" and backbone != BERT:
         return []
@@ -121,16 +123,18 @@ def _scores(scale: Scale) -> dict[str, Any]:
 
 def _tuned(
     name: str, objective: str, more: Mapping[str, str] | None = None, row: str | None = None
-) -> Loss:
+) -> TableLoss:
     """A loss whose class has the values that a paper tuned."""
-    return Loss(name, row or objective, objective, registry.find(objective).presets, more or {})
+    return TableLoss(
+        name, row or objective, objective, registry.find(objective).presets, more or {}
+    )
 
 
-def _like_simcse(name: str, objective: str, **settings: float) -> Loss:
+def _like_simcse(name: str, objective: str, **settings: float) -> TableLoss:
     source = "Gao et al., 2021, its released code"
     values = {"temperature": 0.05, **settings}
     tuned = {BERT: Preset(values, 3e-5, 64, source), ROBERTA: Preset(values, 1e-5, 512, source)}
-    return Loss(name, objective, objective, tuned)
+    return TableLoss(name, objective, objective, tuned)
 
 
 EFFECTIVE = (
@@ -154,7 +158,7 @@ MODIFIED = (
 EVERY = (*EFFECTIVE, *ORIGINAL, *MODIFIED)
 
 
-def trainings(scale: Scale) -> list[Job]:
+def trainings(scale: Scale) -> list[PaperJob]:
     """Return the encoders before training and the trainings with every loss: tables 3 and 4."""
     start = [job for base in BACKBONES for job in untrained(scale, base)]
     return start + [c for base in BACKBONES for loss in EVERY for c in loss.jobs(scale, base)]

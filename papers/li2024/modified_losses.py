@@ -8,8 +8,8 @@ from torch import Tensor
 
 from isotrope.paradigm.registry import build
 from papers.li2024.printed_formulas import (
-    Parts,
-    Written,
+    PrintedComponents,
+    PrintedLoss,
     nearest,
     off,
     ones,
@@ -30,8 +30,10 @@ def _active(a: Tensor, b: Tensor) -> Tensor:
     return (s.diagonal() - s.masked_fill(~off(s), -torch.inf).amax(dim=1) < M).to(a.dtype)
 
 
-def _modified(weights: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Parts]:
-    return lambda a, b: Parts(_active(a, b), weights(a, b), R * ones(a), a)
+def _modified(
+    weights: Callable[[Tensor, Tensor], Tensor],
+) -> Callable[[Tensor, Tensor], PrintedComponents]:
+    return lambda a, b: PrintedComponents(_active(a, b), weights(a, b), R * ones(a), a)
 
 
 def _mhe_weights(a: Tensor, b: Tensor) -> Tensor:
@@ -75,7 +77,7 @@ def _weighted_loss(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
 _ENERGY = "e^(h_i·h_j/τ) / (τ Σ_{k<l} e^(h_k·h_l/τ))"
 _MARGIN = "1 while h_i·h'_i - max_{k≠i} h_i·h'_k < m, then 0"
 AFTER = (
-    Written(
+    PrintedLoss(
         "mMHE",
         _MARGIN,
         _ENERGY,
@@ -84,7 +86,7 @@ AFTER = (
         _modified(_mhe_weights),
         build("modifiedmhe", {"margin": M, "temperature": TAU, "ratio": R}),
     ),
-    Written(
+    PrintedLoss(
         "mMHS",
         _MARGIN,
         "1/‖h_i-h_j‖ at the nearest, else 0",
@@ -93,7 +95,7 @@ AFTER = (
         _modified(_mhs_weights),
         build("modifiedmhs", {"margin": M, "ratio": R}),
     ),
-    Written(
+    PrintedLoss(
         "mB",
         _MARGIN,
         "e^(h'_i·h'_j/τ) / Σ_{k≠l} e^(h'_k·h'_l/τ)",
@@ -102,7 +104,7 @@ AFTER = (
         _modified(lambda a, b: _softmax(b)),
         build("modifiedbarlowtwins", {"margin": M, "temperature": TAU, "ratio": R}),
     ),
-    Written(
+    PrintedLoss(
         "mV",
         _MARGIN,
         "e^(h_i·h_j/τ) / Σ_{k≠l} e^(h_k·h_l/τ)",

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from isotrope.paradigm.registry import build
 from papers.li2024.printed_formulas import (
-    Parts,
-    Written,
+    PrintedComponents,
+    PrintedLoss,
     nearest,
     off,
     ones,
@@ -29,20 +29,20 @@ def _mhe_loss(a: Tensor, b: Tensor) -> Tensor:
     return square(a, b).mean() + NU * (upper(a, -distances) - pairs.log())
 
 
-def _mhe_parts(a: Tensor, b: Tensor) -> Parts:
+def _mhe_parts(a: Tensor, b: Tensor) -> PrintedComponents:
     exponents = 2 * a @ a.T
     shares = (exponents - upper(a, exponents)).exp() * off(a)
-    return Parts(ones(a), 2 * NU * shares, 1 / (NU * len(a) * shares.sum(dim=1)), a)
+    return PrintedComponents(ones(a), 2 * NU * shares, 1 / (NU * len(a) * shares.sum(dim=1)), a)
 
 
 def _mhs_loss(a: Tensor, b: Tensor) -> Tensor:
     return square(a, b).mean() - NU * smallest(a).sum()
 
 
-def _mhs_parts(a: Tensor, b: Tensor) -> Parts:
+def _mhs_parts(a: Tensor, b: Tensor) -> PrintedComponents:
     distance = smallest(a)
     weight = NU * nearest(a @ a.T) / distance[:, None]
-    return Parts(ones(a), weight, 2 * distance / (NU * len(a)), a)
+    return PrintedComponents(ones(a), weight, 2 * distance / (NU * len(a)), a)
 
 
 def _barlow_loss(a: Tensor, b: Tensor) -> Tensor:
@@ -50,11 +50,11 @@ def _barlow_loss(a: Tensor, b: Tensor) -> Tensor:
     return (c.diagonal() - 1).square().sum() + NU_B * c.masked_fill(~off(c), 0).square().sum()
 
 
-def _barlow_parts(a: Tensor, b: Tensor) -> Parts:
+def _barlow_parts(a: Tensor, b: Tensor) -> PrintedComponents:
     n, similarity = len(a), b @ b.T * off(a)
     matrix = 1 - (1 - NU_B) * (a * b).mean(dim=0)
     ratio = n * matrix / (NU_B * similarity.sum(dim=1, keepdim=True))
-    return Parts(ones(a), 2 * NU_B * similarity / n**2, ratio, a)
+    return PrintedComponents(ones(a), 2 * NU_B * similarity / n**2, ratio, a)
 
 
 def _vicreg_loss(a: Tensor, b: Tensor) -> Tensor:
@@ -66,20 +66,20 @@ def _vicreg_simplified(a: Tensor, b: Tensor) -> Tensor:
     return _covariances(a, b, a, lambda c: c)
 
 
-def _covariances(a: Tensor, b: Tensor, x: Tensor, kept: Callable[[Tensor], Tensor]) -> Tensor:
+def _covariances(a: Tensor, b: Tensor, x: Tensor, select: Callable[[Tensor], Tensor]) -> Tensor:
     n, d = a.shape
-    return square(a, b).mean() + NU_V * kept(x.T @ x / (n - 1)).square().sum() / d
+    return square(a, b).mean() + NU_V * select(x.T @ x / (n - 1)).square().sum() / d
 
 
-def _vicreg_parts(a: Tensor, b: Tensor) -> Parts:
+def _vicreg_parts(a: Tensor, b: Tensor) -> PrintedComponents:
     n, d = a.shape
     similarity, factor = a @ a.T * off(a), d * (n - 1) ** 2
     ratio = factor / n / (2 * NU_V * similarity.sum(dim=1))
-    return Parts(ones(a), 4 * NU_V * similarity / factor, ratio, a)
+    return PrintedComponents(ones(a), 4 * NU_V * similarity / factor, ratio, a)
 
 
 BEFORE = (
-    Written(
+    PrintedLoss(
         "MHE",
         "1",
         "2ν e^(2h_i·h_j) / Σ_{k<l} e^(2h_k·h_l)",
@@ -88,7 +88,7 @@ BEFORE = (
         _mhe_parts,
         build("mhe", {"weight": NU}),
     ),
-    Written(
+    PrintedLoss(
         "MHS",
         "1",
         "ν/‖h_i-h_j‖ at the nearest, else 0",
@@ -98,7 +98,7 @@ BEFORE = (
         build("mhs", {"weight": NU}),
         "R without 1/N: the separation is averaged like the alignment",
     ),
-    Written(
+    PrintedLoss(
         "Barlow Twins",
         "1",
         "2ν h'_i·h'_j / N²",
@@ -107,7 +107,7 @@ BEFORE = (
         _barlow_parts,
         build("barlowtwins", {"weight": NU_B}),
     ),
-    Written(
+    PrintedLoss(
         "VICReg",
         "1",
         "4ν₁ h_i·h_j / (D(N-1)²)",
@@ -117,7 +117,7 @@ BEFORE = (
         build("vicreg"),
         "centred, and what is missing here is its residual",
     ),
-    Written(
+    PrintedLoss(
         "VICReg, simplified to all of C, not centred",
         "1",
         "4ν₁ h_i·h_j / (D(N-1)²)",

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from papers.li2024.backbone_results import Measured
-from papers.li2024.losses import EVERY, Loss
+from papers.li2024.backbone_results import BackboneResults
+from papers.li2024.losses import EVERY, TableLoss
 from papers.machinery.over_seeds import metric_by_step
 from papers.machinery.verdicts import Spread
 from papers.plots.charts import Chart, Series
@@ -21,7 +21,7 @@ def series(title: str, of: Mapping[str, Spread | None] | Mapping[int, Spread]) -
     )
 
 
-def courses(of: Measured, title: str, losses: Sequence[Loss]) -> Chart:
+def courses(of: BackboneResults, title: str, losses: Sequence[TableLoss]) -> Chart:
     """Return the dev score over the steps of training."""
     lines = [
         series(loss.name, metric_by_step(of.results, loss.jobs(of.scale, of.base), "dev"))
@@ -30,7 +30,7 @@ def courses(of: Measured, title: str, losses: Sequence[Loss]) -> Chart:
     return Chart(title, lines, x="step", y="STS-B dev")
 
 
-def gains(of: Measured, title: str, metric: str) -> Chart:
+def gains(of: BackboneResults, title: str, metric: str) -> Chart:
     """Return what training with each loss has changed."""
     changed = series("", {loss.name: of.gain(loss, metric) for loss in EVERY})
     return Chart(title, [changed], y="change by training", kind="bars")

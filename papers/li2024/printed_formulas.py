@@ -18,8 +18,8 @@ from papers.machinery.artifact import Scale, Table
 from papers.machinery.verdicts import Verdict
 
 __all__ = [
-    "Parts",
-    "Written",
+    "PrintedComponents",
+    "PrintedLoss",
     "nearest",
     "off",
     "ones",
@@ -39,7 +39,7 @@ _REGULAR = ("random", "clustered")  # where no printed formula divides by zero
 
 
 @dataclass(frozen=True)
-class Parts:
+class PrintedComponents:
     """GD (n), W (n x n), R (n; n x d of a diagonal matrix) and the vectors that push (n x d)."""
 
     dissipation: Tensor
@@ -55,7 +55,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Written:
+class PrintedLoss:
     """A row of table 1 or a column of table 2.
 
     Attributes:
@@ -74,7 +74,7 @@ class Written:
     weight: str
     ratio: str
     loss: Callable[[Tensor, Tensor], Tensor]
-    parts: Callable[[Tensor, Tensor], Parts]
+    parts: Callable[[Tensor, Tensor], PrintedComponents]
     objective: Objective
     differs: str = "-"
 
@@ -89,10 +89,10 @@ class Written:
     def _error(self, kind: str, n: int, d: int) -> float:
         a, b = (unit(x) for x in batch(kind, n, d))
         leaf = a.clone().requires_grad_()
-        (found,) = torch.autograd.grad(self.loss(leaf, b), leaf)
+        (measured,) = torch.autograd.grad(self.loss(leaf, b), leaf)
         expected = self.parts(a, b).gradient(b)
-        size = float(max(found.abs().max(), expected.abs().max()))
-        return float(tangent(found - expected, a).abs().max()) / (size or 1.0)
+        size = float(max(measured.abs().max(), expected.abs().max()))
+        return float(tangent(measured - expected, a).abs().max()) / (size or 1.0)
 
 
 def proof_of(objective: Objective, scale: Scale) -> float:
@@ -101,13 +101,15 @@ def proof_of(objective: Objective, scale: Scale) -> float:
     return max(double_entry(objective, *batch(kind, *s)) for kind in BATCHES for s in shapes)
 
 
-def proved(scale: Scale, losses: Sequence[Written], title: str = "") -> tuple[Table, list[Verdict]]:
+def proved(
+    scale: Scale, losses: Sequence[PrintedLoss], title: str = ""
+) -> tuple[Table, list[Verdict]]:
     """Return the components in words, by how much both proofs miss, and what follows."""
     rows, verdicts = [], []
     for loss in losses:
         error, proof = loss.error(scale), proof_of(loss.objective, scale)
-        told = [f"{error:.1g}", f"{proof:.1g} ({loss.objective.name})"]
-        rows.append([loss.name, loss.dissipation, loss.weight, loss.ratio, *told, loss.differs])
+        errors = [f"{error:.1g}", f"{proof:.1g} ({loss.objective.name})"]
+        rows.append([loss.name, loss.dissipation, loss.weight, loss.ratio, *errors, loss.differs])
         verdicts.append(
             Verdict(
                 f"{loss.name}: GD, W and R as printed are the gradient of the printed loss",

@@ -31,8 +31,8 @@ def simulated(scale: Scale, kind: Kind, *, gated: bool = False) -> dict[str, Lan
     """Return landscapes by the titles of their panels: all that figures of this kind show."""
     grid, batches = _GRID[scale]
     panels = FIGURES["dissipation" if kind == "ratio" else kind]  # the static ratios too
-    found = figure(kind, panels, grid=grid, batches=batches, gated=gated)
-    return {panel.title: one for panel, one in zip(panels, found, strict=True)}
+    landscapes = figure(kind, panels, grid=grid, batches=batches, gated=gated)
+    return {panel.title: one for panel, one in zip(panels, landscapes, strict=True)}
 
 
 def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
@@ -61,11 +61,11 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
     return Table(["setting", "paper", "ours", "verdict"], rows, title="what is drawn")
 
 
-def surfaces(found: Mapping[str, Landscape]) -> "list[Surface]":
+def surfaces(landscapes: Mapping[str, Landscape]) -> "list[Surface]":
     """Return what pictures are made of."""
     from isotrope.reports.surfaces import Surface
 
-    return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in found.items()]
+    return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in landscapes.items()]
 
 
 def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Rendered:
@@ -77,8 +77,8 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
         fraction: title of the objective whose GD is a fraction.
         indicator: of the one whose GD is an indicator.
     """
-    found = {title: simulated(scale, "dissipation")[title] for title in (fraction, indicator)}
-    every = list(found.values())
+    landscapes = {title: simulated(scale, "dissipation")[title] for title in (fraction, indicator)}
+    every = list(landscapes.values())
     close = [float(one.value[one.negative <= one.positive[:, None]].min()) for one in every]
     far = [float(one.value[:, -1].max()) for one in every]
     half = [one.crossing(POSITIVE) for one in every]
@@ -90,7 +90,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
     paper = printed(PAPER, name).rows
     one, zero = (f"{paper[f'dissipation, {row}'][0]}" for row in ("angles close", _FAR))
     readings = Table(
-        ["mean GD", "paper", *found, "verdict"],
+        ["mean GD", "paper", *landscapes, "verdict"],
         [
             ["smallest, mu_neg <= mu_pos", one, *_each(close), _match(min(close) > _ONE)],
             ["largest, mu_neg = pi", zero, *_each(far), _match(max(far) < _ZERO)],
@@ -102,7 +102,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
     )
 
     def named(values: Iterable[float | None]) -> str:
-        return ", ".join(f"{t} {v}" for t, v in zip(found, _each(values), strict=True))
+        return ", ".join(f"{t} {v}" for t, v in zip(landscapes, _each(values), strict=True))
 
     return Rendered(
         tables=[set_up(scale), readings],
@@ -130,7 +130,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
                 f"the plane; decided at {_ALIKE:.0%}",
             ),
         ],
-        pictures={name: functools.partial(_heatmaps, found)},
+        pictures={name: functools.partial(_heatmaps, landscapes)},
         notes=[
             "tau, u and the margins are those of the released code (.05; 10 degrees; .23 in MPT, "
             ".45 in MET): the text does not give them, nor any value of the heat maps but the ends",
@@ -140,10 +140,10 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
     )
 
 
-def _heatmaps(found: Mapping[str, Landscape]) -> "Picture":
+def _heatmaps(landscapes: Mapping[str, Landscape]) -> "Picture":
     from isotrope.reports.surfaces import heatmaps
 
-    return heatmaps(surfaces(found), "gradient dissipation", limits=(0, 1), lines=(0.5,))
+    return heatmaps(surfaces(landscapes), "gradient dissipation", limits=(0, 1), lines=(0.5,))
 
 
 def _fall(one: Landscape) -> tuple[float, float, float] | None:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from isotrope.paradigm.registry import build
 from papers.li2024.printed_formulas import (
-    Parts,
-    Written,
+    PrintedComponents,
+    PrintedLoss,
     nearest,
     off,
     proved,
@@ -34,11 +34,11 @@ def _softmax_loss(a: Tensor, b: Tensor, u: float) -> Tensor:
     return (total - positive).sum()
 
 
-def _softmax_parts(a: Tensor, b: Tensor, u: float) -> Parts:
+def _softmax_parts(a: Tensor, b: Tensor, u: float) -> PrintedComponents:
     theta, negatives = _angle(a, b, 0.0), _negatives(a, b)
     odds = ((theta + u).cos() / TAU - negatives.logsumexp(dim=1)).exp()
     ratio = (theta + u).sin() / theta.sin()
-    return Parts(1 / (1 + odds), negatives.softmax(dim=1) / TAU, ratio, b)
+    return PrintedComponents(1 / (1 + odds), negatives.softmax(dim=1) / TAU, ratio, b)
 
 
 def _hardest(a: Tensor, b: Tensor) -> Tensor:
@@ -51,10 +51,10 @@ def _mpt_loss(a: Tensor, b: Tensor) -> Tensor:
     return (gap + DOT).clamp_min(0).sum()
 
 
-def _mpt_parts(a: Tensor, b: Tensor) -> Parts:
+def _mpt_parts(a: Tensor, b: Tensor) -> PrintedComponents:
     s = (a * b).sum(dim=1)
     active = (s - _hardest(a, b) < DOT).to(s.dtype)
-    return Parts(active, nearest(a @ b.T), torch.ones_like(s), b)
+    return PrintedComponents(active, nearest(a @ b.T), torch.ones_like(s), b)
 
 
 def _met_loss(a: Tensor, b: Tensor) -> Tensor:
@@ -62,16 +62,18 @@ def _met_loss(a: Tensor, b: Tensor) -> Tensor:
     return ((a - b).square().sum(dim=1).sqrt() - far + DISTANCE).clamp_min(0).sum()
 
 
-def _met_parts(a: Tensor, b: Tensor) -> Parts:
+def _met_parts(a: Tensor, b: Tensor) -> PrintedComponents:
     s, hardest = (a * b).sum(dim=1), _hardest(a, b)
     near, far = (2 - 2 * s).sqrt(), (2 - 2 * hardest).sqrt()
     weight = nearest(a @ b.T) / far[:, None]
-    return Parts((far - near < DISTANCE).double(), weight, ((1 - hardest) / (1 - s)).sqrt(), b)
+    return PrintedComponents(
+        (far - near < DISTANCE).double(), weight, ((1 - hardest) / (1 - s)).sqrt(), b
+    )
 
 
 _SOFT = "e^(cos θ_ij'/τ) / (τ Σ_{k≠i} e^(cos θ_ik'/τ))"
 LOSSES = (
-    Written(
+    PrintedLoss(
         "InfoNCE",
         "1 / (1 + e^(cos θ_ii'/τ) / Σ_{k≠i} e^(cos θ_ik'/τ))",
         _SOFT,
@@ -80,7 +82,7 @@ LOSSES = (
         lambda a, b: _softmax_parts(a, b, 0.0),
         build("infonce", {"temperature": TAU}),
     ),
-    Written(
+    PrintedLoss(
         "ArcCon",
         "1 / (1 + e^(cos(θ_ii'+u)/τ) / Σ_{k≠i} e^(cos θ_ik'/τ))",
         _SOFT,
@@ -89,7 +91,7 @@ LOSSES = (
         lambda a, b: _softmax_parts(a, b, U),
         build("arccon", {"temperature": TAU, "margin": U}),
     ),
-    Written(
+    PrintedLoss(
         "MPT",
         "1 while cos θ_ii' - max_{k≠i} cos θ_ik' < m, then 0",
         "1 at the hardest negative, else 0",
@@ -98,7 +100,7 @@ LOSSES = (
         _mpt_parts,
         build("mpt", {"margin": DOT}),
     ),
-    Written(
+    PrintedLoss(
         "MET",
         "1 while min_{k≠i} √(2-2cos θ_ik') - √(2-2cos θ_ii') < m, then 0",
         "1/√(2-2cos θ_ij') at the hardest negative, else 0",

@@ -53,8 +53,8 @@ def _trained(scale: Scale) -> tuple[Table, Verdict]:
         settings = {**loss.tuned[BERT].values, **loss.more}
         error = proof_of(build(loss.objective, settings), scale)
         worst = max(worst, error)
-        told = " ".join(f"{name}={value}" for name, value in settings.items())
-        rows.append([loss.name, f"{loss.objective} {told}", *RELEASED[loss.name], f"{error:.0e}"])
+        values = " ".join(f"{name}={value}" for name, value in settings.items())
+        rows.append([loss.name, f"{loss.objective} {values}", *RELEASED[loss.name], f"{error:.0e}"])
     header = ["loss", "trained as", "GD", "W", "R", "in the registry"]
     return Table(header, rows, title="as the released code trains them (tables 3 to 5)"), Verdict(
         "formula and components agree for each of the eight as they are trained in tables 3 to 5",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from isotrope.data.text.sts_sets import TASKS
 from papers.li2024.backbone_results import (
     AVERAGE,
-    Measured,
+    BackboneResults,
     averages,
-    measured,
+    backbone_results,
     notes,
     tasks,
 )
@@ -18,11 +18,11 @@ from papers.li2024.losses import (
     EFFECTIVE,
     MODIFIED,
     ORIGINAL,
-    Loss,
+    TableLoss,
     trainings,
 )
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change
 from papers.machinery.verdicts import Answer, Verdict, above, all_of, any_of, below, negated
 
@@ -33,14 +33,14 @@ WORKING = (*EFFECTIVE, *MODIFIED)
 LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The encoder before training, all losses, and what was tried."""
     return trainings(scale) + [job for loss in TRIED for job in longer(scale, loss)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return averages and single tasks, and what becomes of the order."""
-    every = measured(scale, results)
+    every = backbone_results(scale, results)
     here = [of for of in every if of.here]
     tables = [
         table
@@ -58,7 +58,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdicts(of: Measured) -> Iterator[Verdict]:
+def _verdicts(of: BackboneResults) -> Iterator[Verdict]:
     for kind, losses in (("effective", EFFECTIVE), ("modified", MODIFIED)):
         yield Verdict(
             f"{of.who}each of the four {kind} losses keeps or raises STS",
@@ -86,15 +86,15 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
     yield Verdict(
         f"{of.who}ArcCon ends above InfoNCE and MET above MPT, as their ratios are larger",
         all_of(above(change) for change in larger),
-        ", ".join(shown for change in larger if (shown := format_change(change))),
+        ", ".join(text for change in larger if (text := format_change(change))),
     )
 
 
-def _loses_or_behind(of: Measured, loss: Loss) -> Answer:
+def _loses_or_behind(of: BackboneResults, loss: TableLoss) -> Answer:
     return any_of([below(of.gain(loss)), above(of.ahead(WORKING, [loss]))])
 
 
-def _draw(of: Measured) -> "Picture":
+def _draw(of: BackboneResults) -> "Picture":
     from papers.li2024.plots import courses, gains
     from papers.plots.charts import charts
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from isotrope.data.text.transfer_sets import TASKS
 from papers.li2024.backbone_results import (
     AVERAGE,
-    Measured,
+    BackboneResults,
     averages,
-    measured,
+    backbone_results,
     notes,
     tasks,
 )
@@ -26,7 +26,7 @@ METRIC = "transfer"  # mean of the tasks that a scale has
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return averages and single tasks, and how much less than STS they depend on the loss."""
-    every = measured(scale, results)
+    every = backbone_results(scale, results)
     here = [of for of in every if of.here]
     names = ", ".join(TRANSFER[scale])
     return Rendered(
@@ -44,7 +44,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdicts(of: Measured) -> Iterator[Verdict]:
+def _verdicts(of: BackboneResults) -> Iterator[Verdict]:
     level = of.level(MODIFIED, ORIGINAL, METRIC)
     yield Verdict(
         f"{of.who}modification costs no transfer, on average over the four",
@@ -62,7 +62,7 @@ def _verdicts(of: Measured) -> Iterator[Verdict]:
     )
 
 
-def _draw(of: Measured) -> "Picture":
+def _draw(of: BackboneResults) -> "Picture":
     from papers.li2024.plots import gains
     from papers.plots.charts import charts
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from papers.li2024.backbone_results import Measured, notes
+from papers.li2024.backbone_results import BackboneResults, notes
 from papers.li2024.figure1 import PAIRS
-from papers.li2024.losses import BERT, Loss
+from papers.li2024.losses import BERT, TableLoss
 from papers.li2024.simulated import PAPER
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change, format_changes, format_spread
 from papers.machinery.verdicts import (
     UNDECIDED,
@@ -34,7 +34,7 @@ BETWEEN = {"+GD": "GD", "+W": "GD+W"}  # settings of the modified loss
 Walk = Mapping[str, BySeed]
 
 
-def between(loss: Loss) -> dict[str, str]:
+def between(loss: TableLoss) -> dict[str, str]:
     """Return the steps to a modified loss; the weight of MHS needs no change."""
     return {k: v for k, v in BETWEEN.items() if k == "+GD" or loss.name != "mMHS"}
 
@@ -47,7 +47,7 @@ WORDS: Mapping[Answer, str | None] = {
 }
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Originals and modified losses of table 3, and what lies between them."""
     every = [job for pair in PAIRS for loss in pair for job in loss.jobs(scale)]
     return every + [
@@ -60,7 +60,7 @@ def jobs(scale: Scale) -> list[Job]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the average by step, and which components help."""
-    walks = _walks(Measured(scale, results))
+    walks = _walks(BackboneResults(scale, results))
     return Rendered(
         tables=[_table(walks)],
         verdicts=[_verdict(name, walk) for name, walk in walks.items()],
@@ -73,7 +73,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _walks(of: Measured) -> dict[str, Walk]:
+def _walks(of: BackboneResults) -> dict[str, Walk]:
     """Values at every step, by the name of the original."""
     return {
         before.name: {

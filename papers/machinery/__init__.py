@@ -1,9 +1,9 @@
-"""Every table and figure of the papers, measured anew: the machinery that they share.
+"""What all tables and figures of the papers share, from a job to a written page.
 
-``job`` is one measurement that takes time, known by what was asked; ``store`` keeps what came of
-it; ``runner`` does what is missing; ``artifact`` is one table or figure: its jobs, and how
-results become rows, verdicts and pictures; ``present`` writes them. The tables and figures
-themselves are a file each, in a folder for each paper (``papers.li2024``,
-``nie2023``, ``draganov2024``, ``manna2023``), found by their place; what a job does is in
-``papers.measurements``.
+``job`` is one training or measurement, identified by its settings; ``recipes`` and ``small_images``
+make the jobs that several papers share; ``data_registry`` turns names of data and encoders into
+files; ``runner`` runs the jobs that have no result yet; ``store`` keeps the results; ``artifact``
+is one table or figure: its jobs, and the function that renders their results; ``logged`` and
+``over_seeds`` read numbers out of results; ``verdicts``, ``rule`` and ``claims`` decide what the
+numbers say of a claim; ``pages`` writes text, CSV, Markdown and pictures.
 """

@@ -1,4 +1,4 @@
-"""Artifact: one table or figure of a paper: which jobs it needs, and what becomes of results."""
+"""Artifact: one table or figure: the jobs that it needs, and what it renders of their results."""
 
 import importlib
 import pkgutil
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Spread, Verdict, spread
 
 if TYPE_CHECKING:
@@ -32,30 +32,30 @@ Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
 PAPERS = {
-    "unified-gradient": "li2024",  # papers 000 and 002: A Unified Paradigm for Gradient
-    "align-uniform": "nie2023",  # 001: On the Inadequacy of Optimizing Alignment and Uniformity
-    "cosine-pitfalls": "draganov2024",  # 003: The Hidden Pitfalls of the Cosine Similarity Loss
-    "mio": "manna2023",  # 004: Mutual Information Optimization
+    "unified-gradient": "li2024",  # A Unified Paradigm for Gradient
+    "align-uniform": "nie2023",  # On the Inadequacy of Optimizing Alignment and Uniformity
+    "cosine-pitfalls": "draganov2024",  # The Hidden Pitfalls of the Cosine Similarity Loss
+    "mio": "manna2023",  # Mutual Information Optimization
 }
 """By name on the command line: the folder of ``papers`` that holds its tables and figures."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What there is of the jobs that were asked for."""
+    """The results of those jobs that have been run."""
 
-    results: Mapping[Job, Result] = field(default_factory=dict)
+    by_job: Mapping[PaperJob, Result] = field(default_factory=dict)
 
-    def get(self, job: Job) -> Result | None:
-        """Return what a job came to; None if it was not run."""
-        return self.results.get(job)
+    def get(self, job: PaperJob) -> Result | None:
+        """Return the result of a job; None if it was not run."""
+        return self.by_job.get(job)
 
-    def values(self, jobs: Iterable[Job], metric: str) -> list[float]:
+    def values(self, jobs: Iterable[PaperJob], metric: str) -> list[float]:
         """Return a metric of those jobs that were run and have it."""
-        found = [self.results[job].metrics.get(metric) for job in jobs if job in self.results]
-        return [float(value) for value in found if isinstance(value, int | float)]
+        values = [self.by_job[job].metrics.get(metric) for job in jobs if job in self.by_job]
+        return [float(value) for value in values if isinstance(value, int | float)]
 
-    def spread(self, jobs: Iterable[Job], metric: str) -> Spread | None:
+    def spread(self, jobs: Iterable[PaperJob], metric: str) -> Spread | None:
         """Return mean and deviation of a metric over jobs; None where none of them has it."""
         own = {job.seed: self.values([job], metric) for job in jobs}
         return spread({seed: value for seed, values in own.items() for value in values})
@@ -100,13 +100,13 @@ class Artifact:
     """
 
     title: str
-    jobs: Callable[[Scale], Sequence[Job]]
+    jobs: Callable[[Scale], Sequence[PaperJob]]
     render: Callable[[Scale, Results], Rendered]
     paper: str = ""
     name: str = ""
 
 
-def no_jobs(scale: Scale) -> list[Job]:
+def no_jobs(scale: Scale) -> list[PaperJob]:
     """Return nothing: a figure of formulas is computed where it is shown."""
     return []
 
@@ -117,7 +117,7 @@ def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
     Raises:
         MissingExtra: what they need is not installed.
     """
-    found = []
+    artifacts_ = []
     for paper in PAPERS if papers is None else papers:
         package = importlib.import_module(f"papers.{PAPERS[paper]}")
         names = [module.name for module in pkgutil.iter_modules(package.__path__)]
@@ -128,8 +128,8 @@ def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
                 if error.name is None or error.name.startswith(("isotrope", "papers")):
                     raise
                 raise MissingExtra(error.name, extra="all") from error
-            found.append(replace(held, paper=paper, name=name.replace("_", "-")))
-    return found
+            artifacts_.append(replace(held, paper=paper, name=name.replace("_", "-")))
+    return artifacts_
 
 
 _KIND = re.compile("figure|table|bounds|check|supplement")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError
-from papers.machinery.rule import SHARE, Judgement, judge, judge_not_behind
+from papers.machinery.rule import SHARE, ClaimJudgement, judge, judge_not_behind
 from papers.machinery.verdicts import spread
 
 __all__ = ["FILE", "Claim", "claims", "differences", "judge_claim", "reference_encoder"]
@@ -56,26 +56,26 @@ def claims(file: Path = FILE) -> tuple[Claim, ...]:
     Raises:
         InputError: a row that is no claim, or two of one name.
     """
-    found: dict[str, Claim] = {}
-    known = {field.name for field in fields(Claim)}
+    by_name: dict[str, Claim] = {}
+    field_names = {field.name for field in fields(Claim)}
     for row in tomllib.loads(file.read_text(encoding="utf-8"))["claim"]:
         name = row.get("id")
-        if unknown := set(row) - known:
+        if unknown := set(row) - field_names:
             raise InputError(f"claim {name!r} has no {', '.join(sorted(unknown))}")
-        if name in found:
+        if name in by_name:
             raise InputError(f"two claims are named {name!r}")
         row["printed"] = tuple((factor, number) for factor, number in row.get("printed", ()))
-        found[name] = Claim(**{**row, "a": _names(row["a"]), "b": _names(row.get("b", ()))})
-    return tuple(found.values())
+        by_name[name] = Claim(**{**row, "a": _names(row["a"]), "b": _names(row.get("b", ()))})
+    return tuple(by_name.values())
 
 
 def reference_encoder() -> str:
     """Return the encoder whose verdicts count."""
-    return str(tomllib.loads(FILE.read_text(encoding="utf-8"))["reference_encoder"])
+    return str(tomllib.loads(FILE.read_text(encoding="utf-8"))["bed"])
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def differences(claim: Claim, measured: Measurements) -> dict[int, float]:
@@ -91,13 +91,13 @@ def _mean(every: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return {seed: statistics.fmean(one[seed] for one in every) for seed in seeds}
 
 
-def judge_claim(claim: Claim, measured: Measurements) -> Judgement:
+def judge_claim(claim: Claim, measured: Measurements) -> ClaimJudgement:
     """Judge a claim by what there is of its trainings."""
     if claim.untestable:
-        return Judgement("not testable here", None, SHARE * (claim.effect or 0.0))
-    own = differences(claim, measured)
+        return ClaimJudgement("not testable here", None, SHARE * (claim.effect or 0.0))
+    by_seed = differences(claim, measured)
     if claim.margin is not None:
-        counted = {seed: -d if claim.above else d for seed, d in own.items()}
-        return replace(judge_not_behind(counted, claim.margin), change=spread(own))
+        signed = {seed: -d if claim.above else d for seed, d in by_seed.items()}
+        return replace(judge_not_behind(signed, claim.margin), change=spread(by_seed))
     assert claim.effect is not None  # __post_init__
-    return judge(own, claim.effect, interest=claim.interest)
+    return judge(by_seed, claim.effect, interest=claim.interest)

@@ -1,12 +1,12 @@
-"""Places: what the names in jobs mean on this machine.
+"""DataRegistry: it turns the names of data and encoders in a job into files of this machine.
 
-Jobs never hold paths, or nobody else could go on with them. A corpus is ``wiki:N`` (the first N
-sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of which a
-training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
+Jobs never hold paths, so that they can be continued on another machine. A corpus is ``wiki:N`` (the
+first N sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of
+which a training step costs half) or ``docs:N`` (N sentences of the documentation of Python's
 library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
-nothing but this package is at hand. Anything else is what the paper names, and is looked for in
-the folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are
-held out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
+nothing but this package is at hand. Anything else is what the paper names, and is looked for in the
+folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are held
+out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
 """
 
 import functools
@@ -96,13 +96,13 @@ class DataRegistry:
             raise InputError(f"a corpus is {kind}:N with a number of sentences; found {name!r}")
         file = self.generated / f"{kind}-{count}.txt"
         if not file.is_file():
-            found: Iterable[str]
+            sentences: Iterable[str]
             if named:
-                found = (text for _, text in lines(self._here(kind)))
+                sentences = (text for _, text in lines(self._here(kind)))
             else:
-                found = _documentation() if kind == "docs" else self._wikipedia(kind)
+                sentences = _documentation() if kind == "docs" else self._wikipedia(kind)
             with atomic_replace(file) as temporary:
-                first = list(islice(found, int(count)))
+                first = list(islice(sentences, int(count)))
                 if len(first) < int(count):
                     raise InputError(f"{name}: there are only {len(first):,} such sentences here")
                 temporary.write_text("\n".join(first) + "\n", encoding="utf-8")
@@ -180,9 +180,9 @@ def _fetched(name: str) -> list[str]:
 
 @functools.cache
 def _collected() -> tuple[Documented, ...]:
-    found = sorted(collect((STANDARD_LIBRARY,)), key=lambda item: item.name)
-    order = np.random.default_rng(0).permutation(len(found))
-    return tuple(found[i] for i in order)
+    items = sorted(collect((STANDARD_LIBRARY,)), key=lambda item: item.name)
+    order = np.random.default_rng(0).permutation(len(items))
+    return tuple(items[i] for i in order)
 
 
 def _documentation() -> list[str]:
@@ -191,10 +191,10 @@ def _documentation() -> list[str]:
 
 def _made_pairs() -> dict[str, list[Subset]]:
     """First sentence and rest of one docstring score 5, of another in the same module 2, else 0."""
-    found, tasks = _collected(), {}
+    items, tasks = _collected(), {}
     for place, task in enumerate(TASKS):
-        part = found[place * _PAIRS : (place + 1) * _PAIRS]
-        near = [_neighbour(item, found) for item in part[::3]]
+        part = items[place * _PAIRS : (place + 1) * _PAIRS]
+        near = [_neighbour(item, items) for item in part[::3]]
         second = [
             *(item.target for item in part[::3]),
             *(item.query for item in near),
@@ -207,9 +207,9 @@ def _made_pairs() -> dict[str, list[Subset]]:
     return tasks
 
 
-def _neighbour(item: Documented, found: Sequence[Documented]) -> Documented:
+def _neighbour(item: Documented, items: Sequence[Documented]) -> Documented:
     module = item.name.rpartition(".")[0]
-    return next((o for o in found if o is not item and o.name.startswith(module)), found[0])
+    return next((o for o in items if o is not item and o.name.startswith(module)), items[0])
 
 
 def _made_tasks(names: Sequence[str]) -> dict[str, TransferTask]:

@@ -1,4 +1,4 @@
-"""Job: one measurement that takes time, known by everything that was asked."""
+"""PaperJob: one training or measurement, identified by its kind, its settings and its seed."""
 
 import functools
 import json
@@ -8,20 +8,20 @@ from typing import Any
 
 from isotrope.core.fingerprint import fingerprint
 
-__all__ = ["Job", "brief"]
+__all__ = ["PaperJob", "brief"]
 
 _WIDTH = 100  # characters of a title, where nobody gave one
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class PaperJob:
     """One measurement.
 
-    Two jobs are equal if they ask for the same; tables that ask for the same share its result.
+    Two jobs with the same settings are equal: tables that need the same job share its result.
 
     Attributes:
         measurement: what is done: the name of a module in ``papers.measurements``.
-        settings: plain values by name; what the work does not know, its ``check`` refuses.
+        settings: plain values by name; its ``check`` refuses what it does not know.
         seed: of everything random.
         title: what tells it from others of its kind, for people; it does not count.
     """
@@ -34,22 +34,22 @@ class Job:
     @functools.cached_property
     def key(self) -> str:
         """16 hexadecimal digits of all of it; 1 and 1.0 are the same."""
-        told = json.dumps(
+        settings = json.dumps(
             _plain(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False
         )
-        return fingerprint(self.measurement, told, self.seed)
+        return fingerprint(self.measurement, settings, self.seed)
 
     @property
     def label(self) -> str:
         """One line for people."""
         return f"{self.measurement} {_cut(self.title or brief(self.settings))}, seed {self.seed}"
 
-    def seeded(self, seed: int) -> "Job":
+    def seeded(self, seed: int) -> "PaperJob":
         """Return the same with another seed."""
         return replace(self, seed=seed)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and self.key == other.key
+        return isinstance(other, PaperJob) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -1,11 +1,11 @@
-"""What was seen of encoders at the kept steps of their trainings, seed by seed."""
+"""Numbers that were logged at the checkpoints of trainings, read seed by seed."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import BySeed, Spread, spread
 from papers.plots.charts import Series
 
@@ -24,25 +24,25 @@ __all__ = [
 
 Row = Mapping[str, Any]
 ReadNumber = Callable[[Row], float | None]
-"""Finds a number in a look; None where it was not measured or does not exist."""
+"""Finds a number in a logged row; None where it was not measured or does not exist."""
 
 
-def at_start(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, float]:
+def at_start(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -> dict[int, float]:
     """Return a number of the encoder that was not trained yet, by seed."""
     return _at_index(0, results, jobs, read)
 
 
-def at_end(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, float]:
+def at_end(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -> dict[int, float]:
     """Return a number of the trained encoder, by seed."""
     return _at_index(-1, results, jobs, read)
 
 
-def last_rows(results: Results, jobs: Iterable[Job]) -> list[Row]:
+def last_rows(results: Results, jobs: Iterable[PaperJob]) -> list[Row]:
     """Return the last look of every training that was run."""
     return [rows[-1] for rows in _logged_rows(results, jobs).values()]
 
 
-def by_step(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int, Spread]:
+def by_step(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -> dict[int, Spread]:
     """Return a number at every step at which some seed has it."""
     values: dict[int, list[float]] = {}
     for rows in _logged_rows(results, jobs).values():
@@ -53,7 +53,7 @@ def by_step(results: Results, jobs: Iterable[Job], read: ReadNumber) -> dict[int
     return {step: own for step in sorted(values) if (own := spread(values[step]))}
 
 
-def at_all_steps(results: Results, jobs: Iterable[Job], read: ReadNumber) -> list[float]:
+def at_all_steps(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -> list[float]:
     """Return a number at all steps of all seeds."""
     numbers = [_finite(read(row)) for rows in _logged_rows(results, jobs).values() for row in rows]
     return [number for number in numbers if number is not None]
@@ -71,21 +71,21 @@ def format_by_seed(values: BySeed, digits: int = 2) -> str | None:
     return None if own is None else own.text(digits)
 
 
-def divergence_notes(found: Results, jobs: Iterable[Job]) -> list[str]:
+def divergence_notes(results: Results, jobs: Iterable[PaperJob]) -> list[str]:
     """Return a note on the trainings that diverged, which have no numbers; none if none did."""
-    results = {job: found.get(job) for job in dict.fromkeys(jobs)}
-    names = [job.label for job, r in results.items() if r and "divergence_notes" in r.details]
+    results_by_job = {job: results.get(job) for job in dict.fromkeys(jobs)}
+    names = [job.label for job, r in results_by_job.items() if r and "diverged" in r.details]
     return [f"diverged, and without numbers: {'; '.join(names)}"] if names else []
 
 
-def _logged_rows(found: Results, jobs: Iterable[Job]) -> dict[int, Sequence[Row]]:
-    results = {job.seed: found.get(job) for job in jobs}
-    every = {seed: r.details.get("looks") for seed, r in results.items() if r is not None}
+def _logged_rows(results: Results, jobs: Iterable[PaperJob]) -> dict[int, Sequence[Row]]:
+    results_by_seed = {job.seed: results.get(job) for job in jobs}
+    every = {seed: r.details.get("looks") for seed, r in results_by_seed.items() if r is not None}
     return {seed: rows for seed, rows in every.items() if rows}
 
 
 def _at_index(
-    place: int, results: Results, jobs: Iterable[Job], read: ReadNumber
+    place: int, results: Results, jobs: Iterable[PaperJob], read: ReadNumber
 ) -> dict[int, float]:
     every = {seed: _finite(read(rows[place])) for seed, rows in _logged_rows(results, jobs).items()}
     return {seed: value for seed, value in every.items() if value is not None}

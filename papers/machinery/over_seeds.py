@@ -1,9 +1,9 @@
-"""What trainings came to, seed by seed, and how it is written."""
+"""The metrics of trainings by seed, and how means, deviations and changes are formatted."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import BySeed, Spread, spread
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-def by_seed(results: Results, jobs: Iterable[Job], metric: str) -> dict[int, float]:
+def by_seed(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, float]:
     """Return a metric of those jobs that have it, by seed."""
     values = {job.seed: results.values([job], metric) for job in jobs}
     return {seed: value for seed, own in values.items() for value in own}
@@ -48,11 +48,11 @@ def format_changes(changes: Mapping[str, Spread | None], digits: int = 2) -> str
     return ", ".join(f"{name} {format_change(one, digits)}" for name, one in changes.items() if one)
 
 
-def metric_by_step(results: Results, jobs: Iterable[Job], look: str) -> dict[int, Spread]:
+def metric_by_step(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, Spread]:
     """Return the values of a look by step, of all jobs that were run."""
     rows: dict[int, list[float]] = {}
     for result in (results.get(job) for job in jobs):
         for row in result.details.get("looks", ()) if result else ():
-            if isinstance(row.get(look), int | float):
-                rows.setdefault(int(row["step"]), []).append(float(row[look]))
+            if isinstance(row.get(metric), int | float):
+                rows.setdefault(int(row["step"]), []).append(float(row[metric]))
     return {step: own for step, values in sorted(rows.items()) if (own := spread(values))}

@@ -1,4 +1,4 @@
-"""Present: tables and verdicts as text, CSV and Markdown, pictures as files."""
+"""Pages: tables and verdicts are written as text, CSV and Markdown, pictures as SVG files."""
 
 import csv
 import io
@@ -33,20 +33,21 @@ MEANINGLESS = (
 )
 
 
-def as_text(artifact: Artifact, shown: Rendered) -> str:
+def as_text(artifact: Artifact, rendered: Rendered) -> str:
     """Return tables, verdicts and notes for a terminal."""
     parts = [f"{artifact.paper}, {artifact.title}"]
-    if MEANINGLESS in shown.notes:
+    if MEANINGLESS in rendered.notes:
         parts[0] += " (smoke scale: numbers without meaning)"
-    parts += [_aligned(table) for table in shown.tables]
+    parts += [_aligned(table) for table in rendered.tables]
     parts += [
-        f"{v.word:<10}{v.claim}{f' ({v.evidence})' if v.evidence else ''}" for v in shown.verdicts
+        f"{v.word:<10}{v.claim}{f' ({v.evidence})' if v.evidence else ''}"
+        for v in rendered.verdicts
     ]
-    parts += [f"note: {note}" for note in shown.notes]
+    parts += [f"note: {note}" for note in rendered.notes]
     return (
-        "\n\n".join(parts[: 1 + len(shown.tables)])
+        "\n\n".join(parts[: 1 + len(rendered.tables)])
         + "\n\n"
-        + "\n".join(parts[1 + len(shown.tables) :])
+        + "\n".join(parts[1 + len(rendered.tables) :])
     )
 
 
@@ -64,28 +65,28 @@ def _rows(table: Table) -> list[list[str]]:
     return [[NOT_RUN if value is None else str(value) for value in row] for row in table.rows]
 
 
-def as_csv(shown: Rendered) -> str:
+def as_csv(rendered: Rendered) -> str:
     """Return all tables, each with its title in the first column, the verdicts and the notes."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    for table in shown.tables:
+    for table in rendered.tables:
         lines.writerow(["table", *table.header])
         lines.writerows([table.title, *row] for row in _rows(table))
-    if shown.verdicts:
+    if rendered.verdicts:
         lines.writerow(["verdict", "claim", "evidence"])
-        lines.writerows([v.word, v.claim, v.evidence] for v in shown.verdicts)
-    lines.writerows(["note", note] for note in shown.notes)
+        lines.writerows([v.word, v.claim, v.evidence] for v in rendered.verdicts)
+    lines.writerows(["note", note] for note in rendered.notes)
     return text.getvalue()
 
 
 def as_markdown(
-    artifact: Artifact, shown: Rendered, about: Mapping[str, str], pictures: Sequence[str]
+    artifact: Artifact, rendered: Rendered, about: Mapping[str, str], pictures: Sequence[str]
 ) -> str:
     """Return a page: tables, verdicts, pictures, notes, where the numbers come from."""
     parts = [f"# {artifact.paper}, {artifact.title}"]
-    if MEANINGLESS in shown.notes:
+    if MEANINGLESS in rendered.notes:
         parts.append(f"**{MEANINGLESS}**")
-    for table in shown.tables:
+    for table in rendered.tables:
         head = [f"**{_plain(table.title)}**\n"] if table.title else []
         parts.append(
             "\n".join(
@@ -97,16 +98,16 @@ def as_markdown(
                 ]
             )
         )
-    if shown.verdicts:
+    if rendered.verdicts:
         parts.append(
             "\n".join(
                 f"- **{v.word}**: {_plain(v.claim)}"
                 + (f" ({_plain(v.evidence)})" if v.evidence else "")
-                for v in shown.verdicts
+                for v in rendered.verdicts
             )
         )
     parts += [f"![{name}]({name}.svg)" for name in pictures]
-    notes = [note for note in shown.notes if note != MEANINGLESS]
+    notes = [note for note in rendered.notes if note != MEANINGLESS]
     if notes:
         parts.append("\n".join(f"- {_plain(note)}" for note in notes))
     parts.append("\n".join(f"- {name}: {value}" for name, value in about.items()))
@@ -121,7 +122,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def as_json(artifact: Artifact, shown: Rendered, about: Mapping[str, str]) -> dict[str, Any]:
+def as_json(artifact: Artifact, rendered: Rendered, about: Mapping[str, str]) -> dict[str, Any]:
     """Return everything but the pictures as plain values."""
     return {
         "paper": artifact.paper,
@@ -129,29 +130,29 @@ def as_json(artifact: Artifact, shown: Rendered, about: Mapping[str, str]) -> di
         "title": artifact.title,
         "tables": [
             {"title": t.title, "header": list(t.header), "rows": [list(row) for row in t.rows]}
-            for t in shown.tables
+            for t in rendered.tables
         ],
         "verdicts": [
-            {"claim": v.claim, "verdict": v.word, "evidence": v.evidence} for v in shown.verdicts
+            {"claim": v.claim, "verdict": v.word, "evidence": v.evidence} for v in rendered.verdicts
         ],
-        "notes": list(shown.notes),
+        "notes": list(rendered.notes),
         **about,
     }
 
 
-def provenance_of(artifact: Artifact, scale: Scale, found: Results, total: int) -> dict[str, str]:
+def provenance_of(artifact: Artifact, scale: Scale, results: Results, total: int) -> dict[str, str]:
     """Say how the numbers were measured: command, scale, seeds, versions, machine, duration."""
-    results = list(found.results.items())
+    finished = list(results.by_job.items())
     about = {
         "command": f"python -m papers {artifact.paper} {artifact.name} --scale {scale}",
         "scale": scale,
-        "cells": f"{len(results)} of {total} run" if total else _without(artifact),
+        "cells": f"{len(finished)} of {total} run" if total else _without(artifact),
     }
-    if results:
-        about["seeds"] = ", ".join(str(s) for s in sorted({job.seed for job, _ in results}))
-        about["versions"] = _different(_versions(result) for _, result in results)
-        about["machine"] = _different(_machine(result) for _, result in results)
-        seconds = [r.provenance.get("seconds") for _, r in results]
+    if finished:
+        about["seeds"] = ", ".join(str(s) for s in sorted({job.seed for job, _ in finished}))
+        about["versions"] = _different(_versions(result) for _, result in finished)
+        about["machine"] = _different(_machine(result) for _, result in finished)
+        seconds = [r.provenance.get("seconds") for _, r in finished]
         total_seconds = sum(float(s) for s in seconds if isinstance(s, int | float))
         about["duration"] = f"{format_duration(total_seconds)}, all cells one after the other"
     return about
@@ -180,32 +181,32 @@ def _machine(result: Result) -> str:
     return f"{kind}, {threads} thread{'s' * (threads != 1)} a cell" if threads else str(kind)
 
 
-def with_notes(shown: Rendered, scale: Scale, everything: Results) -> Rendered:
+def with_notes(rendered: Rendered, scale: Scale, everything: Results) -> Rendered:
     """Return the same with notes on what a reader must know whatever it is a table of.
 
     Args:
-        shown: a table or figure.
+        rendered: a table or figure.
         scale: of it.
         everything: its jobs, those that diverged included.
     """
     notes = [MEANINGLESS] if scale == "smoke" else []
     notes += [
         f"{job.label} has no numbers: {result.details['diverged']}"
-        for job, result in everything.results.items()
+        for job, result in everything.by_job.items()
         if "diverged" in result.details
     ]
-    return replace(shown, notes=[*notes, *shown.notes])
+    return replace(rendered, notes=[*notes, *rendered.notes])
 
 
 def write(
-    artifact: Artifact, shown: Rendered, about: Mapping[str, str], output: Path
+    artifact: Artifact, rendered: Rendered, about: Mapping[str, str], output: Path
 ) -> list[Path]:
     """Write NAME.md, NAME.csv and the pictures as SVG; return the paths."""
     folder = output / artifact.paper
-    pictures = {name: draw() for name, draw in shown.pictures.items()}
+    pictures = {name: draw() for name, draw in rendered.pictures.items()}
     contents = {f"{name}.svg": picture.svg for name, picture in pictures.items()}
-    contents[f"{artifact.name}.csv"] = as_csv(shown).encode()
-    page = as_markdown(artifact, shown, about, list(pictures))
+    contents[f"{artifact.name}.csv"] = as_csv(rendered).encode()
+    page = as_markdown(artifact, rendered, about, list(pictures))
     contents[f"{artifact.name}.md"] = page.encode()
     for name, content in contents.items():
         with atomic_replace(folder / name) as temporary:
@@ -213,9 +214,11 @@ def write(
     return [folder / name for name in contents]
 
 
-def summary(shown: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
+def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
     """Return what became of every claim, as a page in Markdown; what has none says why."""
-    words = Counter(verdict.word for _, one in shown for verdict in one.verdicts)
+    words = Counter(
+        verdict.word for _, rendered_one in rendered for verdict in rendered_one.verdicts
+    )
     counted = ", ".join(
         f"{words[word]} {word}" for word in ("holds", "fails", "undecided", "not run")
     )
@@ -223,14 +226,14 @@ def summary(shown: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
     if scale == "smoke":
         lines += [f"**{MEANINGLESS}**", ""]
     lines += ["| | claim | verdict | measured |", "|---|---|---|---|"]
-    for artifact, one in shown:
+    for artifact, rendered_one in rendered:
         place = f"[{artifact.paper} {artifact.name}]({artifact.paper}/{artifact.name}.md)"
-        rows = [(v.claim, v.word, v.evidence) for v in one.verdicts]
-        for claim, word, evidence in rows or [(artifact.title, "no verdict", reason(one))]:
+        rows = [(v.claim, v.word, v.evidence) for v in rendered_one.verdicts]
+        for claim, word, evidence in rows or [(artifact.title, "no verdict", reason(rendered_one))]:
             lines.append(f"| {place} | {_plain(claim)} | {word} | {_plain(evidence)} |")
     return "\n".join(lines) + "\n"
 
 
-def reason(shown: Rendered) -> str:
+def reason(rendered: Rendered) -> str:
     """Return why a table or figure has no verdict: its first note of its own."""
-    return next((note for note in shown.notes if note != MEANINGLESS), "")
+    return next((note for note in rendered.notes if note != MEANINGLESS), "")

@@ -1,4 +1,4 @@
-"""Recipes: the jobs that tables of several papers share, at the three scales.
+"""Recipes: the settings of the trainings that several papers share, at the three scales.
 
 Text at ``cpu`` scale: a masked language model as anisotropic as raw BERT, one pass over 3,200
 Wikipedia sentences of at most 14 words in batches of 32, three seeds, training and measuring in
@@ -7,8 +7,8 @@ bfloat16. The head that papers train with is left out, so that what is trained i
 training only.
 
 Images at ``cpu`` scale: 5,000 images of CIFAR-10 (500 a class), ResNet-18 with the CIFAR stem and
-16 channels in its first stage, batch 64, crops of paper 003's code. ``paper`` is paper 004's:
-ResNet-18, batch 128, 200 epochs.
+16 channels in its first stage, batch 64, the crops of Draganov et al.'s code. ``paper`` is
+Manna et al.'s: ResNet-18, batch 128, 200 epochs.
 
 ``smoke`` trains for a few steps on documentation and digits: it shows that everything runs.
 """
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job, brief
+from papers.machinery.job import PaperJob, brief
 
 __all__ = ["SEEDS", "image_jobs", "text_jobs"]
 
@@ -119,7 +119,7 @@ def text_jobs(
     scored: bool = True,
     seeds: Sequence[int] | None = None,
     **more: Any,  # noqa: ANN401 - any setting of a job of text
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return a training on text, one job for each seed.
 
     Args:
@@ -134,7 +134,7 @@ def text_jobs(
     base = {**_TEXT[scale], "looks": _LOOKS, **(_SCORES[scale] if scored else {})}
     chosen = SEEDS[scale] if seeds is None else seeds
     title = _title(objective, settings, base, more)
-    return [Job("text", {**base, **own, **more}, seed, title) for seed in chosen]
+    return [PaperJob("text", {**base, **own, **more}, seed, title) for seed in chosen]
 
 
 def image_jobs(
@@ -145,7 +145,7 @@ def image_jobs(
     *,
     seeds: Sequence[int] | None = None,
     **more: Any,  # noqa: ANN401 - any setting of a job of images
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return a training on images, one job for each seed.
 
     Args:
@@ -163,7 +163,7 @@ def image_jobs(
     chosen = SEEDS[scale] if seeds is None else seeds
     name = method if objective is None else f"{method} {objective}"
     title = _title(name, settings, _IMAGES[scale], more)
-    return [Job("images", {**_IMAGES[scale], **own, **more}, seed, title) for seed in chosen]
+    return [PaperJob("images", {**_IMAGES[scale], **own, **more}, seed, title) for seed in chosen]
 
 
 def _title(

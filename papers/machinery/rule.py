@@ -20,7 +20,7 @@ from typing import Literal
 
 from papers.machinery.verdicts import Spread, spread
 
-__all__ = ["SHARE", "Judgement", "Word", "judge", "judge_not_behind"]
+__all__ = ["SHARE", "ClaimJudgement", "Word", "judge", "judge_not_behind"]
 
 Word = Literal[
     "replicated", "same direction, weaker", "undecided", "contradicted", "not testable here"
@@ -31,7 +31,7 @@ SHARE = 0.25
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ClaimJudgement:
     """What became of a comparison.
 
     Attributes:
@@ -48,7 +48,7 @@ class Judgement:
 
 def judge(
     differences: Mapping[int, float], effect: float, *, interest: float | None = None
-) -> Judgement:
+) -> ClaimJudgement:
     """Judge a comparison whose effect is printed.
 
     Args:
@@ -69,7 +69,7 @@ def judge(
     return _judged(differences, math.copysign(1.0, effect), least)
 
 
-def judge_not_behind(differences: Mapping[int, float], margin: float) -> Judgement:
+def judge_not_behind(differences: Mapping[int, float], margin: float) -> ClaimJudgement:
     """Judge whether something is not behind by more than a margin.
 
     Args:
@@ -84,12 +84,12 @@ def judge_not_behind(differences: Mapping[int, float], margin: float) -> Judgeme
     return _judged(differences, 1.0, -margin)
 
 
-def _judged(differences: Mapping[int, float], sign: float, least: float) -> Judgement:
+def _judged(differences: Mapping[int, float], sign: float, least: float) -> ClaimJudgement:
     change = spread(differences)
     if change is None:
-        return Judgement("undecided", None, sign * least)
+        return ClaimJudgement("undecided", None, sign * least)
     low, high = sorted(sign * end for end in change.interval)
-    return Judgement(_word(low, high, least), change, sign * least)
+    return ClaimJudgement(_word(low, high, least), change, sign * least)
 
 
 def _word(low: float, high: float, least: float) -> Word:

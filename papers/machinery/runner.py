@@ -1,4 +1,4 @@
-"""Runner: does the jobs that are missing, several at a time, and keeps each as it finishes."""
+"""Runner: it runs the jobs that have no result yet, several at a time, and keeps every result."""
 
 import functools
 import importlib
@@ -23,7 +23,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.training.launch import each
 from papers import measurements
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 
 __all__ = ["missing_data", "run"]
@@ -31,25 +31,25 @@ __all__ = ["missing_data", "run"]
 Tell = Callable[[str], None]
 
 
-def missing_data(jobs: Iterable[Job], sources: DataRegistry) -> dict[Job, list[str]]:
+def missing_data(jobs: Iterable[PaperJob], sources: DataRegistry) -> dict[PaperJob, list[str]]:
     """Resolve every name of every job; return what is not on this machine.
 
     Raises:
         InputError: a job that could run nowhere: an unknown name, a setting out of its bounds.
     """
-    found = {}
+    missing_by_job = {}
     for job in jobs:
         try:
-            found[job] = _measurement_of(job).check(job, sources)
+            missing_by_job[job] = _measurement_of(job).check(job, sources)
         except MissingExtra:
             raise
         except InputError as error:
             raise InputError(f"{job.label}: {error}") from error
-    return found
+    return missing_by_job
 
 
 def run(
-    jobs: Sequence[Job],
+    jobs: Sequence[PaperJob],
     store: JobStore,
     sources: DataRegistry,
     runs: Path,
@@ -57,7 +57,7 @@ def run(
     processes: int = 1,
     minutes: float | None = None,
     tell: Tell = lambda line: None,
-) -> dict[Job, str]:
+) -> dict[PaperJob, str]:
     """Do what the store does not have yet, in order; every result is kept at once.
 
     A job that cannot be done does not keep the others from being done. A training that diverges
@@ -84,12 +84,12 @@ def run(
     waiting = [job for job in wanted if store.find(job) is None]
     if not waiting:
         return {}
-    failed: dict[Job, str] = {}
+    failed: dict[PaperJob, str] = {}
     left = dict.fromkeys(waiting)
-    begun: list[Job] = []
+    begun: list[PaperJob] = []
     start = time.monotonic()
 
-    def in_time(job: Job) -> bool:
+    def in_time(job: PaperJob) -> bool:
         if minutes is not None and time.monotonic() - start >= 60 * minutes:
             return False
         begun.append(job)
@@ -129,7 +129,7 @@ def run(
     return failed
 
 
-def _estimate(left: Iterable[Job], store: JobStore, processes: int) -> str:
+def _estimate(left: Iterable[PaperJob], store: JobStore, processes: int) -> str:
     """Say how long jobs will take, by those of the same work that the store has."""
     took = store.seconds
     every = list(itertools.chain(*took.values()))
@@ -144,7 +144,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _measure(job: Job, sources: DataRegistry, runs: Path) -> Result:
+def _measure(job: PaperJob, sources: DataRegistry, runs: Path) -> Result:
     """Measure one job; its provenance says how long it took, waiting for cores included."""
     start, used = time.monotonic(), time.process_time()
     torch.manual_seed(job.seed)
@@ -186,7 +186,7 @@ def _machine() -> str:
     return named.group(1).strip() if named else str(provenance()["processor"])
 
 
-def _measurement_of(job: Job) -> ModuleType:
+def _measurement_of(job: PaperJob) -> ModuleType:
     names = [module.name for module in pkgutil.iter_modules(measurements.__path__)]
     if job.measurement not in names:
         raise InputError(f"there is no work {job.measurement!r}{nearest(job.measurement, names)}")

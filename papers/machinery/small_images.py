@@ -1,19 +1,19 @@
-"""Small images: the trainings on images that papers 003 and 004 share, by name.
+"""The trainings on small images that ``draganov2024`` and ``manna2023`` share, by name.
 
-At ``cpu`` scale all but the shortest are trained for 8 epochs by their methods' own recipes (paper
-004's), but that the predictors of SimSiam and BYOL learn ten times as fast as their encoders and
+At ``cpu`` scale all but the shortest are trained for 8 epochs by their methods' own recipes (Manna
+et al.'s), but that the predictors of SimSiam and BYOL learn ten times as fast as their encoders and
 that BYOL's projections are normalised and its learning rate is SimSiam's: by the recipes alone
 neither learns in so few steps (docs/LOG.md); the gradients of MIO, Barlow Twins and VICReg are
 clipped to a norm of 4, or the first of them, 100 to 355 long, throw the embeddings far away. The
-sweep over weight decay takes 4 epochs at the learning rate of paper 003's code for SimCLR in
+sweep over weight decay takes 4 epochs at the learning rate of Draganov et al.'s code for SimCLR in
 proportion to the batch, .15, because what decay does grows with it; there SimCLR's first gradients
 throw the projections far away with some seeds, so it is swept with clipped gradients, too. Cuts are
 tried at learning rates thirty times smaller, again for 4 epochs, and what does not pass raw pixels
 in 8 epochs is trained for 16, too.
 
-``paper`` is paper 004's configuration with the difference that the name says, and nothing of what
-short trainings need; the tables of paper 003 have a configuration of their own there. ``smoke`` has
-the same differences in two epochs on digits.
+``paper`` is Manna et al.'s configuration with the difference that the name says, and nothing of
+what short trainings need; the tables of Draganov et al. have a configuration of their own there.
+``smoke`` has the same differences in two epochs on digits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 
 __all__ = ["NAMES", "small_images"]
@@ -62,21 +62,21 @@ def _cut() -> dict[str, _Own]:
 
 def _slow() -> dict[str, _Own]:
     return {
-        f"{name}, learning rate {rate:g}{told}": (name, {"learning_rate": rate, **cut})
+        f"{name}, learning rate {rate:g}{label}": (name, {"learning_rate": rate, **cut})
         for name, rate in _SLOW.items()
-        for told, cut in (("", {}), (f", c = {_CUTS[name]}", {"cut": _CUTS[name]}))
+        for label, cut in (("", {}), (f", c = {_CUTS[name]}", {"cut": _CUTS[name]}))
     }
 
 
 def _decayed() -> dict[str, _Own]:
-    found: dict[str, _Own] = {
+    trainings: dict[str, _Own] = {
         f"{name}, decay {decay}": (name, {"weight_decay": float(decay)})
         for decay in _DECAYS
         for name in _CUTS
     }
-    return found | {
+    return trainings | {
         f"{name}, clipped": (kind, {**own, "clip": 4})
-        for name, (kind, own) in found.items()
+        for name, (kind, own) in trainings.items()
         if kind == "SimCLR"
     }
 
@@ -103,7 +103,7 @@ def small_images(
     name: str,
     seeds: Sequence[int] | None = None,
     **other: Any,  # noqa: ANN401 - any setting of a job of images
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the training of a name, one job for each seed.
 
     Args:

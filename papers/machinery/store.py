@@ -15,7 +15,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import os_errors_as_input_errors
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import Result
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["JobStore"]
 
@@ -32,11 +32,11 @@ class JobStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        self._results: dict[Job, Result] = {}
+        self._results: dict[PaperJob, Result] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
             self._results.update(_read_results(file))
 
-    def find(self, job: Job) -> Result | None:
+    def find(self, job: PaperJob) -> Result | None:
         """Return the result of a job; None if it has not been run."""
         return self._results.get(job)
 
@@ -58,7 +58,7 @@ class JobStore:
         activity = f"measuring into {self.folder.parent}"
         return exclusive_lock(self.folder, activity, " (--show looks at what there is)")
 
-    def keep(self, job: Job, result: Result) -> None:
+    def keep(self, job: PaperJob, result: Result) -> None:
         """Append a result, and flush it to the disk.
 
         Raises:
@@ -93,7 +93,7 @@ def _size_of_whole_lines(handle: BinaryIO) -> int:
     return 0
 
 
-def _read_results(file: Path) -> Iterator[tuple[Job, Result]]:
+def _read_results(file: Path) -> Iterator[tuple[PaperJob, Result]]:
     try:
         with file.open("rb") as handle:
             size = _size_of_whole_lines(handle)
@@ -112,10 +112,10 @@ def _read_results(file: Path) -> Iterator[tuple[Job, Result]]:
             ) from error
 
 
-def _parse(row: dict[str, Any]) -> tuple[Job, Result]:
+def _parse(row: dict[str, Any]) -> tuple[PaperJob, Result]:
     identity = dict(row["cell"])
     # the key is computed from the job, and not read from the line
-    job = Job(identity.pop("work"), **identity, title=str(row.get("title", "")))
+    job = PaperJob(identity.pop("work"), **identity, title=str(row.get("title", "")))
     result = Result(**row["result"])
     if not all(isinstance(v, dict) for v in (job.settings, result.metrics, result.details)):
         raise TypeError("settings, metrics and details are by name")

@@ -106,11 +106,11 @@ class Verdict:
 def spread(values: BySeed | Iterable[float]) -> Spread | None:
     """Return mean and deviation; None of nothing."""
     by_seed = dict(values) if isinstance(values, Mapping) else {}
-    given = list(by_seed.values()) if by_seed else list(values)
-    if not given:
+    values_ = list(by_seed.values()) if by_seed else list(values)
+    if not values_:
         return None
-    deviation = statistics.stdev(given) if len(given) > 1 else None
-    return Spread(statistics.fmean(given), deviation, len(given), by_seed)
+    deviation = statistics.stdev(values_) if len(values_) > 1 else None
+    return Spread(statistics.fmean(values_), deviation, len(values_), by_seed)
 
 
 def minus(a: BySeed, b: BySeed | float | None) -> Spread | None:
@@ -148,12 +148,12 @@ def negated(holds: Answer) -> Answer:
 
 def all_of(holds: Iterable[Answer]) -> Answer:
     """Return False if one is, else None if one is not known, else whether none is undecided."""
-    given = list(holds)
-    if False in given:
+    values_ = list(holds)
+    if False in values_:
         return False
-    if None in given or not given:
+    if None in values_ or not values_:
         return None
-    return UNDECIDED if UNDECIDED in given else True
+    return UNDECIDED if UNDECIDED in values_ else True
 
 
 def any_of(holds: Iterable[Answer]) -> Answer:
@@ -173,13 +173,13 @@ def trend(values: Sequence[BySeed], sign: int) -> Answer:
     """
     if len(values) < 2 or not all(values):
         return None
-    whole = _rise(values[0], values[-1], sign)
-    goes = above(whole)
-    if whole is None or goes is not True:
+    total = _rise(values[0], values[-1], sign)
+    goes = above(total)
+    if total is None or goes is not True:
         return goes
     steps = [_rise(a, b, -sign) for a, b in itertools.pairwise(values)]
     return not any(
-        back and above(back) is True and back.mean > _BACK * whole.mean for back in steps
+        back and above(back) is True and back.mean > _BACK * total.mean for back in steps
     )
 
 

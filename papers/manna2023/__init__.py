@@ -1,1 +1,1 @@
-"""MIO, Mutual Information Optimization (paper 004): tables and figures, a file each."""
+"""Manna et al. 2023, Mutual Information Optimization (MIO): each table and figure is a file."""

@@ -1,13 +1,13 @@
 """Comparing accuracies over seeds."""
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
 
 __all__ = ["all_ahead", "knn", "shown"]
 
 
-def knn(results: Results, jobs: list[Job]) -> Spread | None:
+def knn(results: Results, jobs: list[PaperJob]) -> Spread | None:
     """Return the accuracy of nearest neighbours at the end of trainings with several seeds."""
     return results.spread(jobs, "knn")
 
@@ -29,5 +29,7 @@ def all_ahead(
         name: of the one.
     """
     known = {key: spread for key, spread in others.items() if spread is not None}
-    said = ", ".join(f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread)
-    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), said)
+    evidence = ", ".join(
+        f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread
+    )
+    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), evidence)

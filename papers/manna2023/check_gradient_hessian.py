@@ -99,8 +99,8 @@ def _derivatives() -> list[tuple[str, _Form, _Form]]:
 
 def _auto(problem: Problem, version: Version, way: Way) -> Tensor:
     psi = problem.psi.clone().requires_grad_()
-    (found,) = torch.autograd.grad(loss(problem, psi, version, way), psi)
-    return found
+    (gradient_of_psi,) = torch.autograd.grad(loss(problem, psi, version, way), psi)
+    return gradient_of_psi
 
 
 def _auto_hessian(problem: Problem, version: Version) -> Tensor:
@@ -118,8 +118,8 @@ def _ours(problem: Problem, version: Version) -> Tensor:
     return objective.loss(Views(z[:half], z[half:]))
 
 
-def _apart(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).abs().max() / expected.abs().max())
+def _apart(value: Tensor, expected: Tensor) -> float:
+    return float((value - expected).abs().max() / expected.abs().max())
 
 
 def _pairs() -> list[Verdict]:
@@ -224,13 +224,13 @@ def _annealed(peak: float, steps: int) -> float:
 
 def _bounded(problems: list[Problem]) -> list[Verdict]:
     """Supplement 3.1.3, which proves no Lipschitz constant; here is a bound at a point."""
-    found = [hessian_norm_bound(p.h, p.psi, p.temperature, v) for p in problems for v in VERSIONS]
-    most = max(float(bound.right / bound.left) for bound in found)
+    bounds = [hessian_norm_bound(p.h, p.psi, p.temperature, v) for p in problems for v in VERSIONS]
+    most = max(float(bound.right / bound.left) for bound in bounds)
     return [
         Verdict(
             "the Hessian's norm is within the explicit bound of the triangle inequality",
-            all(bool(bound.holds) for bound in found),
-            f"{len(found)} cases, the bound at most {most:.3g} times the norm",
+            all(bool(bound.holds) for bound in bounds),
+            f"{len(bounds)} cases, the bound at most {most:.3g} times the norm",
         )
     ]
 

@@ -5,21 +5,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, spread
-from papers.manna2023.frameworks import among, at_end
+from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
-    Look,
-    ends,
-    flat,
-    negative,
+    SpectrumRecord,
+    count_flat,
+    count_negative,
+    format_over_seeds,
+    is_ordered,
+    last_spectra,
     notes,
-    ordered,
-    said,
     spread_of_batches,
     table,
-    told,
     variants,
+    variants_table,
 )
 from papers.paper_numbers import printed
 
@@ -30,36 +30,41 @@ LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 PAPER = {name: float(printed("mio", "figure2").rows[name.lower()][0] or 0) for name in LOSSES}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The spectra of the three losses."""
-    return [job for name in among(scale, LOSSES) for job in at_end(scale, name)]
+    return [job for name in run_at(scale, LOSSES) for job in at_end(scale, name)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Count, and see how much the counts depend on what the paper leaves open."""
-    some = ends(results, scale, LOSSES)
+    records = last_spectra(results, scale, LOSSES)
     rows = [
-        [name, f"{PAPER[name]:g}", *_ours(some.get(name), flat), *_ours(some.get(name), negative)]
+        [
+            name,
+            f"{PAPER[name]:g}",
+            *_ours(records.get(name), count_flat),
+            *_ours(records.get(name), count_negative),
+        ]
         for name in LOSSES
     ]
     header = ("loss", "flat, paper", "flat, ours", "negative, ours")
-    every = [look for own in some.values() for look in own]
-    asked = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
+    every = [record for own in records.values() for record in own]
+    repeated = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
     verdicts = [
-        ordered(
+        is_ordered(
             "MIOv3 leaves fewer flat directions than MIOv1, and MIOv1 fewer than MIOv2",
-            some,
+            records,
             ("MIOv3", "MIOv1", "MIOv2"),
-            flat,
-            spread_of_batches(results, scale, flat),
+            count_flat,
+            spread_of_batches(results, scale, count_flat),
         ),
         *(
-            ordered(
+            is_ordered(
                 f"MIOv3 has more negative eigenvalues than {other}",
-                some,
+                records,
                 (other, "MIOv3"),
-                negative,
-                spread_of_batches(results, scale, negative),
+                count_negative,
+                spread_of_batches(results, scale, count_negative),
             )
             for other in ("MIOv1", "MIOv2")
         ),
@@ -68,10 +73,12 @@ def render(scale: Scale, results: Results) -> Rendered:
         tables=[
             Table(header, rows, "of 100 Ritz values" if scale != "smoke" else ""),
             table(every, "spectra"),
-            told(asked, "MIOv3 at the same weights of its first seed, asked otherwise"),
+            variants_table(
+                repeated, "MIOv3 at the same weights of its first seed, asked otherwise"
+            ),
         ],
         verdicts=verdicts,
-        pictures={"figure2": functools.partial(_bars, some)},
+        pictures={"figure2": functools.partial(_bars, records)},
         notes=[
             *notes(scale, every),
             "the paper draws the negative counts without printing them; a difference must also be "
@@ -81,21 +88,23 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _ours(own: list[Look] | None, count: Callable[[Look], float]) -> list[str | None]:
-    return [said(map(count, own)) if own else None]
+def _ours(
+    own: list[SpectrumRecord] | None, count: Callable[[SpectrumRecord], float]
+) -> list[str | None]:
+    return [format_over_seeds(map(count, own)) if own else None]
 
 
-def _bars(some: dict[str, list[Look]]) -> "Picture":
+def _bars(records: dict[str, list[SpectrumRecord]]) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
-    def series(title: str, count: Callable[[Look], float]) -> Series:
-        own = [spread(map(count, some.get(name, ()))) for name in LOSSES]
+    def series(title: str, count: Callable[[SpectrumRecord], float]) -> Series:
+        own = [spread(map(count, records.get(name, ()))) for name in LOSSES]
         means = [None if one is None else one.mean for one in own]
         return Series(title, LOSSES, means, [None if one is None else one.deviation for one in own])
 
     bars = [
-        series("negative", negative),
-        series("flat", flat),
+        series("negative", count_negative),
+        series("flat", count_flat),
         Series("flat, paper", LOSSES, [PAPER[name] for name in LOSSES]),
     ]
     return charts([Chart("", bars, y="Ritz values", kind="bars")])

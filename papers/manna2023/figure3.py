@@ -4,87 +4,93 @@ import numpy as np
 
 from isotrope.diagnostics.curvature import density
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import combine_by_seed
 from papers.machinery.verdicts import RULE, Verdict, above, minus
-from papers.manna2023.frameworks import among, at_end
+from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
-    Look,
-    at_seeds,
-    drawn,
-    ends,
-    first,
+    SpectrumRecord,
+    by_seed,
+    draw_densities,
+    first_seeds,
+    format_over_seeds,
+    largest_eigenvalue,
+    last_spectra,
     no_minimum,
     notes,
-    said,
     table,
-    top,
 )
 
 LOSSES = ("MIOv1", "MIOv2", "MIOv3")
 _POINTS = 1000
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The spectra of the three losses, those of figure 2."""
-    return [job for name in among(scale, LOSSES) for job in at_end(scale, name)]
+    return [job for name in run_at(scale, LOSSES) for job in at_end(scale, name)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw, and compare what lies above the bulk."""
-    some = ends(results, scale, LOSSES)
-    every = [look for own in some.values() for look in own]
+    records = last_spectra(results, scale, LOSSES)
+    every = [record for own in records.values() for record in own]
     wanted = len(jobs(scale))
     return Rendered(
         tables=[table(every)],
         verdicts=[
             no_minimum(every, "none of the three losses ends in a minimum", wanted),
-            _reach(some),
-            _denser(some),
+            _reach(records),
+            _denser(records),
         ],
-        pictures={"figure3": drawn(first(some), lambda look: look.name)},
+        pictures={"figure3": draw_densities(first_seeds(records), lambda record: record.name)},
         notes=[*notes(scale, every), RULE],
     )
 
 
-def _reach(some: dict[str, list[Look]]) -> Verdict:
+def _reach(records: dict[str, list[SpectrumRecord]]) -> Verdict:
     claim = "the eigenvalues of MIOv3 reach beyond the largest of MIOv1 and MIOv2"
-    tops = {name: at_seeds(own, top) for name, own in some.items()}
-    told = ", ".join(f"{name} {said(one.values())}" for name, one in tops.items())
+    tops = {name: by_seed(own, largest_eigenvalue) for name, own in records.items()}
+    evidence = ", ".join(f"{name} {format_over_seeds(one.values())}" for name, one in tops.items())
     if len(tops) < len(LOSSES):
-        return Verdict(claim, None, told)
+        return Verdict(claim, None, evidence)
     own = tops.pop("MIOv3")
-    return Verdict(claim, above(minus(own, combine_by_seed(max, list(tops.values())))), told)
+    return Verdict(claim, above(minus(own, combine_by_seed(max, list(tops.values())))), evidence)
 
 
-def _denser(some: dict[str, list[Look]]) -> Verdict:
+def _denser(records: dict[str, list[SpectrumRecord]]) -> Verdict:
     """Section 3.4: to the right, the density of MIOv3 is the largest for most of the interval."""
     claim = (
         "above 1 the density of MIOv3's eigenvalues is the largest on most of the interval where "
         "all three have some"
     )
-    if len(some) < len(LOSSES):
+    if len(records) < len(LOSSES):
         return Verdict(claim, None)
     shares = {}
-    for seed in set.intersection(*({look.seed for look in own} for own in some.values())):
-        own = {n: look for n, looks in some.items() for look in looks if look.seed == seed}
-        end = min(look.spectrum.largest[0] for look in own.values())
+    for seed in set.intersection(*({record.seed for record in own} for own in records.values())):
+        own = {
+            n: record
+            for n, own_records in records.items()
+            for record in own_records
+            if record.seed == seed
+        }
+        end = min(record.spectrum.largest[0] for record in own.values())
         if end <= 1:
             return Verdict(claim, False, f"one of them has none above 1 (lambda_max {end:.3g})")
         shares[seed] = _share(own, end)
     if not shares:
         return Verdict(claim, None)
-    told = f"on {said([100 * share for share in shares.values()], '.0f')}% of it"
-    return Verdict(claim, above(minus(shares, 0.5)), told)
+    evidence = f"on {format_over_seeds([100 * share for share in shares.values()], '.0f')}% of it"
+    return Verdict(claim, above(minus(shares, 0.5)), evidence)
 
 
-def _share(own: dict[str, Look], end: float) -> float:
+def _share(own: dict[str, SpectrumRecord], end: float) -> float:
     """Return how much of the interval from 1 to a number MIOv3's density is the largest on."""
     where = np.linspace(1.0, end, _POINTS)
-    found = {
-        name: density(look.spectrum.probes, where, width=end / 100) for name, look in own.items()
+    densities = {
+        name: density(record.spectrum.probes, where, width=end / 100)
+        for name, record in own.items()
     }
-    return float((found["MIOv3"] > np.maximum(found["MIOv1"], found["MIOv2"])).mean())
+    return float((densities["MIOv3"] > np.maximum(densities["MIOv1"], densities["MIOv2"])).mean())
 
 
 ARTIFACT = Artifact(

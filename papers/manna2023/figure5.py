@@ -1,13 +1,13 @@
 """Figure 5: spectra of the three losses and of the runner-up of table 2 on other data."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
-from papers.manna2023.frameworks import OTHER, among, at_end
+from papers.machinery.job import PaperJob
+from papers.manna2023.frameworks import OTHER, at_end, run_at
 from papers.manna2023.spectra import (
     around_zero,
-    drawn,
-    ends,
-    first,
+    draw_densities,
+    first_seeds,
+    last_spectra,
     no_minimum,
     notes,
     table,
@@ -16,9 +16,9 @@ from papers.manna2023.spectra import (
 FRAMEWORKS = ("MIOv1", "MIOv2", "MIOv3", "DCLW")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """One spectrum of each on every set."""
-    names = among(scale, FRAMEWORKS)
+    names = run_at(scale, FRAMEWORKS)
     return [
         job for data in OTHER[scale] for name in names for job in at_end(scale, name, data=data)
     ]
@@ -29,14 +29,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     wanted = len(jobs(scale)) // len(OTHER[scale])
     tables, verdicts, pictures, every = [], [], {}, []
     for place, data in enumerate(OTHER[scale]):
-        some = ends(results, scale, FRAMEWORKS, data=data)
-        own = [look for looks in some.values() for look in looks]
+        records = last_spectra(results, scale, FRAMEWORKS, data=data)
+        own = [record for own_records in records.values() for record in own_records]
         every += own
         tables.append(table(own, data))
         verdicts.append(no_minimum(own, f"no framework ends in a minimum on {data}", wanted))
         verdicts.append(around_zero(f"most eigenvalues lie around zero on {data}", own, wanted))
         name = "figure5" if place == 0 else f"figure5{'abc'[place]}"
-        pictures[name] = drawn(first(some), lambda look: look.name)
+        pictures[name] = draw_densities(first_seeds(records), lambda record: record.name)
     remarks = notes(scale, every)
     if scale != "paper":
         remarks.append(

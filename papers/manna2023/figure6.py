@@ -1,33 +1,33 @@
 """Figure 6: how the spectra of MIOv3 and SimCLR change while they are trained."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE
 from papers.manna2023.frameworks import EPOCHS, evolving
 from papers.manna2023.spectra import (
-    at_first,
+    draw_panels,
     epoch,
-    grown,
-    looks,
+    first_seed_by_epoch,
+    has_grown,
     no_minimum,
     notes,
-    paneled,
     second_bulk,
+    spectra_of,
     table,
 )
 
 FRAMEWORKS = ("MIOv3", "SimCLR")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The two, each at several epochs."""
     return [job for name in FRAMEWORKS for job in evolving(scale, name)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw each over the epochs; the third verdict of section 3.4."""
-    some = {name: looks(results, name, evolving(scale, name)) for name in FRAMEWORKS}
-    every = [look for own in some.values() for look in own]
+    records = {name: spectra_of(results, name, evolving(scale, name)) for name in FRAMEWORKS}
+    every = [record for own in records.values() for record in own]
     return Rendered(
         tables=[table(every)],
         verdicts=[
@@ -36,11 +36,13 @@ def render(scale: Scale, results: Results) -> Rendered:
                 "neither is at a minimum at any of the epochs",
                 len(jobs(scale)) * len(EPOCHS[scale]),
             ),
-            grown(
-                "SimCLR's second bulk moves towards higher eigenvalues", some["SimCLR"], second_bulk
+            has_grown(
+                "SimCLR's second bulk moves towards higher eigenvalues",
+                records["SimCLR"],
+                second_bulk,
             ),
         ],
-        pictures={"figure6": paneled(at_first(some), epoch)},
+        pictures={"figure6": draw_panels(first_seed_by_epoch(records), epoch)},
         notes=[
             *notes(scale, every),
             "the paper sees its second bulk in a drawing; here it is the Ritz values above the "

@@ -1,7 +1,7 @@
 """The frameworks of the paper's tables, by the names that it prints, and their jobs.
 
-Trainings are those of ``small_images`` (paper 003 shares them), MoCo v2 the same with its own
-recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
+The trainings are those of ``small_images``, which ``papers.draganov2024`` shares; MoCo v2 has its
+own recipe. Spectra are of the same trainings, at ``paper`` scale of one, as the paper's; at ``cpu``
 scale the four frameworks whose evolution the paper shows have three spectra on the way, of which
 the last is what the other figures show.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS, image_jobs
 from papers.machinery.small_images import small_images
 
@@ -23,9 +23,9 @@ __all__ = [
     "OTHER",
     "PRINTED",
     "SPECTRA",
-    "among",
     "at_end",
     "evolving",
+    "run_at",
     "trained",
 ]
 
@@ -62,14 +62,14 @@ OTHER: dict[Scale, tuple[str, ...]] = {
 ENCODERS = ("resnet18", "resnet9")
 """Of table 3, the larger first."""
 
-_OWN: dict[Scale, dict[str, dict[str, Any]]] = {
+_DATA_SETTINGS: dict[Scale, dict[str, dict[str, Any]]] = {
     # digits are 8 x 8: as many steps as on CIFAR-10 take 28 epochs
     "smoke": {},
     "cpu": {"digits": {"limit": None, "epochs": 28}},
     "paper": {"stl10": {"learning_rate": 0.03}, "tiny-imagenet": {"learning_rate": 0.03}},
 }
-"""Settings that belong to data (paper 004, section 3.2)."""
-_ASKED: dict[Scale, dict[str, Any]] = {
+"""Settings that belong to data (Manna et al. 2023, section 3.2)."""
+_SPECTRUM_SETTINGS: dict[Scale, dict[str, Any]] = {
     "smoke": {"spectrum.iterations": 10},
     "cpu": {"spectrum.iterations": 100},
     "paper": {"spectrum.iterations": 100},
@@ -82,7 +82,7 @@ _VARIANTS: dict[Scale, list[dict[str, Any]]] = {
 }
 
 
-def among(scale: Scale, names: tuple[str, ...]) -> tuple[str, ...]:
+def run_at(scale: Scale, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of the names that are run at a scale: of smoke a few."""
     return tuple(n for n in names if n in _SMOKE) if scale == "smoke" else names
 
@@ -94,7 +94,7 @@ def trained(
     data: str | None = None,
     seeds: tuple[int, ...] | None = None,
     **other: Any,  # noqa: ANN401 - any setting of a job of images
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the training of a framework, one job for each seed.
 
     Args:
@@ -108,7 +108,9 @@ def trained(
         jobs = image_jobs(scale, "mocov2", seeds=seeds)
     else:
         jobs = small_images(scale, name, seeds=seeds)
-    own: Mapping[str, Any] = {} if data is None else {"data": data, **_OWN[scale].get(data, {})}
+    own: Mapping[str, Any] = (
+        {} if data is None else {"data": data, **_DATA_SETTINGS[scale].get(data, {})}
+    )
     return [_with(job, {**own, **other}) for job in jobs]
 
 
@@ -118,7 +120,7 @@ def at_end(
     *,
     data: str | None = None,
     **other: Any,  # noqa: ANN401 - as above
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the spectra of a framework after its last epoch, one job for each seed.
 
     Those of trainings whose evolution is measured anyway are its last ones.
@@ -129,27 +131,27 @@ def at_end(
     return [_spectrum(scale, name, job) for job in jobs]
 
 
-def evolving(scale: Scale, name: str) -> list[Job]:
+def evolving(scale: Scale, name: str) -> list[PaperJob]:
     """Return the spectra of a framework on the way, one job for each seed."""
     every = [_spectrum(scale, name, job) for job in _longest(scale, name)]
     return [_with(job, {"spectrum.epochs": list(EPOCHS[scale])}) for job in every]
 
 
-def _longest(scale: Scale, name: str) -> list[Job]:
+def _longest(scale: Scale, name: str) -> list[PaperJob]:
     """The trainings that are followed; the paper's own have 500 epochs where others have 200."""
     more: dict[str, Any] = {"epochs": EPOCHS[scale][-1]} if scale == "paper" else {}
     return trained(scale, name, seeds=SPECTRA[scale], **more)
 
 
-def _spectrum(scale: Scale, name: str, job: Job) -> Job:
+def _spectrum(scale: Scale, name: str, job: PaperJob) -> PaperJob:
     """The work that trains like a job of images; neighbours only at both ends."""
-    own = {**_ASKED[scale], "knn_every": 0, "linear": False}
+    own = {**_SPECTRUM_SETTINGS[scale], "knn_every": 0, "linear": False}
     if name == "MIOv3" and [job] == trained(scale, name, seeds=(0,)):
         own["spectrum.variants"] = _VARIANTS[scale]
     return _with(replace(job, measurement="spectrum"), own)
 
 
-def _with(job: Job, changes: Mapping[str, Any]) -> Job:
+def _with(job: PaperJob, changes: Mapping[str, Any]) -> PaperJob:
     """The job with other settings; None takes one away."""
     settings = {**job.settings, **changes}
     return replace(job, settings={k: v for k, v in settings.items() if v is not None})

@@ -18,38 +18,38 @@ import numpy as np
 from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
 from isotrope.diagnostics.curvature.lanczos import Floats
 from papers.machinery.artifact import Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict, above, all_of, minus
-from papers.manna2023.frameworks import among, at_end
+from papers.manna2023.frameworks import at_end, run_at
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 __all__ = [
-    "Look",
+    "SpectrumRecord",
     "around_zero",
-    "at_first",
-    "at_seeds",
-    "beyond",
-    "drawn",
-    "ends",
+    "by_seed",
+    "count_above",
+    "count_flat",
+    "count_negative",
+    "draw_densities",
+    "draw_panels",
     "epoch",
-    "first",
-    "flat",
-    "grown",
-    "looks",
-    "negative",
+    "first_seed_by_epoch",
+    "first_seeds",
+    "format_over_seeds",
+    "has_grown",
+    "is_ordered",
+    "largest_eigenvalue",
+    "last_spectra",
     "no_minimum",
     "notes",
-    "ordered",
-    "paneled",
-    "said",
     "second_bulk",
+    "spectra_of",
     "spread_of_batches",
     "table",
-    "told",
-    "top",
     "variants",
+    "variants_table",
 ]
 
 _NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
@@ -61,7 +61,7 @@ _HEADER = (
 
 
 @dataclass(frozen=True)
-class Look:
+class SpectrumRecord:
     """One spectrum of a framework.
 
     Attributes:
@@ -83,49 +83,53 @@ class Look:
     variant: Mapping[str, Any]
 
 
-def looks(results: Results, name: str, jobs: Sequence[Job]) -> list[Look]:
+def spectra_of(results: Results, name: str, jobs: Sequence[PaperJob]) -> list[SpectrumRecord]:
     """Return the spectra of those jobs that were run, seed by seed, each by epoch."""
-    every = [look for job in jobs for look in _everything(results, name, job)]
-    return [look for look in every if not look.variant]
+    every = [record for job in jobs for record in _all_records(results, name, job)]
+    return [record for record in every if not record.variant]
 
 
-def variants(results: Results, name: str, job: Job) -> list[Look]:
+def variants(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
     """Return the last spectrum, and those of the same weights that were asked otherwise."""
-    changed = [look for look in _everything(results, name, job) if look.variant]
-    return [*looks(results, name, [job])[-1:], *changed]
+    changed = [record for record in _all_records(results, name, job) if record.variant]
+    return [*spectra_of(results, name, [job])[-1:], *changed]
 
 
-def ends(
+def last_spectra(
     results: Results,
     scale: Scale,
     names: tuple[str, ...],
     **other: Any,  # noqa: ANN401 - of `at_end`
-) -> dict[str, list[Look]]:
+) -> dict[str, list[SpectrumRecord]]:
     """Return the last spectra of each framework that was run, one for each seed."""
-    every = {name: at_end(scale, name, **other) for name in among(scale, names)}
+    every = {name: at_end(scale, name, **other) for name in run_at(scale, names)}
     lasts = {
-        name: [look for job in jobs for look in looks(results, name, [job])[-1:]]
+        name: [record for job in jobs for record in spectra_of(results, name, [job])[-1:]]
         for name, jobs in every.items()
     }
     return {name: own for name, own in lasts.items() if own}
 
 
-def first(some: Mapping[str, Sequence[Look]]) -> list[Look]:
+def first_seeds(records: Mapping[str, Sequence[SpectrumRecord]]) -> list[SpectrumRecord]:
     """Return one spectrum of each framework, that of its first seed: what is drawn."""
-    return [own[0] for own in some.values()]
+    return [own[0] for own in records.values()]
 
 
-def at_first(some: Mapping[str, Sequence[Look]]) -> dict[str, list[Look]]:
+def first_seed_by_epoch(
+    records: Mapping[str, Sequence[SpectrumRecord]],
+) -> dict[str, list[SpectrumRecord]]:
     """Return the spectra of the first seed of each framework, by epoch."""
-    return {name: [x for x in own if x.seed == own[0].seed] for name, own in some.items()}
+    return {name: [x for x in own if x.seed == own[0].seed] for name, own in records.items()}
 
 
-def at_seeds(some: Iterable[Look], measure: Callable[[Look], float]) -> dict[int, float]:
+def by_seed(
+    records: Iterable[SpectrumRecord], measure: Callable[[SpectrumRecord], float]
+) -> dict[int, float]:
     """Return a number of spectra, by seed."""
-    return {look.seed: measure(look) for look in some}
+    return {record.seed: measure(record) for record in records}
 
 
-def said(values: Iterable[float], form: str = ".4g") -> str:
+def format_over_seeds(values: Iterable[float], form: str = ".4g") -> str:
     """Return a mean over seeds with its standard deviation, both to the latter's second digit.
 
     Of one value, or where all are equal, the mean is written in ``form``.
@@ -138,12 +142,12 @@ def said(values: Iterable[float], form: str = ".4g") -> str:
     return " ± ".join(f"{round(one, places):,.{max(places, 0)}f}" for one in (mean, deviation))
 
 
-def _everything(results: Results, name: str, job: Job) -> list[Look]:
+def _all_records(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
     result = results.get(job)
     if result is None:
         return []
     return [
-        Look(
+        SpectrumRecord(
             name,
             job.seed,
             float(one["epoch"]),
@@ -157,218 +161,227 @@ def _everything(results: Results, name: str, job: Job) -> list[Look]:
     ]
 
 
-def _spectrum(kept: Mapping[str, Any]) -> Spectrum:
+def _spectrum(stored: Mapping[str, Any]) -> Spectrum:
     probes = []
-    for probe in kept["probes"]:
+    for probe in stored["probes"]:
         values, errors, weights = (np.array(probe[k]) for k in ("values", "errors", "weights"))
         probes.append(Ritz(values, errors, weights, np.full(len(values), math.nan)))
-    return Spectrum(kept["size"], kept["loss"], kept["gradient_norm"], tuple(probes))
+    return Spectrum(stored["size"], stored["loss"], stored["gradient_norm"], tuple(probes))
 
 
-def negative(look: Look) -> float:
+def count_negative(record: SpectrumRecord) -> float:
     """Return how many Ritz values are below zero."""
-    return look.spectrum.negative()
+    return record.spectrum.negative()
 
 
-def flat(look: Look) -> float:
+def count_flat(record: SpectrumRecord) -> float:
     """Return how many Ritz values lie between zero and the threshold, 1 in the paper."""
-    return look.spectrum.count(0.0, _threshold(look))
+    return record.spectrum.count(0.0, _threshold(record))
 
 
-def top(look: Look) -> float:
+def largest_eigenvalue(record: SpectrumRecord) -> float:
     """Return the largest Ritz value, that of lambda_max."""
-    return look.spectrum.largest[0]
+    return record.spectrum.largest[0]
 
 
-def beyond(look: Look) -> float:
+def count_above(record: SpectrumRecord) -> float:
     """Return how many Ritz values lie above the threshold."""
-    probes = look.spectrum.probes
+    probes = record.spectrum.probes
     values = sum(len(ritz.values) for ritz in probes) / len(probes)
-    return values - negative(look) - flat(look)
+    return values - count_negative(record) - count_flat(record)
 
 
-def bulk(look: Look) -> float:
+def share_around_zero(record: SpectrumRecord) -> float:
     """Return the estimated share of eigenvalues within a hundredth of the largest around zero."""
-    spectrum = look.spectrum
+    spectrum = record.spectrum
     near = _NEAR * max(abs(spectrum.largest[0]), abs(spectrum.smallest[0]))
     return spectrum.eigenvalues(-near, near) / spectrum.size
 
 
-def around_zero(claim: str, some: Sequence[Look], wanted: int) -> Verdict:
+def around_zero(claim: str, records: Sequence[SpectrumRecord], wanted: int) -> Verdict:
     """Return whether more than half of every spectrum lies around zero.
 
     Args:
         claim: in words.
-        some: spectra.
+        records: spectra.
         wanted: how many there are if all were run.
     """
     shares: dict[str, list[float]] = {}
-    for look in some:
-        shares.setdefault(look.name, []).append(100 * bulk(look))
-    told = ", ".join(f"{name} {said(own, '.1f')}" for name, own in shares.items())
+    for record in records:
+        shares.setdefault(record.name, []).append(100 * share_around_zero(record))
+    evidence = ", ".join(f"{name} {format_over_seeds(own, '.1f')}" for name, own in shares.items())
     least = min((share for own in shares.values() for share in own), default=0.0)
-    holds = None if len(some) < wanted else least > 50
-    return Verdict(claim, holds, told and f"percent within a hundredth of the largest: {told}")
+    holds = None if len(records) < wanted else least > 50
+    return Verdict(
+        claim, holds, evidence and f"percent within a hundredth of the largest: {evidence}"
+    )
 
 
-def second_bulk(look: Look) -> float | None:
+def second_bulk(record: SpectrumRecord) -> float | None:
     """Return the middle one of the Ritz values above the threshold, or None without any.
 
     What is far from zero Lanczos finds one by one: there a Ritz value is an eigenvalue.
     """
-    values = np.concatenate([ritz.values for ritz in look.spectrum.probes])
-    above = values[values > _threshold(look)]
+    values = np.concatenate([ritz.values for ritz in record.spectrum.probes])
+    above = values[values > _threshold(record)]
     return float(np.median(above)) if len(above) else None
 
 
-def _threshold(look: Look) -> float:
-    return float(look.about["asked"]["threshold"])
+def _threshold(record: SpectrumRecord) -> float:
+    return float(record.about["asked"]["threshold"])
 
 
 def spread_of_batches(
-    results: Results, scale: Scale, count: Callable[[Look], float]
+    results: Results, scale: Scale, count: Callable[[SpectrumRecord], float]
 ) -> float | None:
     """Return the standard deviation of a count over batches, at MIOv3's last weights."""
-    asked = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
-    alike = [count(x) for x in asked if set(x.variant) <= {"seeds"}]
+    repeated = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
+    alike = [count(x) for x in repeated if set(x.variant) <= {"seeds"}]
     return statistics.stdev(alike) if len(alike) > 1 else None
 
 
-def epoch(look: Look) -> str:
+def epoch(record: SpectrumRecord) -> str:
     """Return what a curve is called among those of one framework."""
-    return f"epoch {look.epoch:g}"
+    return f"epoch {record.epoch:g}"
 
 
-def no_minimum(some: Sequence[Look], claim: str, wanted: int) -> Verdict:
+def no_minimum(records: Sequence[SpectrumRecord], claim: str, wanted: int) -> Verdict:
     """Return whether each spectrum has an eigenvalue below zero, error bounds included.
 
     Args:
-        some: spectra.
+        records: spectra.
         claim: in words.
         wanted: how many there are if all were run.
     """
-    least = [(f"{x.name} at {x.epoch:g}, seed {x.seed}", x.spectrum.smallest) for x in some]
+    least = [(f"{x.name} at {x.epoch:g}, seed {x.seed}", x.spectrum.smallest) for x in records]
     missing = [name for name, (value, error) in least if value + error >= 0]
     most = max((value for _, (value, _) in least), default=0.0)
-    told = f"lambda_min at most {most:.3g} in {len(some)} spectra"
+    evidence = f"lambda_min at most {most:.3g} in {len(records)} spectra"
     if missing:
-        told = f"not below zero: {', '.join(missing)}"
-    holds = None if len(some) < wanted else not missing
-    return Verdict(claim, holds, told if some else "")
+        evidence = f"not below zero: {', '.join(missing)}"
+    holds = None if len(records) < wanted else not missing
+    return Verdict(claim, holds, evidence if records else "")
 
 
-def grown(claim: str, some: Sequence[Look], measure: Callable[[Look], float | None]) -> Verdict:
+def has_grown(
+    claim: str, records: Sequence[SpectrumRecord], measure: Callable[[SpectrumRecord], float | None]
+) -> Verdict:
     """Return whether a number is larger after the last epoch than after the first.
 
     Args:
         claim: in words.
-        some: spectra of one framework.
+        records: spectra of one framework.
         measure: returns None where there is nothing to measure; then nothing has grown.
     """
     course: dict[float, dict[int, float | None]] = {}
-    for look in some:
-        course.setdefault(look.epoch, {})[look.seed] = measure(look)
-    told = ", ".join(f"epoch {after:g}: {_told(own)}" for after, own in course.items())
+    for record in records:
+        course.setdefault(record.epoch, {})[record.seed] = measure(record)
+    evidence = ", ".join(
+        f"epoch {after:g}: {_format_measured(own)}" for after, own in course.items()
+    )
     if len(course) < 2:
-        return Verdict(claim, None, told)
-    before, after = (_known(course[epoch]) for epoch in (min(course), max(course)))
+        return Verdict(claim, None, evidence)
+    before, after = (_complete(course[epoch]) for epoch in (min(course), max(course)))
     if before is None or after is None:
-        return Verdict(claim, False, told)
-    return Verdict(claim, above(minus(after, before)), told)
+        return Verdict(claim, False, evidence)
+    return Verdict(claim, above(minus(after, before)), evidence)
 
 
-def _told(own: Mapping[int, float | None]) -> str:
-    known = _known(own)
-    return "none" if known is None else said(known.values())
+def _format_measured(own: Mapping[int, float | None]) -> str:
+    known = _complete(own)
+    return "none" if known is None else format_over_seeds(known.values())
 
 
-def _known(own: Mapping[int, float | None]) -> dict[int, float] | None:
+def _complete(own: Mapping[int, float | None]) -> dict[int, float] | None:
     """Return the numbers, unless one of them is missing."""
     known = {seed: value for seed, value in own.items() if value is not None}
     return known if len(known) == len(own) else None
 
 
-def table(some: Sequence[Look], title: str = "") -> Table:
+def table(records: Sequence[SpectrumRecord], title: str = "") -> Table:
     """Return a row for each framework and epoch, with mean and deviation over its seeds."""
-    groups: dict[tuple[str, float], list[Look]] = {}
-    for look in some:
-        groups.setdefault((look.name, look.epoch), []).append(look)
+    groups: dict[tuple[str, float], list[SpectrumRecord]] = {}
+    for record in records:
+        groups.setdefault((record.name, record.epoch), []).append(record)
     return Table(_HEADER, [_row(name, own) for (name, _), own in groups.items()], title)
 
 
-def ordered(
+def is_ordered(
     claim: str,
-    some: Mapping[str, Sequence[Look]],
+    records: Mapping[str, Sequence[SpectrumRecord]],
     order: Sequence[str],
-    count: Callable[[Look], float],
+    count: Callable[[SpectrumRecord], float],
     noise: float | None,
 ) -> Verdict:
     """Return whether a count rises from each framework to the next.
 
     Args:
         claim: in words.
-        some: spectra by framework, one for each seed.
+        records: spectra by framework, one for each seed.
         order: frameworks, that with the smallest count first.
         count: of Ritz values.
         noise: standard deviation over batches, if it was measured.
     """
-    values = {name: at_seeds(some[name], count) for name in order if name in some}
-    told = ", ".join(f"{name} {said(own.values())}" for name, own in values.items())
+    values = {name: by_seed(records[name], count) for name in order if name in records}
+    evidence = ", ".join(
+        f"{name} {format_over_seeds(own.values())}" for name, own in values.items()
+    )
     if len(values) < len(order):
-        return Verdict(claim, None, told)
-    told += "" if noise is None else f"; standard deviation over batches {noise:.2g}"
+        return Verdict(claim, None, evidence)
+    evidence += "" if noise is None else f"; standard deviation over batches {noise:.2g}"
     gaps = [minus(b, a) for a, b in itertools.pairwise(values.values())]
-    return Verdict(claim, all_of(above(gap, 2 * (noise or 0.0)) for gap in gaps), told)
+    return Verdict(claim, all_of(above(gap, 2 * (noise or 0.0)) for gap in gaps), evidence)
 
 
-def told(some: Sequence[Look], title: str) -> Table:
+def variants_table(records: Sequence[SpectrumRecord], title: str) -> Table:
     """Return a row for each spectrum of the same weights, by what was asked otherwise."""
     rows: list[list[str]] = []
-    for look in some:
-        changes = {k: v for k, v in look.variant.items() if k != "seeds"}
+    for record in records:
+        changes = {k: v for k, v in record.variant.items() if k != "seeds"}
         name = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changes.items())
         batches = sum(row[0].startswith("batch ") for row in rows)
-        rows.append(_row(name or f"batch {batches + 1}", [look]))
+        rows.append(_row(name or f"batch {batches + 1}", [record]))
     return Table(_HEADER, rows, title)
 
 
-def _row(name: str, own: Sequence[Look]) -> list[str]:
-    def mean(form: str, measure: Callable[[Look], float]) -> str:
-        return said(map(measure, own), form)
+def _row(name: str, own: Sequence[SpectrumRecord]) -> list[str]:
+    def mean(form: str, measure: Callable[[SpectrumRecord], float]) -> str:
+        return format_over_seeds(map(measure, own), form)
 
-    trace = mean(".3g", lambda look: look.spectrum.trace[0])
+    trace = mean(".3g", lambda record: record.spectrum.trace[0])
     if len(own) == 1:
         trace += f" ± {own[0].spectrum.trace[1]:.1g}"
     return [
         name,
         f"{own[0].epoch:g}",
-        mean(".4g", lambda look: look.spectrum.smallest[0]),
-        mean(".4g", lambda look: look.spectrum.largest[0]),
-        mean(".4g", negative),
-        mean(".4g", flat),
-        mean(".4g", beyond),
+        mean(".4g", lambda record: record.spectrum.smallest[0]),
+        mean(".4g", lambda record: record.spectrum.largest[0]),
+        mean(".4g", count_negative),
+        mean(".4g", count_flat),
+        mean(".4g", count_above),
         trace,
-        mean(".3g", lambda look: look.spectrum.gradient_norm),
-        mean(".3g", lambda look: look.peak * look.spectrum.largest[0]),
+        mean(".3g", lambda record: record.spectrum.gradient_norm),
+        mean(".3g", lambda record: record.peak * record.spectrum.largest[0]),
     ]
 
 
-def notes(scale: Scale, some: Sequence[Look]) -> list[str]:
+def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
     """Say of what the Hessians are, and what at this scale is smaller than the paper's."""
-    found = []
-    if some:
-        look = some[0]
-        about, asked = look.about, look.about["asked"]
-        decay = "the run's" if asked["weight_decay"] else "no"
-        sizes = sorted({f"{x.spectrum.size:,}" for x in some})
-        found = [
-            f"Hessian of the objective on {asked['batches']} batch of {about['batch_size']} pairs "
-            f"of crops that came next, by all {' or '.join(sizes)} parameters of encoder and head "
-            f"({about['head']}); batch norm: {about['batch_norm']}; {decay} weight decay (it "
+    lines = []
+    if records:
+        record = records[0]
+        about, settings = record.about, record.about["asked"]
+        decay = "the run's" if settings["weight_decay"] else "no"
+        sizes = sorted({f"{x.spectrum.size:,}" for x in records})
+        lines = [
+            f"Hessian of the objective on {settings['batches']} batch of "
+            f"{about['batch_size']} pairs of crops that came next, by all "
+            f"{' or '.join(sizes)} parameters of encoder and head ({about['head']}); batch "
+            f"norm: {about['batch_norm']}; {decay} weight decay (it "
             f"would add {about['weight_decay']:g} to every eigenvalue); "
-            f"{asked['iterations']} iterations of Lanczos from {asked['probes']} start vector. The "
-            "paper says none of this but the iterations",
-            f"of the Ritz values, negative: below 0; flat: from there to {_threshold(look):g}; "
+            f"{settings['iterations']} iterations of Lanczos from {settings['probes']} start "
+            "vector. The paper says none of this but the iterations",
+            f"of the Ritz values, negative: below 0; flat: from there to {_threshold(record):g}; "
             "above: the others. Those far from zero are eigenvalues, one of those near zero stands "
             "for thousands. trace: of one training with its standard error; rate: the peak of the "
             "learning rate, "
@@ -376,65 +389,71 @@ def notes(scale: Scale, some: Sequence[Look]) -> list[str]:
             "is a saddle, as the paper says, only where the gradient vanishes",
         ]
     if scale == "cpu":
-        found.append(
+        lines.append(
             "paper: ResNet-18 of 64 channels, 50,000 images, batch 128, 200 to 500 epochs; here 16 "
             "channels, 5,000 images, batch 64, 8 epochs: signs and order can be compared, sizes "
             "of eigenvalues cannot. Mean and standard deviation over seeds; drawn: the first seed"
         )
-    return found
+    return lines
 
 
-def drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Callable[[], Picture]":
+def draw_densities(
+    records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]
+) -> "Callable[[], Picture]":
     """Return what draws densities over each other."""
-    return functools.partial(_drawn, tuple(some), label)
+    return functools.partial(_drawn, tuple(records), label)
 
 
-def _drawn(some: Sequence[Look], label: Callable[[Look], str]) -> "Picture":
+def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> "Picture":
     from isotrope.reports.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
 
-    if not some:
+    if not records:
         return charts([Chart("", ())])
-    where, width = _axis(some, 1000)
+    where, width = _axis(records, 1000)
     return spectra(
         [
             DensityCurve(
-                label(look),
+                label(record),
                 where,
-                density(look.spectrum.probes, where, width=width),
-                look.spectrum.probes[0].values,
+                density(record.spectrum.probes, where, width=width),
+                record.spectrum.probes[0].values,
             )
-            for look in some
+            for record in records
         ]
     )
 
 
-def paneled(
-    groups: Mapping[str, Sequence[Look]], label: Callable[[Look], str], columns: int = 3
+def draw_panels(
+    groups: Mapping[str, Sequence[SpectrumRecord]],
+    label: Callable[[SpectrumRecord], str],
+    columns: int = 3,
 ) -> "Callable[[], Picture]":
     """Return what draws a panel of densities for each group."""
     return functools.partial(_paneled, dict(groups), label, columns)
 
 
 def _paneled(
-    groups: Mapping[str, Sequence[Look]], label: Callable[[Look], str], columns: int
+    groups: Mapping[str, Sequence[SpectrumRecord]],
+    label: Callable[[SpectrumRecord], str],
+    columns: int,
 ) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
     panels = []
-    for title, some in groups.items():
+    for title, records in groups.items():
         lines = []
-        if some:
-            where, width = _axis(some, 500)
-            found = [density(look.spectrum.probes, where, width=width) for look in some]
-            least = _FLOOR * max(float(values.max()) for values in found)
+        if records:
+            where, width = _axis(records, 500)
+            densities = [density(record.spectrum.probes, where, width=width) for record in records]
+            least = _FLOOR * max(float(values.max()) for values in densities)
             lines = [
                 Series(
-                    _unlike(label(look), title),
+                    _unlike(label(record), title),
                     where.tolist(),
                     [y if y > least else None for y in values],
                 )
-                for look, values in zip(some, found, strict=True)
+                for record, values in zip(records, densities, strict=True)
             ]
         panels.append(Chart(title, lines, x="eigenvalue", y="density", log_y=True))
     return charts(panels, columns=columns)
@@ -445,9 +464,9 @@ def _unlike(label: str, title: str) -> str:
     return "" if label == title else label
 
 
-def _axis(some: Sequence[Look], points: int) -> tuple[Floats, float]:
+def _axis(records: Sequence[SpectrumRecord], points: int) -> tuple[Floats, float]:
     """Places that show all of several spectra, and the width of their Gaussians."""
-    every = [ritz for look in some for ritz in look.spectrum.probes]
+    every = [ritz for record in records for ritz in record.spectrum.probes]
     low = min(float(ritz.values[0]) for ritz in every)
     high = max(float(ritz.values[-1]) for ritz in every)
     width = (high - low) / 200 or 1.0

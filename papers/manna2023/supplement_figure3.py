@@ -1,32 +1,32 @@
 """Supplement, figure 3: how the spectra of four frameworks change while they are trained."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE
-from papers.manna2023.frameworks import EPOCHS, EVOLVING, among, evolving
+from papers.manna2023.frameworks import EPOCHS, EVOLVING, evolving, run_at
 from papers.manna2023.spectra import (
-    Look,
-    at_first,
+    SpectrumRecord,
+    draw_panels,
     epoch,
-    grown,
-    looks,
+    first_seed_by_epoch,
+    has_grown,
+    largest_eigenvalue,
     no_minimum,
     notes,
-    paneled,
+    spectra_of,
     table,
-    top,
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The four, each at several epochs."""
-    return [job for name in among(scale, EVOLVING) for job in evolving(scale, name)]
+    return [job for name in run_at(scale, EVOLVING) for job in evolving(scale, name)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw each over the epochs; the fourth verdict of section 3.4."""
-    some = {name: looks(results, name, evolving(scale, name)) for name in EVOLVING}
-    every = [look for own in some.values() for look in own]
+    records = {name: spectra_of(results, name, evolving(scale, name)) for name in EVOLVING}
+    every = [record for own in records.values() for record in own]
     return Rendered(
         tables=[table(every)],
         verdicts=[
@@ -36,24 +36,26 @@ def render(scale: Scale, results: Results) -> Rendered:
                 len(jobs(scale)) * len(EPOCHS[scale]),
             ),
             *(
-                grown(
+                has_grown(
                     f"from the first to the last epoch the mass of {name}'s spectrum moves to "
                     "positive eigenvalues",
                     own,
                     positive,
                 )
-                for name, own in some.items()
+                for name, own in records.items()
             ),
             *(
-                grown(
+                has_grown(
                     f"from the first to the last epoch {name}'s positive eigenvalues grow",
                     own,
-                    top,
+                    largest_eigenvalue,
                 )
-                for name, own in some.items()
+                for name, own in records.items()
             ),
         ],
-        pictures={"supplement-figure3": paneled(at_first(some), epoch, columns=2)},
+        pictures={
+            "supplement-figure3": draw_panels(first_seed_by_epoch(records), epoch, columns=2)
+        },
         notes=[
             *notes(scale, every),
             "mass on the positive side: of the sum of all eigenvalues' sizes, estimated by the "
@@ -63,10 +65,10 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def positive(look: Look) -> float:
+def positive(record: SpectrumRecord) -> float:
     """Return the share of positive eigenvalues in the sum of all sizes: 1 at a minimum."""
     shares = []
-    for ritz in look.spectrum.probes:
+    for ritz in record.spectrum.probes:
         sizes = ritz.weights * abs(ritz.values)
         shares.append(float(sizes[ritz.values > 0].sum() / sizes.sum()))
     return sum(shares) / len(shares)

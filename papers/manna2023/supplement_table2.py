@@ -21,7 +21,7 @@ _Term = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedTerms:
     """A row of the table.
 
     Attributes:
@@ -44,11 +44,15 @@ _SOFTMAX: tuple[str, _Term] = (
     lambda x, y: torch.cat([-x[:, None], -y], dim=1).logsumexp(dim=1).mean(),
 )
 PRINTED = {
-    "SimCLR, MoCo v2": Printed("infonce", _LINEAR, _SOFTMAX),
-    "BYOL": Printed("negativecosine", ("-2 C", lambda x, y: -2 * TAU * x.mean()), None, factor=2.0),
-    "MIOv1": Printed("miov1", ("-log sigmoid(C/tau)", lambda x, y: softplus(-x).mean()), _BINARY),
-    "MIOv2": Printed("miov2", _LINEAR, _BINARY),
-    "MIOv3": Printed("miov3", _LINEAR, ("-e^(-C/tau)", lambda x, y: -(-y).exp().mean())),
+    "SimCLR, MoCo v2": PrintedTerms("infonce", _LINEAR, _SOFTMAX),
+    "BYOL": PrintedTerms(
+        "negativecosine", ("-2 C", lambda x, y: -2 * TAU * x.mean()), None, factor=2.0
+    ),
+    "MIOv1": PrintedTerms(
+        "miov1", ("-log sigmoid(C/tau)", lambda x, y: softplus(-x).mean()), _BINARY
+    ),
+    "MIOv2": PrintedTerms("miov2", _LINEAR, _BINARY),
+    "MIOv3": PrintedTerms("miov3", _LINEAR, ("-e^(-C/tau)", lambda x, y: -(-y).exp().mean())),
 }
 OURS = {
     "infonce": "log sum e^(C/tau)",
@@ -71,10 +75,10 @@ def render(scale: Scale, results: Results) -> Rendered:
         own = {} if row.repulsing is None else {"temperature": TAU}
         objective = registry.build(row.objective, own)
         attraction, repulsion = (float(part.loss(views)) for part in objective.parts)
-        whole = float(objective.loss(views))
+        loss = float(objective.loss(views))
         pulled = float(row.attracting[1](x, y))
         pulls.append(abs(row.factor * attraction - pulled) < _EXACT)
-        sums.append(abs(attraction + repulsion - whole) < _EXACT)
+        sums.append(abs(attraction + repulsion - loss) < _EXACT)
         pushed = 0.0 if row.repulsing is None else float(row.repulsing[1](x, y))
         same = abs(row.factor * repulsion - pushed) < _EXACT
         printed = "none" if row.repulsing is None else row.repulsing[0]

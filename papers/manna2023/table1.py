@@ -1,7 +1,7 @@
 """Table 1: the image sets, as our loaders read them."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict
 from papers.paper_numbers import printed
 
@@ -19,9 +19,9 @@ READ: dict[Scale, tuple[str, ...]] = {
 }
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """One for each set that is there at this scale."""
-    return [Job("image_set", {"data": data}) for data in READ[scale]]
+    return [PaperJob("image_set", {"data": data}) for data in READ[scale]]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
@@ -49,7 +49,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _read(results: Results, data: str) -> list[float] | None:
-    result = results.get(Job("image_set", {"data": data}))
+    result = results.get(PaperJob("image_set", {"data": data}))
     return None if result is None else [float(result.metrics[name] or 0) for name in PAPER.columns]
 
 

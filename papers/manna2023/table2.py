@@ -4,10 +4,10 @@ import functools
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict
 from papers.manna2023.accuracy import all_ahead, knn, shown
-from papers.manna2023.frameworks import NAMES, PRINTED, among, trained
+from papers.manna2023.frameworks import NAMES, PRINTED, run_at, trained
 from papers.manna2023.table1 import DATA
 from papers.paper_numbers import printed
 
@@ -25,12 +25,12 @@ def _sets(scale: Scale) -> dict[str, str | None]:
     return every if scale == "paper" else {"CIFAR-10": None}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Every framework on every set that is there."""
     return [
         job
         for data in _sets(scale).values()
-        for name in among(scale, NAMES)
+        for name in run_at(scale, NAMES)
         for job in trained(scale, name, data=data)
     ]
 
@@ -65,21 +65,21 @@ def _verdicts(title: str, ours: dict[str, Spread | None], *, first: bool) -> lis
         chosen = {other: ours[other] for other in others}
         return all_ahead(f"{title}: {claim}", ours[name], chosen, name=name)
 
-    found = [
+    verdicts = [
         over("MIOv3 is ahead of both its predecessors", "MIOv3", "MIOv1", "MIOv2"),
         over("MIOv2 falls behind MIOv1", "MIOv1", "MIOv2"),
         over("MIOv3 is ahead of all contrastive frameworks", "MIOv3", *CONTRASTIVE),
         over("MIOv3 is ahead of Barlow Twins", "MIOv3", "Barlow Twins"),
     ]
     if first:
-        found.append(over("BYOL is ahead of MIOv3", "BYOL", "MIOv3"))
+        verdicts.append(over("BYOL is ahead of MIOv3", "BYOL", "MIOv3"))
     else:
-        found.append(over("MIOv3 is ahead of BYOL", "MIOv3", "BYOL"))
-    return found
+        verdicts.append(over("MIOv3 is ahead of BYOL", "MIOv3", "BYOL"))
+    return verdicts
 
 
 def _notes(scale: Scale) -> list[str]:
-    found = [
+    lines = [
         "accuracy in percent of 200 nearest neighbours after the last epoch, mean and standard "
         "deviation over seeds. The benchmark that the paper used reports the best epoch, by the "
         "test images",
@@ -88,13 +88,13 @@ def _notes(scale: Scale) -> list[str]:
         RULE,
     ]
     if scale == "cpu":
-        found += [
+        lines += [
             "paper: 50,000 images, ResNet-18 of 64 channels, batch 128, 200 epochs; here 5,000, 16 "
             "channels, batch 64, 8 epochs, gradients of MIO and Barlow Twins clipped, BYOL's "
             "predictor ten times as fast: order can be compared, accuracies cannot",
             "CIFAR-100, STL-10 and Tiny-ImageNet are not here",
         ]
-    return found
+    return lines
 
 
 def _bars(ours: dict[str, Spread | None]) -> "Picture":

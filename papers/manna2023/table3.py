@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from isotrope.diagnostics.curvature import compare
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
 from papers.manna2023.accuracy import all_ahead, knn, shown
 from papers.manna2023.frameworks import (
@@ -13,11 +13,19 @@ from papers.manna2023.frameworks import (
     EPOCHS,
     EVOLVING,
     PRINTED,
-    among,
     at_end,
+    run_at,
     trained,
 )
-from papers.manna2023.spectra import Look, beyond, ends, flat, negative, notes, said
+from papers.manna2023.spectra import (
+    SpectrumRecord,
+    count_above,
+    count_flat,
+    count_negative,
+    format_over_seeds,
+    last_spectra,
+    notes,
+)
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -28,7 +36,7 @@ _ENCODERS = printed("mio", "table3-encoders")
 LARGER, SMALLER = ENCODERS
 
 _Accuracies = dict[tuple[str, str], Spread | None]
-_Spectra = dict[tuple[str, str], list[Look]]
+_Spectra = dict[tuple[str, str], list[SpectrumRecord]]
 
 
 def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
@@ -38,38 +46,38 @@ def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
     return {"CIFAR-10": {"epochs": EPOCHS[scale][-1]}, "CIFAR-100": {"data": "cifar100"}}
 
 
-def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Job]:
+def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[PaperJob]:
     return at_end(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
 
 
-def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[Job]:
+def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[PaperJob]:
     """One for each seed: those of the spectra, unless table 2 has them."""
     every = trained(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
     if every == trained(scale, name):
         return every
-    some = {job.seed: job for job in _measured(scale, name, encoder, own)}
-    return [some.get(job.seed, job) for job in every]
+    records = {job.seed: job for job in _measured(scale, name, encoder, own)}
+    return [records.get(job.seed, job) for job in every]
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Trainings of both encoders, and their spectra."""
-    found = []
+    jobs_ = []
     for own in _sets(scale).values():
         for name in _names(scale):
             for encoder in ENCODERS:
-                found += _measured(scale, name, encoder, own)
-                found += _trainings(scale, name, encoder, own)
-    return list(dict.fromkeys(found))
+                jobs_ += _measured(scale, name, encoder, own)
+                jobs_ += _trainings(scale, name, encoder, own)
+    return list(dict.fromkeys(jobs_))
 
 
 def _names(scale: Scale) -> tuple[str, ...]:
-    return among(scale, EVOLVING)[:1] if scale == "smoke" else EVOLVING
+    return run_at(scale, EVOLVING)[:1] if scale == "smoke" else EVOLVING
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return accuracies, counts, and what becomes of the hypotheses."""
     tables, verdicts = [], []
-    every: list[Look] = []
+    every: list[SpectrumRecord] = []
     first: tuple[_Accuracies, _Spectra] = ({}, {})
     for title, own in _sets(scale).items():
         accuracies = {
@@ -78,11 +86,13 @@ def render(scale: Scale, results: Results) -> Rendered:
             for encoder in ENCODERS
         }
         spectra = {
-            (name, encoder): some
+            (name, encoder): records
             for encoder in ENCODERS
-            for name, some in ends(results, scale, EVOLVING, encoder=encoder, **own).items()
+            for name, records in last_spectra(
+                results, scale, EVOLVING, encoder=encoder, **own
+            ).items()
         }
-        every += [look for some in spectra.values() for look in some]
+        every += [record for records in spectra.values() for record in records]
         first = first if any(first) else (accuracies, spectra)
         tables += [_accuracies(title, accuracies), _counts(title, spectra)]
         verdicts += [_worse(title, accuracies), _first(title, accuracies)]
@@ -111,13 +121,19 @@ def _counts(title: str, spectra: _Spectra) -> Table:
     rows: list[list[str | None]] = []
     for name in EVOLVING:
         for encoder in ENCODERS:
-            some = spectra.get((name, encoder))
+            records = spectra.get((name, encoder))
             row: list[str | None] = [None] * 6
-            if some:
+            if records:
                 row = [
-                    f"{some[0].spectrum.size:,}",
-                    *(said(map(count, some)) for count in (negative, flat, beyond)),
-                    *(said(map(count, some), ",.0f") for count in (_rather, _positive)),
+                    f"{records[0].spectrum.size:,}",
+                    *(
+                        format_over_seeds(map(count, records))
+                        for count in (count_negative, count_flat, count_above)
+                    ),
+                    *(
+                        format_over_seeds(map(count, records), ",.0f")
+                        for count in (_rather, _positive)
+                    ),
                 ]
             rows.append([name, encoder, *row])
     header = ("framework", "encoder", "parameters", "negative", "flat", "above")
@@ -126,20 +142,20 @@ def _counts(title: str, spectra: _Spectra) -> Table:
     )
 
 
-def _rather(look: Look) -> float:
-    return look.spectrum.eigenvalues(-float("inf"), look.spectrum.zero)
+def _rather(record: SpectrumRecord) -> float:
+    return record.spectrum.eigenvalues(-float("inf"), record.spectrum.zero)
 
 
-def _positive(look: Look) -> float:
-    return look.spectrum.eigenvalues(look.spectrum.zero, float("inf"))
+def _positive(record: SpectrumRecord) -> float:
+    return record.spectrum.eigenvalues(record.spectrum.zero, float("inf"))
 
 
 def _worse(title: str, ours: _Accuracies) -> Verdict:
     claim = f"{title}: fewer parameters cost all four frameworks accuracy"
     pairs = {name: (ours[name, LARGER], ours[name, SMALLER]) for name in EVOLVING}
     known = {n: (a, b) for n, (a, b) in pairs.items() if a is not None and b is not None}
-    said = ", ".join(f"{name} {a} to {b}" for name, (a, b) in known.items())
-    return Verdict(claim, all_of(ahead(a, b) for a, b in pairs.values()), said)
+    evidence = ", ".join(f"{name} {a} to {b}" for name, (a, b) in known.items())
+    return Verdict(claim, all_of(ahead(a, b) for a, b in pairs.values()), evidence)
 
 
 def _first(title: str, ours: _Accuracies) -> Verdict:
@@ -151,16 +167,21 @@ def _first(title: str, ours: _Accuracies) -> Verdict:
 def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:
     claim = f"{title}, {name}: fewer parameters leave fewer positive eigenvalues, too (not H0)"
     large, small = ({x.seed: x for x in spectra.get((name, e), ())} for e in ENCODERS)
-    found = [compare(large[s].spectrum, small[s].spectrum) for s in large if s in small]
-    if not found:
+    comparisons = [compare(large[s].spectrum, small[s].spectrum) for s in large if s in small]
+    if not comparisons:
         return Verdict(claim, None)
-    words = "; ".join(dict.fromkeys(one.verdict for one in found))
+    words = "; ".join(dict.fromkeys(one.verdict for one in comparisons))
     rather, positive = (
-        " and ".join(said(counts, ",.0f") for counts in zip(*pairs, strict=True))
-        for pairs in ([one.not_positive for one in found], [one.positive for one in found])
+        " and ".join(format_over_seeds(counts, ",.0f") for counts in zip(*pairs, strict=True))
+        for pairs in (
+            [one.not_positive for one in comparisons],
+            [one.positive for one in comparisons],
+        )
     )
-    told = f"{words}; not positive {rather}, positive {positive}"
-    return Verdict(claim, all(one.verdict.startswith("H0 rejected") for one in found), told)
+    evidence = f"{words}; not positive {rather}, positive {positive}"
+    return Verdict(
+        claim, all(one.verdict.startswith("H0 rejected") for one in comparisons), evidence
+    )
 
 
 def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
@@ -188,7 +209,7 @@ def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
     )
 
 
-def _notes(scale: Scale, every: list[Look]) -> list[str]:
+def _notes(scale: Scale, every: list[SpectrumRecord]) -> list[str]:
     large, small = (_ENCODERS.rows[encoder] for encoder in ENCODERS)
     return [
         f"encoders: {large[0]} and {small[0]} basic blocks in each of four stages, in the paper of "

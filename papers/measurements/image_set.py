@@ -1,6 +1,6 @@
 """An image set as it is read: classes, images of either part, side.
 
-Setting of a job: ``data``, by the names of ``Places``.
+Setting of a job: ``data``, by the names of ``DataRegistry``.
 """
 
 from pathlib import Path
@@ -9,12 +9,12 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.images.sets import load_images
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["check", "run"]
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Return what is not on this machine, a line each.
 
     Raises:
@@ -26,22 +26,22 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return [lacking] if lacking else []
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Open the set and count.
 
     Raises:
         InputError: no such data.
     """
-    found = load_images(sources.images(job.settings["data"]))
-    labels = found.train.labels
+    image_set = load_images(sources.images(job.settings["data"]))
+    labels = image_set.train.labels
     return Result(
         kind="image_set",
-        name=found.name,
+        name=image_set.name,
         metrics={
             "classes": None if labels is None else len(set(labels.tolist())),
-            "training": len(found.train.images),
-            "test": None if found.test is None else len(found.test.images),
-            "side": found.side,
+            "training": len(image_set.train.images),
+            "test": None if image_set.test is None else len(image_set.test.images),
+            "side": image_set.side,
         },
-        provenance=provenance(seed=job.seed, data=found.fingerprint),
+        provenance=provenance(seed=job.seed, data=image_set.fingerprint),
     )

@@ -1,7 +1,7 @@
 """A training on images: kNN accuracies, norms and angles by epoch, a linear probe at the end.
 
 The run is ``isotrope train-images``. Settings of a job: those of ``ImageSettings``, with ``data``
-by the names of ``Places``.
+by the names of ``DataRegistry``.
 """
 
 import csv
@@ -19,7 +19,7 @@ from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import train
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 __all__ = ["MEANS", "check", "image_settings", "rows", "run"]
 
@@ -41,7 +41,7 @@ _CHECKPOINT_EVERY = 250  # steps between checkpoints
 _SIDE = 32  # pixels: on a recipe's name they have no bearing
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -58,7 +58,7 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return [*([lacking] if lacking else []), *here]
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train and read what was logged.
 
     Raises:
@@ -66,21 +66,21 @@ def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
     """
     run_folder = folder / "run"
     outcome = trained(train, image_settings(job, sources, run_folder))
-    found = rows(run_folder, outcome.result)
-    last = found[-1]
+    logged_rows = rows(run_folder, outcome.result)
+    last = logged_rows[-1]
     metrics = {name: last.get(name) for name in ("knn", "norm", "norm_backbone")}
     linear = outcome.result.metrics.get("linear")
     return Result(
         kind="images",
         name=str(job.settings.get("method", "simclr")),
         metrics={**metrics, "linear": linear, "steps": last["step"]},
-        details={"looks": found, "plan": outcome.result.details["plan"]},
+        details={"looks": logged_rows, "plan": outcome.result.details["plan"]},
         provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
 
 def image_settings(
-    job: Job, sources: DataRegistry, output: Path, *, here: bool = True
+    job: PaperJob, sources: DataRegistry, output: Path, *, here: bool = True
 ) -> ImageSettings:
     """Return the settings of the training.
 
@@ -109,17 +109,18 @@ def rows(run: Path, result: Result) -> list[dict[str, Any]]:
     with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
         logged = list(csv.DictReader(handle))
     per_epoch = result.details["plan"]["steps_per_epoch"]
-    found = []
+    averaged = []
     for row in logged:
         if not row.get("knn"):
             continue
         epoch = int(row["step"]) / per_epoch
         window = [
-            one
-            for one in logged
-            if one["epoch"] and max(0.0, epoch - 1) <= float(one["epoch"]) < max(1.0, epoch)
+            step_row
+            for step_row in logged
+            if step_row["epoch"]
+            and max(0.0, epoch - 1) <= float(step_row["epoch"]) < max(1.0, epoch)
         ]
-        found.append(
+        averaged.append(
             {
                 "step": int(row["step"]),
                 "epoch": round(epoch, 4),
@@ -127,13 +128,13 @@ def rows(run: Path, result: Result) -> list[dict[str, Any]]:
                 **_means(window),
             }
         )
-    return found
+    return averaged
 
 
 def _means(window: Sequence[Mapping[str, str]]) -> dict[str, float]:
-    found = {}
+    means = {}
     for name in MEANS:
         values = [float(row[name]) for row in window if row.get(name)]
         if values:
-            found[name] = float(f"{statistics.fmean(values):.6g}")
-    return found
+            means[name] = float(f"{statistics.fmean(values):.6g}")
+    return means

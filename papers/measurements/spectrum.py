@@ -7,7 +7,7 @@ decay. A run that was stopped goes on: finished spectra are read, an unfinished 
 minute.
 
 Settings of a job: those of a job of images, and with ``spectrum.`` before them those of
-``isotrope.training.spectrum.Asked`` (``spectrum.iterations``, ``spectrum.threshold``, ...) and
+``isotrope.training.spectrum.SpectrumSettings`` (``spectrum.iterations``, ...) and
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
 - ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
@@ -25,9 +25,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.sweeps.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
-from isotrope.training.spectrum import Asked, Found, measure
+from isotrope.training.spectrum import RunSpectra, SpectrumSettings, measure
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.measurements import images
 
 __all__ = ["check", "run"]
@@ -41,12 +41,12 @@ _NOT_KEPT = ("run", "weights")  # of what a Hessian is of: names of this machine
 class _SpectrumRequest:
     """What a job asks for beside its training."""
 
-    asked: Asked
+    spectrum: SpectrumSettings
     epochs: tuple[float, ...]
     variants: tuple[Mapping[str, Any], ...]
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -56,49 +56,51 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return images.check(_training_job(job), sources)
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train, then run Lanczos at every step that was asked for.
 
     Raises:
         InputError: data that are missing, settings that do not fit, a training that diverged.
     """
-    wanted = _request(job)
+    request = _request(job)
     run_folder = folder / "run"
     settings = images.image_settings(_training_job(job), sources, run_folder)
     settings = settings.model_copy(
-        update={"keep_every": _checkpoint_interval(settings, wanted.epochs)}
+        update={"keep_every": _checkpoint_interval(settings, request.epochs)}
     )
     outcome = trained(train, settings)
     per_epoch = outcome.result.details["plan"]["steps_per_epoch"]
     last = int(outcome.result.metrics["steps"] or 0)
-    steps = [round(epoch * per_epoch) for epoch in wanted.epochs] or [last]
+    steps = [round(epoch * per_epoch) for epoch in request.epochs] or [last]
     if beyond := [step for step in steps if step > last]:
         raise InputError(f"the training of {job.label} has {last} steps; found {beyond[0]}")
     questions: list[tuple[int, Mapping[str, Any]]] = [(step, {}) for step in steps]
-    questions += [(last, own) for own in wanted.variants]
-    found = []
-    for step, own in questions:
+    questions += [(last, changes) for changes in request.variants]
+    measured = []
+    for step, changes in questions:
         file = run_folder / "checkpoints" / f"step-{step}.ckpt"
-        one = measure(run_folder, _changed(wanted.asked, own), file=file)
-        found.append({"epoch": round(step / per_epoch, 4), "variant": own, **_as_plain_values(one)})
-    end = next(one["numbers"] for one in reversed(found) if not one["variant"])
+        spectrum_ = measure(run_folder, _changed(request.spectrum, changes), file=file)
+        measured.append(
+            {"epoch": round(step / per_epoch, 4), "variant": changes, **_as_plain_values(spectrum_)}
+        )
+    end = next(spectrum_["numbers"] for spectrum_ in reversed(measured) if not spectrum_["variant"])
     rows = images.rows(run_folder, outcome.result)
     return Result(
         kind="spectrum",
         name=str(job.settings.get("objective", job.settings.get("method", "simclr"))),
         metrics={**end, "knn": rows[-1]["knn"] if rows else None},
-        details={"spectra": found, "looks": rows, "plan": outcome.result.details["plan"]},
+        details={"spectra": measured, "looks": rows, "plan": outcome.result.details["plan"]},
         provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
 
-def _training_job(job: Job) -> Job:
+def _training_job(job: PaperJob) -> PaperJob:
     """The job of images with the same training."""
     own = {k: v for k, v in job.settings.items() if not k.startswith(_PREFIX)}
-    return Job("images", own, job.seed)
+    return PaperJob("images", own, job.seed)
 
 
-def _request(job: Job) -> _SpectrumRequest:
+def _request(job: PaperJob) -> _SpectrumRequest:
     own = {
         name[len(_PREFIX) :]: value
         for name, value in job.settings.items()
@@ -106,22 +108,22 @@ def _request(job: Job) -> _SpectrumRequest:
     }
     epochs = tuple(float(epoch) for epoch in own.pop("epochs", ()))
     variants = tuple(own.pop("variants", ()))
-    asked = _changed(Asked(), own)
+    spectrum = _changed(SpectrumSettings(), own)
     for variant in variants:
-        _changed(asked, variant)
+        _changed(spectrum, variant)
     if any(epoch < 0 for epoch in epochs):
         raise InputError(f"epochs of a spectrum are 0 or more; found {min(epochs):g}")
-    return _SpectrumRequest(asked, epochs, variants)
+    return _SpectrumRequest(spectrum, epochs, variants)
 
 
-def _changed(asked: Asked, changes: Mapping[str, Any]) -> Asked:
+def _changed(spectrum: SpectrumSettings, changes: Mapping[str, Any]) -> SpectrumSettings:
     """The question with other values; lists become tuples, as plain settings have none."""
-    known = {field.name: getattr(asked, field.name) for field in fields(Asked)}
+    values = {field.name: getattr(spectrum, field.name) for field in fields(SpectrumSettings)}
     for name in changes:
-        if name not in known:
-            raise InputError(f"unknown setting {_PREFIX}{name}{nearest(name, known)}")
+        if name not in values:
+            raise InputError(f"unknown setting {_PREFIX}{name}{nearest(name, values)}")
     own = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
-    return Asked(**{**known, **own})
+    return SpectrumSettings(**{**values, **own})
 
 
 def _checkpoint_interval(settings: ImageSettings, epochs: tuple[float, ...]) -> int:
@@ -132,9 +134,9 @@ def _checkpoint_interval(settings: ImageSettings, epochs: tuple[float, ...]) -> 
     return math.gcd(*(round(epoch * per_epoch) for epoch in epochs)) or 10**9
 
 
-def _as_plain_values(found: Found) -> dict[str, Any]:
+def _as_plain_values(spectrum: RunSpectra) -> dict[str, Any]:
     """All of a spectrum that is worth keeping, as plain values."""
-    details = found.result.details
+    details = spectrum.result.details
     hessian = {k: v for k, v in details["hessian"].items() if k not in _NOT_KEPT}
     seeds = hessian["asked"]["seeds"]
     spectra = [
@@ -148,11 +150,11 @@ def _as_plain_values(found: Found) -> dict[str, Any]:
                 for ritz in one.probes
             ],
         }
-        for seed, one in zip(seeds, found.spectra, strict=True)
+        for seed, one in zip(seeds, spectrum.spectra, strict=True)
     ]
     return {
-        "step": found.result.metrics["step"],
-        "numbers": found.result.metrics,
+        "step": spectrum.result.metrics["step"],
+        "numbers": spectrum.result.metrics,
         "verdict": details["verdict"],
         "learning_rate": details["learning_rate"],
         "hessian": hessian,

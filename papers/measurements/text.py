@@ -6,7 +6,7 @@ that a training may have on top. So every objective is looked at alike, and what
 no influence on the training.
 
 Settings of a job: those of ``TrainSettings``, with ``texts`` and ``encoder`` by the names of
-``Places``, and
+``DataRegistry``, and
 
 - ``looks``: what is measured at every kept step, of :data:`MEASURES`;
 - ``held``: batches of held-out sentences that are looked at, and their size;
@@ -56,7 +56,7 @@ from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.whitening import WhitenedEncoder
 
 __all__ = ["MEASURES", "check", "run"]
@@ -69,13 +69,13 @@ _PARTS = ("loss", "dissipation", "dead", "hardest_share", "ratio", "above_bound"
 _HELD_OUT, _PROBE_TEMPERATURE = (
     (8, 128),
     0.05,
-)  # batches of paper 000, appendix A.2; the probe's tau
+)  # batches of Li et al. 2024, appendix A.2; the probe's tau
 _DEV = 256  # pairs of STS-B scored above 4 that make the probe's dev batches
 
 Row = dict[str, Any]
 
 
-def check(job: Job, sources: DataRegistry) -> list[str]:
+def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each.
 
     Raises:
@@ -83,9 +83,9 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     """
     settings = _settings(job, sources, Path("unused"), "unused.txt")
     try_objective(registry.build(settings.objective, settings.objective_settings), negatives=False)
-    for look in job.settings.get("looks", ()):
-        if look not in MEASURES:
-            raise InputError(f"unknown look {look!r}; there are {', '.join(MEASURES)}")
+    for quantity in job.settings.get("looks", ()):
+        if quantity not in MEASURES:
+            raise InputError(f"unknown look {quantity!r}; there are {', '.join(MEASURES)}")
     for task in job.settings.get("scores", ()):
         if task not in ("sts", *TRANSFER):
             raise InputError(f"scores are sts, {', '.join(TRANSFER)}; found {task!r}")
@@ -107,63 +107,67 @@ def check(job: Job, sources: DataRegistry) -> list[str]:
     return lacking + sources.missing_encoder(job.settings["encoder"])
 
 
-def run(job: Job, sources: DataRegistry, folder: Path) -> Result:
+def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train, look, score.
 
     Raises:
         InputError: data that are missing, settings that do not fit, a training that diverged.
     """
-    asked = job.settings
-    settings = _settings(job, sources, folder / "run", str(sources.texts(asked["texts"])))
+    options = job.settings
+    settings = _settings(job, sources, folder / "run", str(sources.texts(options["texts"])))
     outcome = trained(train, settings)
-    scored, precision = asked.get("scored", "sts"), asked.get("measured_in", "32")
+    scored, precision = options.get("scored", "sts"), options.get("measured_in", "32")
     dev = sources.sts_dev(scored)
-    count, size = asked.get("held", _HELD_OUT)
-    seen = functools.partial(
+    count, size = options.get("held", _HELD_OUT)
+    take_snapshot = functools.partial(
         _Snapshot,
         dev=dev,
-        held=_held_out_texts(sources, asked["texts"], count * size, asked.get("held_from", "next")),
+        held=_held_out_texts(
+            sources, options["texts"], count * size, options.get("held_from", "next")
+        ),
         size=size,
         max_length=settings.max_length,
         seed=job.seed,
     )
-    looks: list[Row] = []
-    details: dict[str, Any] = {"looks": looks, "components": _components(folder / "run")}
+    rows: list[Row] = []
+    details: dict[str, Any] = {"looks": rows, "components": _components(folder / "run")}
     encoder = _encoder(settings, precision)
     for step, file in _checkpoints(folder / "run"):
         _load(encoder, file)
         details.setdefault("encoder", encoder.fingerprint())  # before training
         newest = CachedEncoder(encoder)  # what was looked at is not embedded to be scored again
-        look = seen(encoder, newest)
-        looks.append({"step": step, **_measure(look, asked.get("looks", ()))})
-    metrics = _metrics(looks)
-    if asked.get("scores"):
-        first, last = (looks[i]["step"] for i in (0, -1))
+        snapshot = take_snapshot(encoder, newest)
+        rows.append({"step": step, **_measure(snapshot, options.get("looks", ()))})
+    metrics = _metrics(rows)
+    if options.get("scores"):
+        first, last = (rows[i]["step"] for i in (0, -1))
         steps = {"first": first, "last": last, "best": metrics.get("best_step")}
-        for end in asked.get("ends", ("last",)):
+        for end in options.get("ends", ("last",)):
             if steps[end] is None:
                 continue  # no dev score was a number
             step = int(steps[end])
             _load(encoder, folder / "run" / "checkpoints" / f"step-{step}.ckpt")
-            known = newest if step == last else CachedEncoder(encoder)
-            found = _scores(known, asked, sources)
-            metrics |= {f"{task} {end}": value for task, value in found.items()}
-            if count := asked.get("whitened", 0):
-                same = WhitenedEncoder(
-                    known, _held_out_texts(sources, asked["texts"], count, "next")
+            cached = newest if step == last else CachedEncoder(encoder)
+            scores = _scores(cached, options, sources)
+            metrics |= {f"{task} {end}": value for task, value in scores.items()}
+            if count := options.get("whitened", 0):
+                whitened = WhitenedEncoder(
+                    cached, _held_out_texts(sources, options["texts"], count, "next")
                 )
-                found = _sts_scores(same, sources.sts(scored)) | {"dev": sts_dev(same, dev)}
-                metrics |= {f"{task} whitened {end}": value for task, value in found.items()}
+                scores = _sts_scores(whitened, sources.sts(scored)) | {
+                    "dev": sts_dev(whitened, dev)
+                }
+                metrics |= {f"{task} whitened {end}": value for task, value in scores.items()}
     return Result(
         kind="text",
-        name=asked["objective"],
+        name=options["objective"],
         metrics=metrics,
         details=details,
         provenance=provenance(seed=job.seed, data=outcome.result.provenance.get("data")),
     )
 
 
-def _settings(job: Job, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
+def _settings(job: PaperJob, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
     own = {name: value for name, value in job.settings.items() if name not in _NOT_TRAINING}
     if not {"texts", "encoder", "objective"} <= set(job.settings):
         raise InputError("a job of text has texts, encoder and objective")
@@ -207,24 +211,24 @@ def _load(encoder: SentenceEncoder, file: Path) -> None:
 
 
 def _scores(
-    encoder: CachedEncoder, asked: Mapping[str, Any], sources: DataRegistry
+    encoder: CachedEncoder, settings: Mapping[str, Any], sources: DataRegistry
 ) -> dict[str, float]:
     """Score an encoder on what was asked."""
-    scored, wanted = asked.get("scored", "sts"), asked["scores"]
-    found: dict[str, float] = {}
-    if "sts" in wanted:
-        found |= _sts_scores(encoder, sources.sts(scored))
-    names = [name for name in wanted if name != "sts"]
+    scored, tasks = settings.get("scored", "sts"), settings["scores"]
+    scores_by_name: dict[str, float] = {}
+    if "sts" in tasks:
+        scores_by_name |= _sts_scores(encoder, sources.sts(scored))
+    names = [name for name in tasks if name != "sts"]
     if names:
-        mode = asked.get("mode", "full")
+        mode = settings.get("mode", "full")
         scores = {
             name: transfer_task(encoder, task, mode=mode)
             for name, task in sources.transfer(_transfer_set(scored), names).items()
         }
-        result = transfer_result(asked["objective"], scores, mode=mode)
-        found |= {k: v for k, v in _numbers(result).items() if k != "average"}
-        found["transfer"] = sum(found[name] for name in names) / len(names)
-    return found
+        result = transfer_result(settings["objective"], scores, mode=mode)
+        scores_by_name |= {k: v for k, v in _numbers(result).items() if k != "average"}
+        scores_by_name["transfer"] = sum(scores_by_name[name] for name in names) / len(names)
+    return scores_by_name
 
 
 def _sts_scores(encoder: Encoder, sets: Mapping[str, Sequence[Subset]]) -> dict[str, float]:
@@ -236,11 +240,11 @@ def _components(run: Path) -> list[Row]:
     """Return the loss and the gradient's components as the run's metrics.csv has them, by step."""
     with (run / "metrics.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("loss")]
-    found: list[Row] = []
+    components: list[Row] = []
     for row in rows:
         short = {name: float(f"{float(row[name]):.4g}") for name in _PARTS if row.get(name)}
-        found.append({"step": int(row["step"]), **short})
-    return found
+        components.append({"step": int(row["step"]), **short})
+    return components
 
 
 def _transfer_set(scored: str) -> str:
@@ -251,24 +255,24 @@ def _numbers(result: Result) -> dict[str, float]:
     return {k: float(v) for k, v in result.metrics.items() if isinstance(v, int | float)}
 
 
-def _metrics(looks: Sequence[Row]) -> dict[str, float | int | str | None]:
+def _metrics(rows: Sequence[Row]) -> dict[str, float | int | str | None]:
     """Make flat numbers of the dev scores: the first, the last, the best after the first."""
     # a set on which all embeddings are alike has no correlation
-    scores = [(row["step"], row["dev"]) for row in looks if math.isfinite(row.get("dev", math.nan))]
-    found: dict[str, float | int | str | None] = {"steps": looks[-1]["step"]}
+    scores = [(row["step"], row["dev"]) for row in rows if math.isfinite(row.get("dev", math.nan))]
+    metrics: dict[str, float | int | str | None] = {"steps": rows[-1]["step"]}
     if scores:
         step, best = max(scores[1:] or scores, key=lambda one: one[1])
-        found |= {"dev first": scores[0][1], "dev last": scores[-1][1]}
-        found |= {"dev best": best, "best_step": step}
-    return found
+        metrics |= {"dev first": scores[0][1], "dev last": scores[-1][1]}
+        metrics |= {"dev best": best, "best_step": step}
+    return metrics
 
 
-def _measure(seen: "_Snapshot", looks: Sequence[str]) -> Row:
+def _measure(snapshot: "_Snapshot", names: Sequence[str]) -> Row:
     """Return what was asked for of an encoder at one step."""
-    found: Row = {}
-    for look in looks:
-        found |= MEASURES[look](seen)
-    return found
+    row: Row = {}
+    for name in names:
+        row |= MEASURES[name](snapshot)
+    return row
 
 
 @dataclass
@@ -285,7 +289,7 @@ class _Snapshot:
 
     @functools.cached_property
     def batches(self) -> list[Views]:
-        """Held-out sentences, dropout on: paper 000, appendix A.2."""
+        """Held-out sentences, dropout on: Li et al. 2024, appendix A.2."""
         return held_out(
             self.encoder,
             self.held,
@@ -303,11 +307,12 @@ class _Snapshot:
         return Views(first, second)
 
 
-def _dev_scores(seen: _Snapshot) -> Row:
-    """The score, and where paper 001, figure 1a plots it: alignment of all pairs scored above 4,
-    uniformity of all sentences.
+def _dev_scores(snapshot: _Snapshot) -> Row:
+    """Return the dev score, and its place in figure 1a of Nie et al. 2023.
+
+    The place is the alignment of all pairs scored above 4 and the uniformity of all sentences.
     """
-    known, dev = seen.known, seen.dev
+    known, dev = snapshot.known, snapshot.dev
     score = sts_dev(known, dev)
     close = [i for i, gold in enumerate(dev.scores) if gold > 4]
     every = list(dict.fromkeys([*dev.first, *dev.second]))
@@ -319,15 +324,16 @@ def _dev_scores(seen: _Snapshot) -> Row:
     }
 
 
-def _probes(seen: _Snapshot) -> Row:
-    """The three losses of paper 001, figures 1 and 3, on batches like those of the training, and
-    on pairs of the dev set: their own tau and t, whatever is trained.
+def _probes(snapshot: _Snapshot) -> Row:
+    """Return the three losses of Nie et al. 2023, figures 1 and 3, on held-out and dev pairs.
+
+    They have their own tau and t, whatever is trained.
     """
-    every = [_probe_losses(views) for views in seen.batches]
+    every = [_probe_losses(views) for views in snapshot.batches]
     train = {name: sum(row[name] for row in every) / len(every) for name in every[0]}
     return {
         **{f"train {name}": value for name, value in train.items()},
-        **{f"dev {name}": value for name, value in _probe_losses(seen.close).items()},
+        **{f"dev {name}": value for name, value in _probe_losses(snapshot.close).items()},
     }
 
 
@@ -342,39 +348,39 @@ def _probe_losses(views: Views) -> dict[str, float]:
     }
 
 
-def _angles(seen: _Snapshot) -> Row:
-    """Paper 000, figure 9."""
-    found = angle_statistics(seen.batches)
-    return {f"{name} {k}": v for name, one in found.items() for k, v in asdict(one).items()}
+def _angles(snapshot: _Snapshot) -> Row:
+    """Li et al. 2024, figure 9."""
+    statistics = angle_statistics(snapshot.batches)
+    return {f"{name} {k}": v for name, one in statistics.items() for k, v in asdict(one).items()}
 
 
-def _cosines(seen: _Snapshot) -> Row:
-    """Paper 000, figure 5."""
-    found = densities(seen.batches, points=101)
-    named = {"cosine": found.cosine, "positive": found.positive, "negative": found.negative}
+def _cosines(snapshot: _Snapshot) -> Row:
+    """Li et al. 2024, figure 5."""
+    density = densities(snapshot.batches, points=101)
+    named = {"cosine": density.cosine, "positive": density.positive, "negative": density.negative}
     return {"densities": {name: _rounded(values) for name, values in named.items()}}
 
 
-def _hardest(seen: _Snapshot) -> Row:
-    """Paper 000, figure 7: by temperature, of the weight and of the released statistic."""
+def _hardest(snapshot: _Snapshot) -> Row:
+    """Li et al. 2024, figure 7: by temperature, of the weight and of the released statistic."""
     return {
         f"hardest {kind}": {
             f"{tau:g}": share
             for tau, share in hardest_share(
-                seen.batches, margin=None if kind == "weight" else 0.3, kind=kind
+                snapshot.batches, margin=None if kind == "weight" else 0.3, kind=kind
             ).items()
         }
         for kind in _KINDS
     }
 
 
-def _lemma(seen: _Snapshot) -> Row:
-    """Paper 000, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
-    found: dict[str, Row] = {}
-    for views in seen.batches[:1]:
+def _lemma(snapshot: _Snapshot) -> Row:
+    """Li et al. 2024, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
+    by_step: dict[str, Row] = {}
+    for views in snapshot.batches[:1]:
         for one in lemma_share(views):
             low = one.minimum.double()
-            found[f"{one.step:g}"] = {
+            by_step[f"{one.step:g}"] = {
                 "share": one.share,
                 "counted": one.counted,
                 "unbounded": one.unbounded,
@@ -384,17 +390,17 @@ def _lemma(seen: _Snapshot) -> Row:
                 if len(low)
                 else {},
             }
-    return {"lemma": found}
+    return {"lemma": by_step}
 
 
-def _ratios(seen: _Snapshot) -> Row:
-    """Paper 000, figure 8b: all registered dynamic ratios."""
-    return {"ratios": {k: asdict(v) for k, v in dynamic_ratios(seen.batches).items()}}
+def _ratios(snapshot: _Snapshot) -> Row:
+    """Li et al. 2024, figure 8b: all registered dynamic ratios."""
+    return {"ratios": {k: asdict(v) for k, v in dynamic_ratios(snapshot.batches).items()}}
 
 
-def _closeness(seen: _Snapshot) -> Row:
-    """Paper 000, figure 8c: how close held-out positives lie."""
-    cosines = [v.unit().map(lambda x: x.double()) for v in seen.batches]
+def _closeness(snapshot: _Snapshot) -> Row:
+    """Li et al. 2024, figure 8c: how close held-out positives lie."""
+    cosines = [v.unit().map(lambda x: x.double()) for v in snapshot.batches]
     mean = sum(float((v.anchors * v.positives).sum(dim=1).mean()) for v in cosines)
     return {"positive cosine": mean / len(cosines)}
 

@@ -1,1 +1,1 @@
-"""On the Inadequacy of Optimizing Alignment and Uniformity (paper 001): a file each."""
+"""Nie et al. 2023, On the Inadequacy of Optimizing Alignment and Uniformity: a file an artifact."""

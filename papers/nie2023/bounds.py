@@ -31,7 +31,7 @@ SHOWN = 60  # batches whose anchors are in the picture
 
 
 @dataclass(frozen=True)
-class Trial:
+class RandomBatch:
     """A random batch: unit vectors, tau (.01 to 1), t (0 to 10) and n x M parts of mixtures."""
 
     a: Tensor
@@ -55,10 +55,10 @@ class Inequality:
 
     equation: str
     claim: str
-    sides: Callable[[Trial], Bound]
+    sides: Callable[[RandomBatch], Bound]
 
 
-def too_few(x: Trial) -> Bound:
+def too_few(x: RandomBatch) -> Bound:
     """The second step of eq. 12 where N counts the negatives: a margin of tau log(K - 1)."""
     s = x.a @ x.b.T
     hardest = s.fill_diagonal_(-torch.inf).amax(dim=1)
@@ -66,7 +66,7 @@ def too_few(x: Trial) -> Bound:
     return Bound(infonce_bounds(x.a, x.b, x.tau).triplet.left, math.log(2) + excess.relu())
 
 
-def printed_constant(x: Trial) -> Bound:
+def printed_constant(x: RandomBatch) -> Bound:
     """Eq. 46's last line, as printed, and the mean similarity of the line before."""
     s, n = x.a @ x.b.T, len(x.a)
     before = s[~torch.eye(n, dtype=torch.bool)].mean() / x.tau
@@ -74,7 +74,7 @@ def printed_constant(x: Trial) -> Bound:
     return Bound((printed - before).abs(), torch.zeros_like(before))
 
 
-def on_the_sphere(x: Trial) -> Bound:
+def on_the_sphere(x: RandomBatch) -> Bound:
     """Eq. 50 with mixtures of two negatives that are normalised again."""
     mixtures = unit(x.share * x.b[x.first] + (1 - x.share) * x.b[x.second])
     s = torch.cat([x.a @ x.b.T, (x.a[:, None] * mixtures).sum(dim=2)], dim=1) / x.tau
@@ -125,7 +125,7 @@ SLIPS = (
 """What must not be read into the paper; each is false."""
 
 
-def trials(count: int) -> Iterator[Trial]:
+def trials(count: int) -> Iterator[RandomBatch]:
     """Yield random batches of every kind that objectives are proved on, loose and tight."""
     for seed in range(count):
         random = torch.Generator().manual_seed(seed)
@@ -139,7 +139,7 @@ def trials(count: int) -> Iterator[Trial]:
         # rows of other anchors: the parts of the mixtures
         parts = 1 + torch.randint(n - 1, (2, n, m), generator=random)
         first, second = (parts + torch.arange(n)[:, None]) % n
-        yield Trial(unit(a), unit(b), 10 ** (-2 * tau), 10 * t, share, first, second)
+        yield RandomBatch(unit(a), unit(b), 10 ** (-2 * tau), 10 * t, share, first, second)
 
 
 @cache
@@ -192,7 +192,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _drawn(scale: Scale) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
-    own: Sequence[Trial] = list(trials(min(SHOWN, COUNT[scale])))
+    own: Sequence[RandomBatch] = list(trials(min(SHOWN, COUNT[scale])))
     steps = [infonce_bounds(x.a, x.b, x.tau) for x in own]
     loss = torch.cat([one.dcl_plus.left for one in steps])
     over = {

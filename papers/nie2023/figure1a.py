@@ -46,8 +46,8 @@ def render(scale: Scale, results: Results) -> Rendered:
             Verdict(
                 "at the places where a decoupled loss comes by, InfoNCE scores higher",
                 met if run else None,
-                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; seeds with "
-                f"such places: {near}"
+                f"STS-B dev, by matched places: {format_changes(ahead) or 'none is near'}; "
+                f"seeds with such places: {near}"
                 if run
                 else "",
             ),

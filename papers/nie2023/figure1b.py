@@ -1,17 +1,19 @@
 """Figure 1b: the three probes while InfoNCE trains."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import longer
-from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, TRAIN, Claim, probed
+from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, TRAIN, CurveClaim, probed
 
 CLAIMS = (
-    Claim("InfoNCE does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
-    Claim("under InfoNCE all probes fall and stay down, on both sets", (*TRAIN, *DEV), (STAYS,)),
+    CurveClaim("InfoNCE does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
+    CurveClaim(
+        "under InfoNCE all probes fall and stay down, on both sets", (*TRAIN, *DEV), (STAYS,)
+    ),
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """InfoNCE."""
     return longer(scale, "infonce")
 

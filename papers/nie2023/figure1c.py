@@ -1,22 +1,22 @@
 """Figure 1c: the three probes while alignment and uniformity are trained jointly."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import longer
-from papers.nie2023.probes import AGAIN, NOT_AGAIN, TRAIN, Claim, probed
+from papers.nie2023.probes import AGAIN, NOT_AGAIN, TRAIN, CurveClaim, probed
 
 CLAIMS = (
-    Claim(
+    CurveClaim(
         "alignment and uniformity overfit: on dev L_cl and L_uniform fall and then rise",
         ("dev contrastive", "dev uniformity"),
         (AGAIN,),
     ),
-    Claim("L_align does not fall and then rise on dev", ("dev alignment",), NOT_AGAIN),
-    Claim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
+    CurveClaim("L_align does not fall and then rise on dev", ("dev alignment",), NOT_AGAIN),
+    CurveClaim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Alignment and uniformity."""
     return longer(scale, "alignuniform")
 

@@ -1,17 +1,17 @@
 """Figure 1d: the three probes while DCL trains."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import longer
-from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
+from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, CurveClaim, probed
 
 CLAIMS = (
-    Claim("DCL overfits: on dev all three probes fall and then rise", DEV, (AGAIN,)),
-    Claim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
+    CurveClaim("DCL overfits: on dev all three probes fall and then rise", DEV, (AGAIN,)),
+    CurveClaim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """DCL."""
     return longer(scale, "dcl")
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import at_end
 from papers.machinery.over_seeds import by_seed, combine_by_seed, format_changes, format_spread
 from papers.machinery.verdicts import RULE, BySeed, Spread, Verdict, above, all_of, minus, spread
@@ -29,13 +29,13 @@ Points = Mapping[str, Mapping[str, BySeed]]
 """By training, and by axis."""
 
 
-def trainings(scale: Scale) -> dict[str, list[Job]]:
+def trainings(scale: Scale) -> dict[str, list[PaperJob]]:
     """Return MPT at three margins; to stand beside them, InfoNCE and what is decoupled of it."""
     margins = {f"MPT, m = {m:.2f}": with_margin(scale, m) for m in MARGINS}
     return margins | {NAMES[one]: trained(scale, one) for one in ("infonce", *DECOUPLED)}
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """All of them; but for two margins they are those of table 1."""
     return [job for own in trainings(scale).values() for job in own]
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import at_end, at_start, by_step, curve, format_by_seed
 from papers.machinery.over_seeds import format_change, format_changes
 from papers.machinery.verdicts import Spread, Verdict, above, all_of, minus
@@ -29,7 +29,7 @@ def margin_gap(row: "Row") -> float | None:
     return row.get("train margin gap")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """All losses of table 1."""
     return [job for objective in NAMES for job in trained(scale, objective)]
 
@@ -78,7 +78,9 @@ def _late(scale: Scale, results: Results, objective: str) -> Spread | None:
     trainings = trained(scale, objective)
     last = at_end(results, trainings, gap)
     rows = {job.seed: result.details["looks"] for job in trainings if (result := results.get(job))}
-    earlier = {seed: gap(looks[-2]) for seed, looks in rows.items() if len(looks) > 1}
+    earlier = {
+        seed: gap(rows_of_seed[-2]) for seed, rows_of_seed in rows.items() if len(rows_of_seed) > 1
+    }
     return minus(last, {seed: value for seed, value in earlier.items() if value is not None})
 
 

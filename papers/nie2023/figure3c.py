@@ -3,7 +3,7 @@
 import dataclasses
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import at_end
 from papers.machinery.over_seeds import format_changes
 from papers.machinery.verdicts import BySeed, Spread, Verdict, above, all_of, minus
@@ -14,15 +14,15 @@ SMALL, BEST, _ = MARGINS
 SIDES = ("train", "dev")
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The small margin, and the best one to compare it with."""
     return [*with_margin(scale, SMALL), *with_margin(scale, BEST)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the curves, and how their ends differ from those of the best margin."""
-    shown = probed(scale, results, "figure3c", with_margin(scale, SMALL), ())
-    more = {look: _change(scale, results, look) for look in _looks("contrastive", "uniformity")}
+    rendered = probed(scale, results, "figure3c", with_margin(scale, SMALL), ())
+    more = {probe: _change(scale, results, probe) for probe in _looks("contrastive", "uniformity")}
     wider = {side: _wider(scale, results, side) for side in SIDES}
     verdicts = [
         Verdict(
@@ -36,26 +36,26 @@ def render(scale: Scale, results: Results) -> Rendered:
             f"how much less: {format_changes(wider, 3)}" if format_changes(wider, 3) else "",
         ),
     ]
-    return dataclasses.replace(shown, verdicts=verdicts)
+    return dataclasses.replace(rendered, verdicts=verdicts)
 
 
 def _looks(*probes: str) -> list[str]:
     return [f"{side} {probe}" for probe in probes for side in SIDES]
 
 
-def _ends(scale: Scale, results: Results, margin: float, look: str) -> BySeed:
-    return at_end(results, with_margin(scale, margin), lambda row: row.get(look))
+def _ends(scale: Scale, results: Results, margin: float, probe: str) -> BySeed:
+    return at_end(results, with_margin(scale, margin), lambda row: row.get(probe))
 
 
-def _change(scale: Scale, results: Results, look: str) -> Spread | None:
-    return minus(*(_ends(scale, results, margin, look) for margin in (SMALL, BEST)))
+def _change(scale: Scale, results: Results, probe: str) -> Spread | None:
+    return minus(*(_ends(scale, results, margin, probe) for margin in (SMALL, BEST)))
 
 
 def _wider(scale: Scale, results: Results, side: str) -> Spread | None:
     """By how much the difference in uniformity is larger than that in alignment."""
     sizes = []
-    for look in (f"{side} uniformity", f"{side} alignment"):
-        a, b = (_ends(scale, results, margin, look) for margin in (SMALL, BEST))
+    for probe in (f"{side} uniformity", f"{side} alignment"):
+        a, b = (_ends(scale, results, margin, probe) for margin in (SMALL, BEST))
         sizes.append({seed: abs(a[seed] - b[seed]) for seed in a if seed in b})
     return minus(*sizes)
 

@@ -1,13 +1,13 @@
 """Figure 3d: the three probes while MPT trains with its best margin."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import MARGINS, with_margin
-from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, Claim, probed
+from papers.nie2023.probes import DEV, NOT_AGAIN, STAYS, CurveClaim, probed
 
 CLAIMS = (
-    Claim("m = .23 does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
-    Claim(
+    CurveClaim("m = .23 does not overfit: on dev no probe falls and then rises", DEV, NOT_AGAIN),
+    CurveClaim(
         "with m = .23 L_cl falls and stays down, on both sets",
         ("train contrastive", "dev contrastive"),
         (STAYS,),
@@ -15,7 +15,7 @@ CLAIMS = (
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """MPT as in table 1."""
     return with_margin(scale, MARGINS[1])
 

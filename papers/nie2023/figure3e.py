@@ -1,17 +1,17 @@
 """Figure 3e: the three probes while MPT trains with a margin that is too large."""
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023.losses import MARGINS, with_margin
-from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, Claim, probed
+from papers.nie2023.probes import AGAIN, DEV, NOT_AGAIN, TRAIN, CurveClaim, probed
 
 CLAIMS = (
-    Claim("m = .80 overfits like DCL: on dev all probes fall and then rise", DEV, (AGAIN,)),
-    Claim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
+    CurveClaim("m = .80 overfits like DCL: on dev all probes fall and then rise", DEV, (AGAIN,)),
+    CurveClaim("on train no probe falls and then rises", TRAIN, NOT_AGAIN),
 )
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """MPT with the large margin."""
     return with_margin(scale, MARGINS[2])
 

@@ -1,7 +1,7 @@
 """The seven losses of table 1, with the hyperparameters of table 2.
 
 Below the paper's scale all losses have the learning rate and the batch size of the scale; what they
-share with papers 000 and 002 is trained once.
+share with ``papers.li2024`` is trained once.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ from typing import Any
 from isotrope.paradigm.objective import Preset
 from isotrope.paradigm.registry import find
 from papers.li2024 import losses as shared
-from papers.li2024.losses import BERT, Loss
+from papers.li2024.losses import BERT, TableLoss
 from papers.machinery.artifact import Scale
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 
 __all__ = [
@@ -67,7 +67,7 @@ def trained(
     objective: str,
     backbone: str = BERT,
     changed: Mapping[str, float | str] | None = None,
-) -> list[Job]:
+) -> list[PaperJob]:
     """Return the trainings with one loss, a job for each seed.
 
     Args:
@@ -80,11 +80,11 @@ def trained(
     values = {**preset.values, **(changed or {})}
     if backbone == BERT:
         own = {BERT: dataclasses.replace(preset, values=values)}
-        return Loss(NAMES[objective], objective, objective, own).jobs(scale)
+        return TableLoss(NAMES[objective], objective, objective, own).jobs(scale)
     return text_jobs(scale, objective, values, **_own(backbone, preset))
 
 
-def longer(scale: Scale, objective: str) -> list[Job]:
+def longer(scale: Scale, objective: str) -> list[PaperJob]:
     """Return trainings that are long enough to overfit, a job for each seed.
 
     At the paper's scale those of table 1. At ``cpu`` six passes over the sentences instead of one,
@@ -97,12 +97,12 @@ def longer(scale: Scale, objective: str) -> list[Job]:
     return text_jobs(scale, objective, tuned(objective).values, scored=False, **own)
 
 
-def with_margin(scale: Scale, margin: float) -> list[Job]:
+def with_margin(scale: Scale, margin: float) -> list[PaperJob]:
     """Return the trainings with MPT at a margin; that of table 2 is table 1's."""
     return trained(scale, "mpt", changed={"margin": margin})
 
 
-def untrained(scale: Scale, backbone: str = BERT) -> list[Job]:
+def untrained(scale: Scale, backbone: str = BERT) -> list[PaperJob]:
     """Return the job that scores an encoder before any training (metrics ``... first``)."""
     if backbone == BERT:
         return shared.untrained(scale)

@@ -67,8 +67,8 @@ PANELS: dict[str, FigurePanel] = {panel.title: panel for panel in FIGURES["norm"
 @functools.cache
 def surfaces(scale: Scale, part: Part) -> dict[str, Landscape]:
     """Return the norm of a part of the gradient for every panel, by title."""
-    found = figure("norm", list(PANELS.values()), grid=_GRID[scale], part=part)
-    return dict(zip(PANELS, found, strict=True))
+    landscapes = figure("norm", list(PANELS.values()), grid=_GRID[scale], part=part)
+    return dict(zip(PANELS, landscapes, strict=True))
 
 
 def left(name: str, values: Mapping[str, float], p: Floats, n: Floats, k: float) -> Floats:
@@ -123,13 +123,16 @@ def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Table:
     """Return the paper's equations beside what the components give, a row for each panel."""
     rows = []
     for title in titles:
-        panel, found = PANELS[title], surfaces(scale, part)[title]
+        panel, landscape = PANELS[title], surfaces(scale, part)[title]
         columns = [title, _NUMBERS[part][panel.name]]
         for p, n in _POINTS:
-            told = equation(panel, part, np.array(p * np.pi), np.array(n * np.pi))
-            columns += [f"{float(told):.4g}", f"{_at(panel, part, p * np.pi, n * np.pi):.4g}"]
-        low = numbers("norm", found)["under 1 %"] or 0.0
-        rows.append([*columns, f"{_difference(panel, part, found):.0e}", f"{100 * low:.1f} %"])
+            printed_norm = equation(panel, part, np.array(p * np.pi), np.array(n * np.pi))
+            columns += [
+                f"{float(printed_norm):.4g}",
+                f"{_at(panel, part, p * np.pi, n * np.pi):.4g}",
+            ]
+        low = numbers("norm", landscape)["under 1 %"] or 0.0
+        rows.append([*columns, f"{_difference(panel, part, landscape):.0e}", f"{100 * low:.1f} %"])
     points = [f"at pi/{1 / p:.0f}, pi/{1 / n:.0f}" for p, n in _POINTS]
     header = ["panel", "eq."]
     header += [f"{whose}, {point}" for point in points for whose in ("paper", "ours")]
@@ -142,8 +145,8 @@ def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Table:
 
 def agreement(scale: Scale, part: Part, titles: Sequence[str]) -> Verdict:
     """Return whether components and equations give the same surfaces."""
-    found = surfaces(scale, part)
-    worst = max(_difference(PANELS[title], part, found[title]) for title in titles)
+    landscapes = surfaces(scale, part)
+    worst = max(_difference(PANELS[title], part, landscapes[title]) for title in titles)
     return Verdict(
         f"the {part} part of every gradient has the norm of the paper's equation (slips corrected)",
         worst < 1e-9,
@@ -170,10 +173,10 @@ def misprinted(scale: Scale, part: Part) -> Verdict:
         },
     }
     off = {}
-    for title, told in wrong[part].items():
+    for title, printed_norm in wrong[part].items():
         right = equation(PANELS[title], part, p, n)
         number = _NUMBERS[part][PANELS[title].name]
-        off[number] = float((np.abs(told - right) > _SHADED * right.max()).mean())
+        off[number] = float((np.abs(printed_norm - right) > _SHADED * right.max()).mean())
     return Verdict(
         f"eq. {', '.join(off)}: the norm is right as printed",
         not any(off.values()),
@@ -208,19 +211,19 @@ def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> "Picture":
     """Return heat maps, each with its own colours."""
     from isotrope.reports.surfaces import ANGLES, Surface, heatmaps
 
-    found = surfaces(scale, part)
-    shown = [
+    landscapes = surfaces(scale, part)
+    surfaces_ = [
         Surface(title, one.negative, one.positive, one.value, one.defined)
-        for title, one in ((title, found[title]) for title in titles)
+        for title, one in ((title, landscapes[title]) for title in titles)
     ]
-    return heatmaps(shown, f"norm, {part}", labels=ANGLES)
+    return heatmaps(surfaces_, f"norm, {part}", labels=ANGLES)
 
 
-def _difference(panel: FigurePanel, part: Part, found: Landscape) -> float:
-    p, n = np.meshgrid(found.positive, found.negative, indexing="ij")
+def _difference(panel: FigurePanel, part: Part, landscape: Landscape) -> float:
+    p, n = np.meshgrid(landscape.positive, landscape.negative, indexing="ij")
     # at the very edge of a margin rounding decides: the nearer side counts
-    sides = [np.abs(equation(panel, part, p, n + d) - found.value) for d in (-_EDGE, 0, _EDGE)]
-    return float(np.min(sides, axis=0).max() / found.value.max())
+    sides = [np.abs(equation(panel, part, p, n + d) - landscape.value) for d in (-_EDGE, 0, _EDGE)]
+    return float(np.min(sides, axis=0).max() / landscape.value.max())
 
 
 def _at(panel: FigurePanel, part: Part, positive: float, negative: float) -> float:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.logged import Row, by_step, curve
 from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
@@ -23,7 +23,7 @@ from papers.paper_numbers import printed
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
-__all__ = ["AGAIN", "DEV", "NOT_AGAIN", "STAYS", "TRAIN", "Claim", "course", "notes", "probed"]
+__all__ = ["AGAIN", "DEV", "NOT_AGAIN", "STAYS", "TRAIN", "CurveClaim", "course", "notes", "probed"]
 
 SYMBOLS = {"contrastive": "L_cl", "alignment": "L_align", "uniformity": "L_uniform"}
 TRAIN = tuple(f"train {probe}" for probe in SYMBOLS)
@@ -35,22 +35,26 @@ _CLEARLY = 0.05  # of the range of a curve
 
 
 @dataclass(frozen=True)
-class Claim:
+class CurveClaim:
     """That curves take one of some courses.
 
     Attributes:
         text: the claim.
-        looks: whose curves.
+        probes: whose curves.
         courses: those of which each must take one.
     """
 
     text: str
-    looks: Sequence[str]
+    probes: Sequence[str]
     courses: Sequence[str]
 
 
 def probed(
-    scale: Scale, results: Results, name: str, trainings: Sequence[Job], claims: Sequence[Claim]
+    scale: Scale,
+    results: Results,
+    name: str,
+    trainings: Sequence[PaperJob],
+    claims: Sequence[CurveClaim],
 ) -> Rendered:
     """Return the curves of one training, and what becomes of claims on them.
 
@@ -61,19 +65,19 @@ def probed(
         trainings: one loss, all seeds.
         claims: to be decided.
     """
-    taken = {look: course(results, trainings, look) for look in (*TRAIN, *DEV)}
+    courses = {probe: course(results, trainings, probe) for probe in (*TRAIN, *DEV)}
     return Rendered(
-        tables=[_table(results, trainings, taken)],
-        verdicts=[_decided(claim, taken) for claim in claims],
+        tables=[_table(results, trainings, courses)],
+        verdicts=[_decided(claim, courses) for claim in claims],
         pictures={name: partial(_drawn, results, trainings)},
         notes=notes(scale, trainings),
     )
 
 
-def course(results: Results, trainings: Iterable[Job], look: str) -> str | None:
+def course(results: Results, trainings: Iterable[PaperJob], probe: str) -> str | None:
     """Return how a curve goes: one of four words; None if it was not measured."""
     falls, rises = [], []
-    for values in _curves(results, trainings, look, trained=True):
+    for values in _curves(results, trainings, probe, trained=True):
         span = max(values) - min(values) or 1.0
         falls.append((values[0] - min(values)) / span - _CLEARLY)
         rises.append((values[-1] - min(values)) / span - _CLEARLY)
@@ -84,7 +88,7 @@ def course(results: Results, trainings: Iterable[Job], look: str) -> str | None:
     return UNDECIDED if UNDECIDED in (fall, rise) else words[fall is True, rise is True]
 
 
-def notes(scale: Scale, trainings: Sequence[Job]) -> list[str]:
+def notes(scale: Scale, trainings: Sequence[PaperJob]) -> list[str]:
     """Return how the curves were measured, and what the paper's are."""
     own = trainings[0].settings
     length = f"{own['max_steps']} steps" if "max_steps" in own else "one pass"
@@ -111,59 +115,63 @@ def notes(scale: Scale, trainings: Sequence[Job]) -> list[str]:
 
 
 def _curves(
-    found: Results, trainings: Iterable[Job], look: str, *, trained: bool
+    results: Results, trainings: Iterable[PaperJob], probe: str, *, trained: bool
 ) -> list[list[float]]:
     """One list of values for each seed that has them: of the trained encoder, or else before."""
-    results = [result for job in trainings if (result := found.get(job))]
-    rows = [[row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results]
-    every = [[row.get(look) for row in own] for own in rows]
+    results_run = [result for job in trainings if (result := results.get(job))]
+    rows = [
+        [row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results_run
+    ]
+    every = [[row.get(probe) for row in own] for own in rows]
     known = [[float(value) for value in values if value is not None] for values in every]
     return [values for values in known if values]
 
 
-def _table(results: Results, trainings: Sequence[Job], taken: Mapping[str, str | None]) -> Table:
+def _table(
+    results: Results, trainings: Sequence[PaperJob], courses: Mapping[str, str | None]
+) -> Table:
     rows: list[list[str | None]] = []
-    for look, word in taken.items():
-        before = _curves(results, trainings, look, trained=False)
-        curves = _curves(results, trainings, look, trained=True)
+    for probe, word in courses.items():
+        before = _curves(results, trainings, probe, trained=False)
+        curves = _curves(results, trainings, probe, trained=True)
         numbers = [
             spread(values[0] for values in before),
             spread(values[0] for values in curves),
             spread(min(values) for values in curves),
             spread(values[-1] for values in curves),
         ]
-        rows.append([_name(look), *map(_text, numbers), word])
+        rows.append([_name(probe), *map(_text, numbers), word])
     return Table(["probe", "untrained", "first", "lowest", "last", "course"], rows)
 
 
-def _decided(claim: Claim, taken: Mapping[str, str | None]) -> Verdict:
-    words = {look: taken[look] for look in claim.looks}
+def _decided(claim: CurveClaim, courses: Mapping[str, str | None]) -> Verdict:
+    words = {probe: courses[probe] for probe in claim.probes}
     holds = all_of(
         word if word in (None, UNDECIDED) else word in claim.courses for word in words.values()
     )
-    told = [f"{_name(look)} {word}" for look, word in words.items() if word is not None]
-    return Verdict(claim.text, holds, ", ".join(told))
+    words_by_probe = [f"{_name(probe)} {word}" for probe, word in words.items() if word is not None]
+    return Verdict(claim.text, holds, ", ".join(words_by_probe))
 
 
-def _name(look: str) -> str:
-    side, probe = look.split()
-    return f"{SYMBOLS[probe]} on {side}"
+def _name(probe: str) -> str:
+    side, symbol = probe.split()
+    return f"{SYMBOLS[symbol]} on {side}"
 
 
 def _text(value: Spread | None) -> str | None:
     return None if value is None else value.text(3)
 
 
-def _drawn(results: Results, trainings: Sequence[Job]) -> "Picture":
+def _drawn(results: Results, trainings: Sequence[PaperJob]) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     panels = []
     for probe, symbol in SYMBOLS.items():
-        looks = {side: partial(_read, f"{side} {probe}") for side in ("train", "dev")}
-        lines = [curve(side, by_step(results, trainings, read)) for side, read in looks.items()]
+        readers = {side: partial(_read, f"{side} {probe}") for side in ("train", "dev")}
+        lines = [curve(side, by_step(results, trainings, read)) for side, read in readers.items()]
         panels.append(Chart(symbol, lines, x="step", y=symbol))
     return charts(panels)
 
 
-def _read(look: str, row: Row) -> float | None:
-    return row.get(look)
+def _read(probe: str, row: Row) -> float | None:
+    return row.get(probe)

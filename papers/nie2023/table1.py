@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import by_seed, format_change, format_changes, format_spread
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import (
@@ -41,7 +41,7 @@ MARGINS = {"bert-large": ("mpt",)}
 
 
 @dataclass(frozen=True)
-class Measured:
+class BackboneScores:
     """What there is of one backbone at one scale."""
 
     scale: Scale
@@ -72,7 +72,7 @@ class Measured:
         return float(theirs.rows[f"{self.base}/{row}"][list(METRICS).index(metric)] or 0)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """Seven losses on every backbone that a scale has, and the encoders as they were."""
     every = []
     for base in backbones(scale):
@@ -83,7 +83,7 @@ def jobs(scale: Scale) -> list[Job]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the averages beside the paper's, and what becomes of its claims."""
-    every = [Measured(scale, results, base) for base in backbones(scale)]
+    every = [BackboneScores(scale, results, base) for base in backbones(scale)]
     return Rendered(
         tables=[_table(of) for of in every],
         verdicts=[verdict for of in every for verdict in _verdicts(of)],
@@ -92,7 +92,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _table(of: Measured) -> Table:
+def _table(of: BackboneScores) -> Table:
     rows: list[list[str | None]] = []
     for objective in ("untrained", *NAMES):
         row: list[str | None] = [NAMES.get(objective, objective)]
@@ -105,7 +105,7 @@ def _table(of: Measured) -> Table:
     return Table(["loss", *header, "ours against InfoNCE", "verdict"], rows, title=title)
 
 
-def _against_infonce(of: Measured, objective: str) -> tuple[str | None, str | None]:
+def _against_infonce(of: BackboneScores, objective: str) -> tuple[str | None, str | None]:
     """The difference in STS, and whether it is on the paper's side of InfoNCE."""
     if objective == "infonce":
         return "-", "-"
@@ -118,7 +118,7 @@ def _against_infonce(of: Measured, objective: str) -> tuple[str | None, str | No
     return format_change(change), "as in the paper" if same(change) else "otherwise"
 
 
-def _verdicts(of: Measured) -> list[Verdict]:
+def _verdicts(of: BackboneScores) -> list[Verdict]:
     on = "" if of.scale != "paper" else f" on {of.base}"
     three = ("infonce", *DECOUPLED)
     gains = {NAMES[o]: of.over(o, "untrained") for o in three}
@@ -150,7 +150,7 @@ def _verdicts(of: Measured) -> list[Verdict]:
     ]
 
 
-def _gain(of: Measured, objective: str, metric: str) -> BySeed:
+def _gain(of: BackboneScores, objective: str, metric: str) -> BySeed:
     before = of.of("untrained", metric)
     after = of.of(objective, metric)
     return {seed: after[seed] - before[seed] for seed in after if seed in before}
@@ -187,7 +187,7 @@ def _notes(scale: Scale) -> list[str]:
     ]
 
 
-def _drawn(every: Sequence[Measured]) -> "Picture":
+def _drawn(every: Sequence[BackboneScores]) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
     panels = []

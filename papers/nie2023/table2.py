@@ -19,8 +19,15 @@ def render(scale: Scale, results: Results) -> Rendered:
         own = [_preset(objective, name, base) for base in BACKBONES]
         same = all(math.isclose(a, float(b or 0)) for a, b in zip(own, values, strict=True))
         wrong += [] if same else [row]
-        told = [f"{b:g} / {a:g}" for a, b in zip(own, values, strict=True)]
-        rows.append([NAMES[objective], RATES.get(name, name), *told, "same" if same else "differs"])
+        values_of_both = [f"{b:g} / {a:g}" for a, b in zip(own, values, strict=True)]
+        rows.append(
+            [
+                NAMES[objective],
+                RATES.get(name, name),
+                *values_of_both,
+                "same" if same else "differs",
+            ]
+        )
     settings = trained(scale, "dcl")[0].settings
     return Rendered(
         tables=[Table(["loss", "", *theirs.columns, "verdict"], rows, title="paper / ours")],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from papers.li2024.losses import BERT
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 from papers.machinery.verdicts import Verdict
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, tuned
@@ -18,16 +18,18 @@ KEPT = 80_000  # sentences between two dev scores
 
 def grid(objective: str) -> dict[str, list[float]]:
     """Return the values that section A.3 tries of each hyperparameter of a loss."""
-    found = {}
+    values_by_name = {}
     for row, values in printed(PAPER, "grid").rows.items():
         if row.startswith(f"{objective}/"):
-            found[row.partition("/")[2]] = [float(v) for v in values if v is not None]
+            values_by_name[row.partition("/")[2]] = [float(v) for v in values if v is not None]
     for row, (low, high, step) in printed(PAPER, "grid-ranges").rows.items():
         if row.startswith(f"{objective}/"):
             start, width = float(low or 0), float(step or 1)
             count = round((float(high or 0) - start) / width) + 1
-            found[row.partition("/")[2]] = [round(start + i * width, 4) for i in range(count)]
-    return found
+            values_by_name[row.partition("/")[2]] = [
+                round(start + i * width, 4) for i in range(count)
+            ]
+    return values_by_name
 
 
 def rates() -> dict[str, list[float]]:
@@ -36,7 +38,7 @@ def rates() -> dict[str, list[float]]:
     return {name: [float(v) for v in rows[name] if v is not None] for name in RATES}
 
 
-def searched(objective: str) -> Iterator[Job]:
+def searched(objective: str) -> Iterator[PaperJob]:
     """Yield both searches: rates at table 2's hyperparameters, and these at table 2's rates."""
     preset = tuned(objective)
     for rate, size in itertools.product(*rates().values()):
@@ -48,7 +50,7 @@ def searched(objective: str) -> Iterator[Job]:
         yield _cell(objective, changed, preset.learning_rate, preset.batch_size)
 
 
-def jobs(scale: Scale) -> list[Job]:
+def jobs(scale: Scale) -> list[PaperJob]:
     """The searches on BERT-base, one seed, by the dev score alone; nothing below that scale."""
     if scale != "paper":
         return []
@@ -92,14 +94,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: int) -> Job:
+def _cell(objective: str, values: Mapping[str, float | str], rate: float, size: int) -> PaperJob:
     (job,) = text_jobs(
         "paper",
         objective,
         values,
         scored=False,
         seeds=[0],
-        looks=["dev"],
+        probes=["dev"],
         learning_rate=rate,
         batch_size=size,
         keep_every=KEPT // size,
@@ -124,7 +126,7 @@ def _short(values: Sequence[float]) -> str:
     return f"{values[0]:g} to {values[-1]:g} by {values[1] - values[0]:g}"
 
 
-def _scored(objective: str, results: Results) -> dict[Job, float]:
+def _scored(objective: str, results: Results) -> dict[PaperJob, float]:
     every = {job: results.values([job], "dev best") for job in searched(objective)}
     return {job: values[0] for job, values in every.items() if values}
 
@@ -135,8 +137,10 @@ def _best(objective: str, results: Results) -> tuple[str | None, str | None]:
         return None, None
     best = max(scores, key=lambda job: scores[job])
     names = [*RATES, *(f"objective.{name}" for name in tuned(objective).values)]
-    told = ", ".join(f"{name.removeprefix('objective.')} {best.settings[name]:g}" for name in names)
-    return told, f"{scores[best]:.2f}"
+    settings = ", ".join(
+        f"{name.removeprefix('objective.')} {best.settings[name]:g}" for name in names
+    )
+    return settings, f"{scores[best]:.2f}"
 
 
 def _found_again(scale: Scale, results: Results) -> Verdict:

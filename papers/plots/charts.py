@@ -30,7 +30,15 @@ from papers.plots.framing import (
     wrapped,
 )
 from papers.plots.grid import above_axes, arrange, head
-from papers.plots.shapes import Look, Shape, draw_bars, draw_line, draw_points, handle, look
+from papers.plots.shapes import (
+    SeriesStyle,
+    Shape,
+    draw_bars,
+    draw_line,
+    draw_points,
+    handle,
+    style_at,
+)
 from papers.plots.ticks import numbers
 
 __all__ = ["Chart", "Series", "charts"]
@@ -146,30 +154,34 @@ def charts(panels: Sequence[Chart], *, columns: int = 3) -> Picture:
     """
     if columns < 1:
         raise ValueError(f"columns is {columns}; give at least 1")
-    shown = _prepared(tuple(panels) or (Chart("", ()),))
-    width = max(_width(panel) for panel in shown)
+    prepared = _prepared(tuple(panels) or (Chart("", ()),))
+    width = max(_width(panel) for panel in prepared)
     if width > _WIDTH:
         columns = min(columns, max(1, int(_PAGE / width)))
-    look = settings(ascii([panel.chart.title for panel in shown])) | {"text.parse_math": False}
-    with mpl.rc_context(look), warnings.catch_warnings():
+    rc_settings = settings(ascii([panel.chart.title for panel in prepared])) | {
+        "text.parse_math": False
+    }
+    with mpl.rc_context(rc_settings), warnings.catch_warnings():
         # a name in a script without a font stands as boxes
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure = Figure(figsize=(width, _HEIGHT), dpi=200)
-        norms = _norms(shown)
-        drawn = []
-        for panel in shown:
+        norms = _norms(prepared)
+        panels_drawn = []
+        for panel in prepared:
             axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
             beside = _draw(axes, panel, norms.get(panel.chart.colour))
-            drawn.append((axes, panel, {shape.title for shape in beside}))
-        shared = _legends(drawn)
-        for axes, panel, _ in drawn:
+            panels_drawn.append((axes, panel, {shape.title for shape in beside}))
+        shared = _legends(panels_drawn)
+        for axes, panel, _ in panels_drawn:
             head(axes, panel.chart.title)
-        arrange(figure, [axes for axes, _, _ in drawn], min(columns, len(drawn)), shared)
+        arrange(
+            figure, [axes for axes, _, _ in panels_drawn], min(columns, len(panels_drawn)), shared
+        )
         return written(figure)
 
 
 @dataclass(frozen=True)
-class _Panel:
+class _PreparedChart:
     """A chart, what is drawn of it, and the names below it (none: numbers)."""
 
     chart: Chart
@@ -188,19 +200,19 @@ class _Panel:
         return [shape for shape in single if shape.title.strip()]
 
 
-def _prepared(panels: Sequence[Chart]) -> list[_Panel]:
-    looks = _looks(panels)
-    found = []
+def _prepared(panels: Sequence[Chart]) -> list[_PreparedChart]:
+    styles = _styles(panels)
+    prepared = []
     for chart in panels:
         places = _places(chart)
-        shapes = [_shape(chart, one, places, looks[one.title]) for one in chart.series]
+        shapes = [_shape(chart, series, places, styles[series.title]) for series in chart.series]
         named = all(isinstance(place, str) for place in places)
         names = list(places) if named else numbers(list(places))
-        found.append(_Panel(chart, shapes, names))
-    return found
+        prepared.append(_PreparedChart(chart, shapes, names))
+    return prepared
 
 
-def _looks(panels: Sequence[Chart]) -> dict[str, Look]:
+def _styles(panels: Sequence[Chart]) -> dict[str, SeriesStyle]:
     """One for each title, the first that no title beside it has in any panel."""
     groups = [list(dict.fromkeys(one.title for one in chart.series)) for chart in panels]
     taken: dict[str, int] = {}
@@ -208,7 +220,7 @@ def _looks(panels: Sequence[Chart]) -> dict[str, Look]:
         if title not in taken:
             others = {taken.get(other) for group in groups if title in group for other in group}
             taken[title] = next(i for i in range(len(others) + 1) if i not in others)
-    return {title: look(place) for title, place in taken.items()}
+    return {title: style_at(place) for title, place in taken.items()}
 
 
 def _places(chart: Chart) -> dict[Any, int]:
@@ -222,18 +234,20 @@ def _places(chart: Chart) -> dict[Any, int]:
     return {number: place for place, number in enumerate(sorted(known))}
 
 
-def _shape(chart: Chart, one: Series, places: Mapping[Any, int], look: Look) -> Shape:
+def _shape(chart: Chart, series: Series, places: Mapping[Any, int], style: SeriesStyle) -> Shape:
     if places:
-        named = [x if isinstance(x, str) else _number(x) for x in one.x]
+        named = [x if isinstance(x, str) else _number(x) for x in series.x]
         x = np.array([places.get(name, np.nan) for name in named], dtype=float)
     else:
-        x = _numbers(one.x, log=chart.log_x)
-    y = _numbers(one.y, log=chart.log_y)
+        x = _numbers(series.x, log=chart.log_x)
+    y = _numbers(series.y, log=chart.log_y)
     y[~np.isfinite(x)] = np.nan
-    spread = np.full(len(x), np.nan) if one.spread is None else _numbers(one.spread, log=False)
+    spread = (
+        np.full(len(x), np.nan) if series.spread is None else _numbers(series.spread, log=False)
+    )
     spread[~np.isfinite(y) | ~(spread >= 0)] = np.nan
-    colour = None if one.colour is None else _numbers(one.colour, log=False)
-    return Shape(one.title, look, x, y, spread, colour)
+    colour = None if series.colour is None else _numbers(series.colour, log=False)
+    return Shape(series.title, style, x, y, spread, colour)
 
 
 def _number(value: float | None) -> float:
@@ -242,35 +256,35 @@ def _number(value: float | None) -> float:
 
 def _numbers(values: Sequence[Any], *, log: bool) -> NDArray[np.float64]:
     """Return what can be drawn of numbers, NaN for the others."""
-    found = np.array([_number(value) for value in values], dtype=float)
-    found[~(np.abs(found) <= _LARGEST)] = np.nan
+    numbers_ = np.array([_number(value) for value in values], dtype=float)
+    numbers_[~(np.abs(numbers_) <= _LARGEST)] = np.nan
     if log:
-        found[~(found >= 1 / _LARGEST)] = np.nan
-    return found
+        numbers_[~(numbers_ >= 1 / _LARGEST)] = np.nan
+    return numbers_
 
 
-def _width(panel: _Panel) -> float:
+def _width(panel: _PreparedChart) -> float:
     bars = len(panel.shapes) * _BAR + 0.08 if panel.chart.kind == "bars" else 0.0
     return min(max(_WIDTH, len(panel.names) * max(_NAME, bars)), _WIDEST)
 
 
-def _norms(panels: Sequence[_Panel]) -> dict[str, Normalize]:
+def _norms(panels: Sequence[_PreparedChart]) -> dict[str, Normalize]:
     """A scale of colours for each meaning."""
-    found: dict[str, list[NDArray[np.float64]]] = {}
+    colours: dict[str, list[NDArray[np.float64]]] = {}
     for panel in panels:
         for shape in panel.drawn:
             if shape.colour is not None and panel.chart.kind == "points":
-                told = shape.colour[shape.known & np.isfinite(shape.colour)]
-                found.setdefault(panel.chart.colour, []).append(told)
-    every = {meaning: np.concatenate(values) for meaning, values in found.items()}
+                values_ = shape.colour[shape.known & np.isfinite(shape.colour)]
+                colours.setdefault(panel.chart.colour, []).append(values_)
+    joined = {meaning: np.concatenate(values) for meaning, values in colours.items()}
     return {
         meaning: Normalize(*limits(values, log=False, room=0.0))
-        for meaning, values in every.items()
+        for meaning, values in joined.items()
         if len(values)
     }
 
 
-def _draw(axes: Axes, panel: _Panel, norm: Normalize | None) -> Sequence[Shape]:
+def _draw(axes: Axes, panel: _PreparedChart, norm: Normalize | None) -> Sequence[Shape]:
     """Draw a panel; return the shapes that have their titles beside them."""
     chart = panel.chart
     figure = axes.get_figure(root=True)
@@ -309,7 +323,7 @@ def _draw(axes: Axes, panel: _Panel, norm: Normalize | None) -> Sequence[Shape]:
     return single if label_points(axes, single, others) else []
 
 
-def _fill(axes: Axes, panel: _Panel, norm: Normalize | None) -> None:
+def _fill(axes: Axes, panel: _PreparedChart, norm: Normalize | None) -> None:
     if panel.chart.kind == "bars":
         draw_bars(axes, panel.shapes)
     for shape in panel.drawn:
@@ -325,29 +339,33 @@ def _marks(chart: Chart) -> dict[str, float]:
     return {label: height for label, height in every if np.isfinite(height)}
 
 
-def _reach(chart: Chart, panel: _Panel) -> NDArray[np.float64]:
+def _reach(chart: Chart, panel: _PreparedChart) -> NDArray[np.float64]:
     """Return all heights that a panel has to show; of a logarithm one decade of spread at most."""
-    found = []
+    heights = []
     for shape in panel.drawn:
         lower = shape.y - shape.spread
         if chart.log_y:
             lower = np.maximum(lower, shape.y / 10)
-        found += [shape.y, lower, shape.y + shape.spread]
-    return np.concatenate(found)
+        heights += [shape.y, lower, shape.y + shape.spread]
+    return np.concatenate(heights)
 
 
-def _legends(drawn: Sequence[tuple[Axes, _Panel, set[str]]]) -> dict[str, Artist]:
+def _legends(drawn: Sequence[tuple[Axes, _PreparedChart, set[str]]]) -> dict[str, Artist]:
     """Return the legend of all panels, by title; or draw each its own, and return nothing."""
-    titles, told = [], []
+    titles, handles_by_panel = [], []
     for _, panel, beside in drawn:
         listed = {s.title: s for s in panel.drawn if s.title.strip() and s.title not in beside}
-        told.append({title: handle(s, panel.chart.kind) for title, s in listed.items()})
+        handles_by_panel.append({title: handle(s, panel.chart.kind) for title, s in listed.items()})
         titles.append({s.title for s in panel.shapes if panel.drawn} - beside)
     if max(titles, key=len) == set().union(*titles):
         order = dict.fromkeys(s.title for _, panel, _ in drawn for s in panel.shapes)
-        every = {title: shown for found in reversed(told) for title, shown in found.items()}
+        every = {
+            title: artist
+            for handles in reversed(handles_by_panel)
+            for title, artist in handles.items()
+        }
         return {title: every[title] for title in order if title in every}
-    for (axes, _, _), found in zip(drawn, told, strict=True):
-        if found:
-            above_axes(axes, found)
+    for (axes, _, _), handles in zip(drawn, handles_by_panel, strict=True):
+        if handles:
+            above_axes(axes, handles)
     return {}

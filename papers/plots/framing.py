@@ -58,10 +58,10 @@ def short(text: str, most: int) -> str:
 def wrapped(text: str, inches: float, size: float, *, lines: int = 3) -> str:
     """Return a text in lines of about this width, cut off if there are too many."""
     letters = max(8, int(inches / (_LETTER * size)))
-    found = textwrap.wrap(
+    wrapped_lines = textwrap.wrap(
         _line(text), letters, max_lines=lines, placeholder="\N{HORIZONTAL ELLIPSIS}"
     )
-    return "\n".join(found)
+    return "\n".join(wrapped_lines)
 
 
 def _line(text: str) -> str:
@@ -79,9 +79,9 @@ def extent(artist: Artist) -> Bbox:
     canvas = figure.canvas
     if not isinstance(canvas, FigureCanvasAgg):
         canvas = FigureCanvasAgg(figure)
-    found = artist.get_tightbbox(canvas.get_renderer())  # type: ignore[no-untyped-call]
-    assert found is not None
-    return found
+    box = artist.get_tightbbox(canvas.get_renderer())  # type: ignore[no-untyped-call]
+    assert box is not None
+    return box
 
 
 def limits(
@@ -95,16 +95,16 @@ def limits(
         room: on each side, in ranges.
         base: bars stand on it: on zero, or on a limit well below the smallest.
     """
-    known = values[np.isfinite(values)]
-    if not len(known):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return (1.0, 10.0) if log else (0.0, 1.0)
     if log:
-        first, last = np.log10(known.min()), np.log10(known.max())
+        first, last = np.log10(finite.min()), np.log10(finite.max())
         margin = max(room * (last - first), 0.08)
         below = max(margin, 0.15 * (last - first), 0.3) if base else margin
         # no further than where floating point ends
         return float(10 ** max(first - below, -300)), float(10 ** min(last + margin, 300))
-    low, high = float(known.min()), float(known.max())
+    low, high = float(finite.min()), float(finite.max())
     if base:
         low, high = min(low, 0.0), max(high, 0.0)
     flat = high - low <= _FLAT * max(abs(low), abs(high))
@@ -119,13 +119,13 @@ def number_ticks(axes: Axes, which: str, values: NDArray[np.float64]) -> None:
     """
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
-    known = np.unique(values[np.isfinite(values)])
-    whole = bool((known == np.round(known)).all()) and which == "x"
-    choices = [linear_ticks(low, high, most, whole=whole) for most in (6, 4, 2)]
+    distinct = np.unique(values[np.isfinite(values)])
+    integers = bool((distinct == np.round(distinct)).all()) and which == "x"
+    choices = [linear_ticks(low, high, most, integers=integers) for most in (6, 4, 2)]
     if axis.get_scale() == "log":
         choices = [log_ticks(low, high, most) for most in (8, 4, 2)]
-        if which == "x" and 2 <= len(known) <= 9:
-            choices.insert(0, [float(value) for value in known])
+        if which == "x" and 2 <= len(distinct) <= 9:
+            choices.insert(0, [float(value) for value in distinct])
     for ticks in choices:
         texts = numbers(ticks)
         axis.set_major_locator(FixedLocator(ticks))

@@ -19,23 +19,24 @@ _GAP = 0.16  # inches between panels
 _LONGEST = 44  # characters of a title in a legend
 
 
-def above_axes(axes: Axes, found: Mapping[str, Artist]) -> None:
+def above_axes(axes: Axes, handles: Mapping[str, Artist]) -> None:
     """Draw the legend of one panel, title to what stands for it, above its axes."""
-    _legend(axes, found, axes.bbox.width, "lower left", 0.5)
+    _legend(axes, handles, axes.bbox.width, "lower left", 0.5)
 
 
 def _legend(
-    owner: Axes | Figure, found: Mapping[str, Artist], width: float, corner: Corner, pad: float
+    owner: Axes | Figure, handles: Mapping[str, Artist], width: float, corner: Corner, pad: float
 ) -> Legend:
     """Draw a legend of as many columns as stay within a width (pixels)."""
-    names = [short(title, _LONGEST) for title in found]
+    names = [short(title, _LONGEST) for title in handles]
     dashed = any(
-        isinstance(one, Line2D) and one.get_linestyle() != "None" for one in found.values()
+        isinstance(handle, Line2D) and handle.get_linestyle() != "None"
+        for handle in handles.values()
     )
 
     def drawn(columns: int) -> Legend:
         legend: Legend = owner.legend(
-            list(found.values()),
+            list(handles.values()),
             names,
             ncols=columns,
             frameon=False,
@@ -48,7 +49,7 @@ def _legend(
         return legend
 
     columns = 1
-    while columns < len(found):
+    while columns < len(handles):
         wider = drawn(columns + 1)
         fits = extent(wider).width <= width
         wider.remove()
@@ -63,8 +64,8 @@ def head(axes: Axes, title: str) -> None:
     legend, figure = axes.get_legend(), axes.get_figure(root=True)
     assert figure is not None
     above = 0.0 if legend is None else extent(legend).y1 - axes.bbox.y1
-    shown = wrapped(title, axes.bbox.width / figure.dpi, 10)
-    axes.set_title(shown, loc="left", pad=6 + 72 * above / figure.dpi)
+    wrapped_title = wrapped(title, axes.bbox.width / figure.dpi, 10)
+    axes.set_title(wrapped_title, loc="left", pad=6 + 72 * above / figure.dpi)
 
 
 def arrange(figure: Figure, every: Sequence[Axes], columns: int, shared: dict[str, Artist]) -> None:
@@ -73,8 +74,8 @@ def arrange(figure: Figure, every: Sequence[Axes], columns: int, shared: dict[st
     around = [_overhang(axes) for axes in every]
     of_column = [around[column::columns] for column in range(columns)]
     of_row = [around[i : i + columns] for i in range(0, len(every), columns)]
-    left, right = ([max(over[i] for over in found) for found in of_column] for i in (0, 2))
-    below, above = ([max(over[i] for over in found) for found in of_row] for i in (1, 3))
+    left, right = ([max(over[i] for over in overhangs) for overhangs in of_column] for i in (0, 2))
+    below, above = ([max(over[i] for over in overhangs) for overhangs in of_row] for i in (1, 3))
     width = sum(left) + sum(right) + columns * (wide + _GAP)
     height = sum(below) + sum(above) + len(of_row) * (high + _GAP)
     figure.set_size_inches(width, height)

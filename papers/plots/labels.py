@@ -46,12 +46,12 @@ def apart(
     for k in reversed(range(len(stacks))):
         bottoms[k] = min(bottoms[k], high - sizes[k])
         high = bottoms[k]
-    found = [0.0] * len(wanted)
+    middles = [0.0] * len(wanted)
     for (stack, _), bottom in zip(stacks, bottoms, strict=True):
         for i in stack:
-            found[i] = bottom + heights[i] / 2
+            middles[i] = bottom + heights[i] / 2
             bottom += heights[i]
-    return found
+    return middles
 
 
 def room(sizes: Sequence[tuple[float, float]], frame: Box) -> bool:
@@ -79,10 +79,10 @@ def beside(
         n boxes that do not overlap.
     """
     # labels in common rows take one row each at most, so in the second pass all find a place
-    found = _beside(points, sizes, frame, dots, touching=True)
-    found = found or _beside(points, sizes, frame, dots, touching=False)
-    assert found is not None, "there was no room"
-    return found
+    boxes = _beside(points, sizes, frame, dots, touching=True)
+    boxes = boxes or _beside(points, sizes, frame, dots, touching=False)
+    assert boxes is not None, "there was no room"
+    return boxes
 
 
 def _beside(
@@ -94,20 +94,20 @@ def _beside(
     touching: bool,
 ) -> list[Box] | None:
     high = max((height for _, height in sizes), default=0.0)
-    found: list[Box] = []
+    placed: list[Box] = []
     for (x, y), (width, height) in zip(points, sizes, strict=True):
         corners = list(_rows(frame, width, high))
         if touching:
             corners = [*_around(x, y, width, height), *corners]
         boxes = [(left, low, left + width, low + height) for left, low in corners]
-        free = [box for box in boxes if _inside(box, frame) and not _hits(box, found)]
+        free = [box for box in boxes if _inside(box, frame) and not _hits(box, placed)]
         if not free:
             return None
         gap = _GAP * height
-        found.append(
+        placed.append(
             min(free, key=lambda box: (_hits(box, dots), round(abs(_distance(box, x, y) - gap), 6)))
         )
-    return found
+    return placed
 
 
 def _around(x: float, y: float, width: float, height: float) -> Iterator[tuple[float, float]]:

@@ -21,7 +21,7 @@ __all__ = ["Dots", "Plane", "Role", "planes"]
 
 Role = Literal["anchor", "anchor after the step", "positive", "negative"]
 
-_LOOKS: dict[Role, tuple[str, str, str, float]] = {  # colour, marker, face, size
+_STYLES: dict[Role, tuple[str, str, str, float]] = {  # colour, marker, face, size
     "anchor": (INK, "o", INK, 5.0),
     "anchor after the step": (INK, "o", "none", 5.0),
     "positive": ("#009e73", "s", "#009e73", 8.5),
@@ -97,7 +97,7 @@ def planes(panels: Sequence[Plane], *, columns: int = 2) -> Picture:
 
 
 def _handle(role: Role) -> Line2D:
-    colour, marker, face, size = _LOOKS[role]
+    colour, marker, face, size = _STYLES[role]
     return Line2D([], [], ls="", marker=marker, ms=size, color=colour, mfc=face, label=role)
 
 
@@ -118,7 +118,7 @@ def _draw(axes: Axes, panel: Plane) -> None:
             arrowprops={"arrowstyle": "->", "color": INK, "lw": 1.0, "shrinkA": 4, "shrinkB": 4},
         )
     for dots in panel.dots:
-        colour, marker, face, size = _LOOKS[dots.role]
+        colour, marker, face, size = _STYLES[dots.role]
         for point, strength in zip(dots.at, dots.strength or [1.0] * len(dots.at), strict=True):
             axes.plot(*point, marker, ms=size, color=colour, mfc=face, alpha=strength, mew=1.2)
 

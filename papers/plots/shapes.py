@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from isotrope.reports.plots import INK, styles
 from isotrope.reports.surfaces import DASHES
 
-__all__ = ["COLOURS", "Look", "Shape", "draw_bars", "draw_line", "draw_points", "handle", "look"]
+__all__ = [
+    "COLOURS",
+    "SeriesStyle",
+    "Shape",
+    "draw_bars",
+    "draw_line",
+    "draw_points",
+    "handle",
+    "style_at",
+]
 
 Array = NDArray[np.float64]
 
@@ -29,7 +38,7 @@ _GROUP = 0.8  # of the room of a name is filled by its bars
 
 
 @dataclass(frozen=True)
-class Look:
+class SeriesStyle:
     """How one title looks: colour and marker, dashes of its line, hatch of its bars."""
 
     colour: str
@@ -44,7 +53,7 @@ class Shape:
 
     Attributes:
         title: in the legend, or beside its only point.
-        look: of the title.
+        style: of the title.
         x: m places.
         y: m values; NaN where nothing is drawn.
         spread: m standard deviations; NaN where there is none.
@@ -52,7 +61,7 @@ class Shape:
     """
 
     title: str
-    look: Look
+    style: SeriesStyle
     x: Array
     y: Array
     spread: Array
@@ -64,45 +73,45 @@ class Shape:
         return np.isfinite(self.y)
 
 
-def look(place: int) -> Look:
+def style_at(place: int) -> SeriesStyle:
     """Return the look of the title at a place; 36 differ, and all six next to each other."""
     i, again = place % 6, place // 6 % 6
     shift = (i + again) % 6
-    return Look(styles(6)[i].colour, _MARKERS[shift], DASHES[shift], _HATCHES[shift])
+    return SeriesStyle(styles(6)[i].colour, _MARKERS[shift], DASHES[shift], _HATCHES[shift])
 
 
 def draw_line(axes: Axes, shape: Shape) -> None:
     """Draw a line with its band, broken where a value is missing; a lone point has a marker."""
-    x, y, look = shape.x, shape.y, shape.look
-    (line,) = axes.plot(x, y, color=look.colour, lw=1.7)
-    if look.dash:
-        line.set_dashes(look.dash)
+    x, y, style = shape.x, shape.y, shape.style
+    (line,) = axes.plot(x, y, color=style.colour, lw=1.7)
+    if style.dash:
+        line.set_dashes(style.dash)
     few = shape.known.sum() <= _MOST_MARKED
     dots = shape.known if few else _alone(shape.known)
-    axes.plot(x[dots], y[dots], look.marker, color=look.colour, ms=4)
+    axes.plot(x[dots], y[dots], style.marker, color=style.colour, ms=4)
     banded = shape.known & np.isfinite(shape.spread)
     lone = _alone(banded)
     low, high = _ends(axes, shape)
     if (banded & ~lone).any():
-        axes.fill_between(x, low, high, where=banded & ~lone, color=look.colour, alpha=0.2, lw=0)
-    _whiskers(axes, shape, x, lone, look.colour)
+        axes.fill_between(x, low, high, where=banded & ~lone, color=style.colour, alpha=0.2, lw=0)
+    _whiskers(axes, shape, x, lone, style.colour)
 
 
 def draw_points(axes: Axes, shape: Shape, norm: Normalize | None) -> None:
     """Draw points, on the scale of colours if they have one; hollow where its value is missing."""
-    x, y, look = shape.x, shape.y, shape.look
+    x, y, style = shape.x, shape.y, shape.style
     size = 30 if shape.known.sum() < _SMALL_FROM else 12
-    _whiskers(axes, shape, x, shape.known, look.colour if shape.colour is None else INK)
-    plain: dict[str, Any] = {"marker": look.marker, "s": size, "linewidths": 0.8, "zorder": 3}
+    _whiskers(axes, shape, x, shape.known, style.colour if shape.colour is None else INK)
+    plain: dict[str, Any] = {"marker": style.marker, "s": size, "linewidths": 0.8, "zorder": 3}
     if shape.colour is None or norm is None:
         known = shape.known
-        axes.scatter(x[known], y[known], color=look.colour, alpha=0.85, **plain)
+        axes.scatter(x[known], y[known], color=style.colour, alpha=0.85, **plain)
         return
-    told = shape.known & np.isfinite(shape.colour)
-    scaled: dict[str, Any] = {"c": shape.colour[told], "cmap": COLOURS, "norm": norm}
-    axes.scatter(x[told], y[told], edgecolors=INK, **scaled, **plain)
-    untold = shape.known & ~told
-    axes.scatter(x[untold], y[untold], facecolors="none", edgecolors=INK, **plain)
+    coloured = shape.known & np.isfinite(shape.colour)
+    scaled: dict[str, Any] = {"c": shape.colour[coloured], "cmap": COLOURS, "norm": norm}
+    axes.scatter(x[coloured], y[coloured], edgecolors=INK, **scaled, **plain)
+    hollow = shape.known & ~coloured
+    axes.scatter(x[hollow], y[hollow], facecolors="none", edgecolors=INK, **plain)
 
 
 def draw_bars(axes: Axes, shapes: Sequence[Shape]) -> None:
@@ -110,36 +119,36 @@ def draw_bars(axes: Axes, shapes: Sequence[Shape]) -> None:
     base = axes.get_ylim()[0] if axes.get_yscale() == "log" else 0.0
     width = _GROUP / len(shapes)
     for i, shape in enumerate(shapes):
-        look, known = shape.look, shape.known
+        style, known = shape.style, shape.known
         x = shape.x + (i - (len(shapes) - 1) / 2) * width
         axes.bar(
             x[known],
             shape.y[known] - base,
             width * 0.88,
             bottom=base,
-            facecolor=(look.colour, 0.4),
-            edgecolor=look.colour,
-            hatch=look.hatch,
+            facecolor=(style.colour, 0.4),
+            edgecolor=style.colour,
+            hatch=style.hatch,
             linewidth=0.8,
         )
-        _whiskers(axes, shape, x, known, look.colour)
+        _whiskers(axes, shape, x, known, style.colour)
     if base == 0:
         axes.axhline(0, color=INK, lw=0.6)
 
 
 def handle(shape: Shape, kind: str) -> Artist:
     """Return what stands for a series in a legend."""
-    look = shape.look
+    style = shape.style
     if kind == "bars":
-        face = (look.colour, 0.4)
-        return Patch(facecolor=face, edgecolor=look.colour, hatch=look.hatch, linewidth=0.8)
+        face = (style.colour, 0.4)
+        return Patch(facecolor=face, edgecolor=style.colour, hatch=style.hatch, linewidth=0.8)
     if kind == "points":
-        colour = look.colour if shape.colour is None else INK
-        return Line2D([], [], color=colour, marker=look.marker, ms=5, ls="")
-    marker = look.marker if shape.known.sum() <= _MOST_MARKED else ""
-    line = Line2D([], [], color=look.colour, lw=1.7, marker=marker, ms=4)
-    if look.dash:
-        line.set_dashes(look.dash)
+        colour = style.colour if shape.colour is None else INK
+        return Line2D([], [], color=colour, marker=style.marker, ms=5, ls="")
+    marker = style.marker if shape.known.sum() <= _MOST_MARKED else ""
+    line = Line2D([], [], color=style.colour, lw=1.7, marker=marker, ms=4)
+    if style.dash:
+        line.set_dashes(style.dash)
     return line
 
 

@@ -14,19 +14,19 @@ _PLAIN = (1e-4, 1e6)  # numbers outside are written as powers of ten
 _DIGITS = range(7, 18)
 
 
-def linear_ticks(low: float, high: float, most: int, *, whole: bool = False) -> list[float]:
+def linear_ticks(low: float, high: float, most: int, *, integers: bool = False) -> list[float]:
     """Return round numbers between two limits.
 
     Args:
         low: lower limit.
         high: upper limit, above ``low``.
         most: about how many intervals.
-        whole: integers only.
+        integers: integers only.
     """
-    locator = MaxNLocator(most, steps=_STEPS, integer=whole, min_n_ticks=1 if whole else 2)
-    found = [float(tick) for tick in locator.tick_values(low, high)]
-    noise = 1e-6 * (found[-1] - found[0])  # of sums of steps; zero is written as such
-    return [tick if abs(tick) > noise else 0.0 for tick in found if low <= tick <= high]
+    locator = MaxNLocator(most, steps=_STEPS, integer=integers, min_n_ticks=1 if integers else 2)
+    ticks = [float(tick) for tick in locator.tick_values(low, high)]
+    noise = 1e-6 * (ticks[-1] - ticks[0])  # of sums of steps; zero is written as such
+    return [tick if abs(tick) > noise else 0.0 for tick in ticks if low <= tick <= high]
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
@@ -40,9 +40,9 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
         every = (
             m * 10.0**p for p in range(math.floor(first), math.ceil(last) + 1) for m in between
         )
-        found = [tick for tick in every if low <= tick <= high]
-        if len(found) > 2:
-            return found
+        ticks = [tick for tick in every if low <= tick <= high]
+        if len(ticks) > 2:
+            return ticks
     return linear_ticks(low, high, most)
 
 

@@ -4,13 +4,13 @@ Importing the package imports nothing heavy; a name loads its room when it is fi
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 _HOME = {
     # what a user calls
-    "Anatomy": "isotrope.diagnostics.anatomy",
+    "Doctor": "isotrope.adapters.doctor",
     "decompose": "isotrope.paradigm.decompose",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.training",
@@ -32,7 +32,7 @@ _HOME = {
 _MODULES = {"objectives": "isotrope.objectives", "parts": "isotrope.paradigm.parts"}
 
 __all__ = [
-    "Anatomy",
+    "Doctor",
     "Hyper",
     "Objective",
     "Pairs",
@@ -55,12 +55,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
+    from isotrope.adapters.doctor import Doctor as Doctor
     from isotrope.core.hyper import Hyper as Hyper
     from isotrope.core.hyper import Temperature as Temperature
     from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
     from isotrope.core.views import Views as Views
-    from isotrope.diagnostics.anatomy import Anatomy as Anatomy
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.kernels.pairs import Pairs as Pairs
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from isotrope.training import fit_images as fit_images
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or any of its names
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:

@@ -25,8 +25,7 @@ from sentence_transformers.sparse_encoder import losses as sparse
 from torch import Tensor, nn
 from transformers import BertForMaskedLM
 
-from isotrope.adapters.sentence_transformers import record
-from isotrope.diagnostics.anatomy import Anatomy
+from isotrope import Doctor
 from isotrope.diagnostics.findings import HEALTHY
 from tests.adapters.trainers import scratch
 
@@ -65,6 +64,33 @@ NO_LOSS = {
 ROWS, BATCH, STEPS, WIDTH = 32, 8, 6, 32
 STEMS = ("blue", "cold", "fast", "grey", "high", "kind", "late", "mild")
 VOCABULARY = [stem + vowel for stem in STEMS for vowel in "aeiou"]
+
+SAID: list[str] = []
+
+FAMILY = {
+    ("sentence_transformer", "MultipleNegativesRankingLoss"): "softmax",
+    ("sentence_transformer", "CachedMultipleNegativesRankingLoss"): "softmax",
+    ("sentence_transformer", "MatryoshkaLoss"): "softmax",
+    ("sentence_transformer", "CoSENTLoss"): "pairs",
+    ("sentence_transformer", "CosineSimilarityLoss"): "pairs",
+    ("sentence_transformer", "ContrastiveLoss"): "pairs",
+    ("sentence_transformer", "TripletLoss"): "lengths",
+    ("sentence_transformer", "BatchAllTripletLoss"): "single",
+    ("sparse_encoder", "SpladeLoss"): "softmax",
+    ("sparse_encoder", "CachedSpladeLoss"): "softmax",
+    ("sparse_encoder", "SparseTripletLoss"): "lengths",
+    ("cross_encoder", "MultipleNegativesRankingLoss"): "softmax",
+    ("multi_vector_encoder", "MultiVectorMultipleNegativesRankingLoss"): "softmax",
+    ("multi_vector_encoder", "CachedMultiVectorMultipleNegativesRankingLoss"): "softmax",
+}
+"""What is recognised, of losses of which it is known."""
+
+TAU = {
+    "sparse_encoder": 1.0,
+    "multi_vector_encoder": 1.0,
+    "cross_encoder": 0.1,
+}
+"""Temperatures, 1 over ``scale``, that are not 1/20."""
 
 
 class Training(NamedTuple):
@@ -296,7 +322,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def trained(
     bert: str, family: str, name: str, folder: Path, *, recorded: bool
-) -> tuple[dict[str, Tensor], Anatomy | None]:
+) -> tuple[dict[str, Tensor], Doctor | None]:
     """The weights of model and loss after a small training, and what was recorded."""
     kind, trainer, arguments = FAMILIES[family]
     training = TRAININGS[family][name]
@@ -321,9 +347,12 @@ def trained(
         train_dataset=training.data,
         loss=loss,
     )
-    anatomy = record(theirs, every=1) if recorded else None
+    SAID.clear()
+    doctor = Doctor(every=1, say=SAID.append) if recorded else None
+    if doctor is not None:
+        theirs.add_callback(doctor)  # type: ignore[arg-type]
     theirs.train()
-    return {k: v.detach().clone() for k, v in loss.state_dict().items()}, anatomy
+    return {k: v.detach().clone() for k, v in loss.state_dict().items()}, doctor
 
 
 def test_every_loss_they_export_has_its_training() -> None:
@@ -344,24 +373,30 @@ def test_a_look_at_it_is_quiet_harmless_and_no_false_alarm(
 ) -> None:
     plain, _ = trained(bert, family, name, tmp_path, recorded=False)
     with caplog.at_level(logging.WARNING, logger="isotrope"):
-        weights, anatomy = trained(bert, family, name, tmp_path, recorded=True)
+        weights, doctor = trained(bert, family, name, tmp_path, recorded=True)
     assert plain.keys() == weights.keys()
     assert all(torch.equal(plain[key], weights[key]) for key in plain)
     assert any(bool(value.any()) for value in weights.values())
 
-    assert anatomy is not None
-    said = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
-    assert not any("could not be looked at" in one for one in said), said
-    assert len(said) == len(set(said))
-    assert [row["step"] for row in anatomy.rows] == list(range(STEPS))
-    assert all(row["loss"] is not None for row in anatomy.rows)
-    looked = [row for row in anatomy.rows if row["norm"] is not None]
-    found = anatomy.diagnose()
+    assert doctor is not None
+    assert not doctor.off, caplog.text
+    assert [row["step"] for row in doctor.rows] == list(range(STEPS))
+    assert all(row["loss"] is not None for row in doctor.rows)
+    looked = [row for row in doctor.rows if row["norm"] is not None]
+    (told,) = doctor.losses.values()
+    first, *rest = SAID
+    found = doctor.diagnose()
+    assert first.startswith(f"isotrope: {told['name']} is ")
+    assert len(rest) == 1, SAID
     if family in ("cross_encoder", "multi_vector_encoder"):
         assert not looked
-        assert found.verdict == ("not-enough-seen",)
-        assert any("not visible" in one for one in said)
+        scored = FAMILY.get((family, name), "vectorless")
+        assert told["family"] == scored
+        assert found.verdict == (HEALTHY if scored == "softmax" else "not-enough-seen",)
     else:
         assert len(looked) == STEPS
-        assert found.verdict == (HEALTHY,), f"{found}\n{anatomy.rows[-1]}"
-        assert said or anatomy.rows[-1]["dissipation"] is not None
+        assert found.verdict == (HEALTHY,), f"{found}\n{doctor.rows[-1]}"
+        assert rest[0].startswith("isotrope: verdict: healthy (nothing was found); see ")
+        assert FAMILY.get((family, name), told["family"]) == told["family"]
+    if told["family"] == "softmax":
+        assert told["temperature"] == pytest.approx(TAU.get(family, 0.05), rel=0.01)

@@ -12,7 +12,8 @@ pytest.importorskip("accelerate")
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 
-from isotrope.adapters.sentence_transformers import CachedObjectiveLoss, ObjectiveLoss, record
+from isotrope import Doctor
+from isotrope.adapters.sentence_transformers import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.objectives import InfoNCE
@@ -96,7 +97,8 @@ def test_modified_objectives_and_the_anatomy(tmp_path: Path) -> None:
     model = scratch()
     loss = ObjectiveLoss(model, InfoNCE(temperature=0.1).modify(dissipation="margin:0.3"))
     theirs = trainer(model, loss, columns("text"), tmp_path, max_steps=2)
-    anatomy = record(theirs, every=1)
+    anatomy = Doctor(every=1, say=None)
+    theirs.add_callback(anatomy)  # type: ignore[arg-type]
     theirs.train()
     assert [row["step"] for row in anatomy.rows if row["norm"]] == [0, 1]
     assert all(0 <= row["dissipation"] <= 1 for row in anatomy.rows if row["norm"])

@@ -46,6 +46,7 @@ def trainer(
         "disable_tqdm": True,
         "seed": 1,
     }
+    callbacks = settings.pop("callbacks", None)
     evaluator, held_out = settings.pop("evaluator", None), settings.pop("eval_dataset", None)
     arguments = SentenceTransformerTrainingArguments(str(folder), **{**common, **settings})
     return SentenceTransformerTrainer(
@@ -55,4 +56,5 @@ def trainer(
         eval_dataset=held_out,
         loss=loss,
         evaluator=evaluator,
+        callbacks=callbacks,
     )

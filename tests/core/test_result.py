@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.core import result
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
+
+
+@pytest.fixture(autouse=True)
+def _new_process() -> None:
+    """Forget what git said: it is asked once in a process."""
+    result._git_state_of.cache_clear()
 
 
 def example() -> Result:
@@ -110,7 +117,29 @@ def test_provenance_in_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(clean["commit"]) == 40
     assert clean["modified"] is False
     (tmp_path / "x").write_text("2")
+    result._git_state_of.cache_clear()
     assert provenance()["git"] == {"commit": clean["commit"], "modified": True}
+
+
+def test_git_is_started_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    run = subprocess.run
+
+    def counted(*arguments: object, **options: object) -> object:
+        started.append(arguments)
+        return run(*arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    assert provenance()["git"] == provenance()["git"]
+    assert len(started) == 1
+
+
+def test_provenance_before_the_first_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    assert provenance()["git"] is None
 
 
 def test_a_repository_runs_no_command_of_its_own(

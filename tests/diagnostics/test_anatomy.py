@@ -39,7 +39,7 @@ def test_a_plain_loop_with_a_loss_of_ones_own(tmp_path: Path) -> None:
     optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-2)
     data = torch.randn(160, 16)
 
-    anatomy = isotrope.Anatomy(every=5, temperature=0.1)
+    anatomy = isotrope.Doctor(every=5, temperature=0.1, say=None)
     for step in range(20):
         x = data[step % 10 * 16 :][:16]
         anchors, positives = encoder(x), encoder(x + 0.5 * torch.randn(16, 16))
@@ -48,9 +48,9 @@ def test_a_plain_loop_with_a_loss_of_ones_own(tmp_path: Path) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    file = anatomy.save(tmp_path / "run")
+    folder = anatomy.save(tmp_path / "run")
 
-    with file.open(newline="") as handle:
+    with (folder / "metrics.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert [row["step"] for row in rows] == ["0", "5", "10", "15"]
     assert all(row[name] for row in rows for name in ("loss", "misfit", *MEASURED))

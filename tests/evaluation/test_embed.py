@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.embed import Encoder, Truncated, embed, encoder_name
+from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
 
 from .conftest import Table
 
@@ -14,6 +14,14 @@ def test_distinct_texts_are_asked_for_once_and_options_passed_on():
     assert out.tolist() == [[0, 1], [1, 0], [0, 1]]
     assert out.dtype == np.float32
     assert table.calls == [(["b", "a"], 7, True)]
+
+
+def test_a_cached_encoder_gets_each_text_once_in_all_calls():
+    table = Table({"a": [1, 0], "b": [0, 1], "c": [1, 1]})
+    cached = CachedEncoder(table, batch_size=7)
+    assert embed(cached, ["b", "a", "b"]).tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert embed(cached, ["c", "a", "c"]).tolist() == [[1, 1], [1, 0], [1, 1]]
+    assert [texts for texts, *_ in table.calls] == [["b", "a"], ["c"]]
 
 
 def test_an_encoder_of_sentence_transformers_will_do(tiny, capsys):

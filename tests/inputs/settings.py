@@ -293,9 +293,9 @@ def _together() -> Iterator[Case]:
         "an encoder with a NUL": ["--encoder", "a\0b"],
         "an encoder of no UTF-8": ["--encoder", "\udcff"],
         "a prompt of no UTF-8": ["--query-prompt", "\udcff"],
-        "wandb of no UTF-8": ["--wandb", "\udcff"],
+        "a logger of no UTF-8": ["--logger", "\udcff"],
         "columns of no UTF-8": ["--columns", "\udcff"],
-        "wandb that is not installed": ["--wandb", "project"],
+        "wandb that is not installed": ["--logger", "tensorboard", "wandb"],
         "a temperature at which it overflows": [
             *("--objective", "miov3", "--objective.temperature", "0.001"),
         ],

@@ -100,7 +100,7 @@ def test_the_positive_of_each_anchor(views: Views) -> None:
     found = EagerPairs(views)
     table = by_loops(views, "cross")
     close(found.positive, [line[views.offset + i][0] for i, line in enumerate(table)])
-    assert not found._similarity, "the positive needs no matrix"
+    assert not found._matrices, "the positive needs no matrix"
 
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0, 30.0])

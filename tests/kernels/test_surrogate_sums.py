@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels import tiles
+from isotrope.kernels.choose import surrogate_pairs
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
@@ -41,6 +42,12 @@ WEIGHTS = [
     for by in BYS
 ]
 SURROGATES = [n for n in registry.names() if issubclass(registry.find(n), Surrogate)]
+
+
+def _lean(views: Views) -> SurrogatePairs:
+    pairs = surrogate_pairs(RowBlockPairs(views))
+    assert pairs is not None
+    return pairs
 
 
 @pytest.fixture
@@ -80,7 +87,7 @@ def test_every_weight_does_what_its_matrix_does(form: str, layout: str) -> None:
     square = len(views.anchors) == len(views.positives)
     for order in ([0, 1], [1, 0]) if square else ([0],):
         whole = RowBlockPairs(views)
-        lean = SurrogatePairs(views)
+        lean = _lean(views)
         for swap in order:
             eager = whole.swapped() if swap else whole
             pushing = lean.swapped() if swap else lean
@@ -106,7 +113,7 @@ def test_statistics_are_those_of_the_matrix(layout: str, against: Any, temperatu
     whole = RowBlockPairs(views)
     by = {"cross": "cross", "within": "anchors", "both": "both"}[against]
     for first in (None, Exponent(temperature), "hardest"):
-        lean = SurrogatePairs(views)
+        lean = _lean(views)
         if isinstance(first, Exponent):
             lean.shares(by, first)
         elif first:
@@ -125,7 +132,7 @@ def test_statistics_are_those_of_the_matrix(layout: str, against: Any, temperatu
 def test_the_first_of_equals_is_the_hardest(by: Any) -> None:
     """Each of ten vectors three times in both views and among the negatives, in many blocks."""
     h = torch.eye(10, dtype=torch.float64).repeat(3, 1)
-    at, top = SurrogatePairs(Views(h, h, h)).first(by)
+    at, top = _lean(Views(h, h, h)).first(by)
     assert at.tolist() == [*range(10, 20), *range(10), *range(10)]
     assert (top == 1).all()
 
@@ -135,7 +142,7 @@ def test_products_leave_out_the_diagonal(n: int) -> None:
     """By the matrix where the batch is small, by the moments where it is large."""
     views = Views(*batch("random", n, 7)).unit()
     a, b = views.anchors, views.positives
-    lean, whole = SurrogatePairs(views), RowBlockPairs(views)
+    lean, whole = _lean(views), RowBlockPairs(views)
     for against, rows, compared in (("within", b, (b,)), ("both", a, (b, a))):
         found = products(lean, rows, *compared, against=against)
         matrix = products(whole, rows, *compared, against=against)
@@ -149,7 +156,7 @@ def test_products_leave_out_the_diagonal(n: int) -> None:
 def test_scaled_weights_do_what_a_scaled_matrix_does() -> None:
     views = Views(*batch("random", 9, 4)).unit()
     weight = part(Weight, "softmax:0.2")
-    matrix, acting = weight(RowBlockPairs(views)), weight(SurrogatePairs(views))
+    matrix, acting = weight(RowBlockPairs(views)), weight(_lean(views))
     rows = torch.linspace(-1, 2, 9, dtype=torch.float64)[:, None]
     for scale in (lambda w: w / 4, lambda w: -3.0 * w, lambda w: 2 * (w * rows) / 3):
         close(scale(acting) @ views.positives, scale(matrix) @ views.positives)
@@ -159,7 +166,7 @@ def test_scaled_weights_do_what_a_scaled_matrix_does() -> None:
 
 def test_weights_without_a_matrix_say_so() -> None:
     views = Views(*batch("random", 9, 4)).unit()
-    acting = part(Weight, "uniform")(SurrogatePairs(views))
+    acting = part(Weight, "uniform")(_lean(views))
     with pytest.raises(Unfused, match="the weights are asked for argmax"):
         acting.argmax(dim=1)
     with pytest.raises(Unfused, match="the weights are given to a function of torch"):
@@ -237,7 +244,7 @@ def test_large_batches_are_shared_without_asking(name: str) -> None:
 
     class Watched(type(objective), register=False):  # type: ignore[misc]
         def components(self, pairs: Any) -> Terms:
-            if isinstance(pairs, EagerPairs):  # not what only asks
+            if isinstance(pairs, EagerPairs | SurrogatePairs):  # not what only asks
                 seen.append(type(pairs))
             return plain(self, pairs)
 

@@ -248,7 +248,7 @@ def test_low_temperatures_have_a_maximum_for_each_row(
 @pytest.mark.parametrize("both", [False, True])
 def test_a_learnt_temperature_gets_its_gradient(name: str, both: bool, sums: str) -> None:
     (a, b), more = given("clustered", 36, 6), further(5, 6)
-    inputs, found = (a, b, more) if registry.find(name).takes_negatives else (a, b), []
+    inputs, found = (a, b, more) if registry.build(name).takes_negatives else (a, b), []
     for backend in ("eager", "triton"):
         temperature = torch.tensor(0.11, dtype=torch.float64, requires_grad=True, device=DEVICE)
         objective = registry.find(name)(temperature=temperature)  # type: ignore[call-arg]

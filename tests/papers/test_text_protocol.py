@@ -12,7 +12,7 @@ from isotrope.paradigm import registry
 from papers import text_command, text_tables
 from papers import text_protocol as protocol
 from papers.machinery.claims import claims, reference_encoder
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 from papers.text_protocol import LOSSES, RATES, SEEDS, STAGES
 
@@ -20,7 +20,7 @@ RAW = "raw-2x128-seed0"
 TUNED = [loss for loss in LOSSES.values() if loss.grid]
 
 
-def nothing(job: Job) -> None:
+def nothing(job: PaperJob) -> None:
     return None
 
 
@@ -28,7 +28,7 @@ def result(dev: float = 1.0, **more: float) -> Result:
     return Result("text", "x", {"dev best": dev, "dev last": dev, **more})
 
 
-def everything(job: Job) -> Result:
+def everything(job: PaperJob) -> Result:
     """The second rate is the best, and with it the last of a grid's sets."""
     rate, settings = job.settings["learning_rate"], job.settings
     grids = [list(loss.grid) for loss in TUNED if loss.objective == settings["objective"]]
@@ -80,10 +80,10 @@ def test_the_best_of_a_stage_is_what_the_next_goes_on_with():
 
 
 def test_a_training_that_diverged_is_never_the_best():
-    jobs = [(rate, Job("text", {"learning_rate": rate})) for rate in RATES]
+    jobs = [(rate, PaperJob("text", {"learning_rate": rate})) for rate in RATES]
     scores = dict(zip((job for _, job in jobs), (3.0, None, 9.0, 8.0), strict=True))
 
-    def find(job: Job) -> Result:
+    def find(job: PaperJob) -> Result:
         score = scores[job]
         return Result("text", "x", {} if score is None else {"dev best": score})
 
@@ -114,7 +114,7 @@ def test_a_metric_is_read_from_the_results_of_all_seeds():
     one = dataclasses.replace(one, details={"looks": looks})
     finals = set(protocol.trainings(RAW, everything, "infonce"))
 
-    def find(job: Job) -> Result | None:
+    def find(job: PaperJob) -> Result | None:
         if job in finals:
             return one if job.seed != SEEDS[0] else None
         return everything(job)
@@ -174,7 +174,7 @@ def test_tables_show_what_there_is(tmp_path: Path):
     )
     finals = {job: 40.0 + job.seed for job in protocol.trainings(RAW, everything, "mpt")}
 
-    def find(job: Job) -> Result | None:
+    def find(job: PaperJob) -> Result | None:
         if job == protocol.start(RAW):
             return first
         if job in finals:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.reports.html import Example, Table, write_report
+from isotrope.reports.html import Example, HtmlTable, write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
     OLD,
@@ -75,7 +75,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(
         runs,
         folder / "report.html",
-        tables=[Table("Extra", [f"column {i}" for i in range(12)], [[NASTY] + [0.5] * 11])],
+        tables=[HtmlTable("Extra", [f"column {i}" for i in range(12)], [[NASTY] + [0.5] * 11])],
         examples=[Example(NASTY, ["x" * 200], ["y"])],
     )
 

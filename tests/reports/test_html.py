@@ -13,7 +13,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.diagnoses import StoredDiagnosis, summary
-from isotrope.reports.html import Example, Table, write_report
+from isotrope.reports.html import Example, HtmlTable, write_report
 from tests.reports.folders import PLOTTED, SICK, write_diagnosis, write_run
 
 NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
@@ -163,7 +163,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_tables_and_examples(tmp_path: Path) -> None:
-    table = Table(
+    table = HtmlTable(
         "Find it", ["model", "MRR", "n"], [["old", 0.5, 1204], ["new", None, 3]], "A note."
     )
     example = Example("sort a list", ["heapq", "sorted"], ["sorted", "heapq"], "sorted")
@@ -173,7 +173,9 @@ def test_tables_and_examples(tmp_path: Path) -> None:
     assert source.count('<li class="right">') == 2
     with pytest.raises(ValueError, match="'Find it' has 1 columns; found a row of 3"):
         write_report(
-            [tmp_path / "one"], tmp_path / "x.html", tables=[Table("Find it", ["a"], table.rows)]
+            [tmp_path / "one"],
+            tmp_path / "x.html",
+            tables=[HtmlTable("Find it", ["a"], table.rows)],
         )
 
 
@@ -294,7 +296,7 @@ def test_words_of_users_stay_words(tmp_path: Path) -> None:
     nasty = [NASTY, NASTY]
     _, page = report(
         tmp_path, run, title=NASTY,
-        tables=[Table(NASTY, nasty, [nasty, nasty], NASTY)],
+        tables=[HtmlTable(NASTY, nasty, [nasty, nasty], NASTY)],
         examples=[Example(NASTY, nasty, nasty, NASTY)],
     )  # fmt: skip
     assert page.tags.count("script") == 2

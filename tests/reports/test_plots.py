@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from isotrope.reports.panels import Panel, panel, panels, sections
+from isotrope.reports.panels import ReportPanel, panel, panels, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import styles
 from isotrope.reports.quantities import QUANTITIES
@@ -22,7 +22,7 @@ def record(name: str, steps: list[float], **series: list[float]) -> Run:
     return Run(name, Path(name), {"objective": name}, np.array(steps, dtype=float), columns, None)
 
 
-def one(key: str, runs: list[Run]) -> Panel:
+def one(key: str, runs: list[Run]) -> ReportPanel:
     drawn = panel(next(quantity for quantity in QUANTITIES if quantity.key == key), runs)
     assert drawn is not None
     return drawn
@@ -158,7 +158,7 @@ def test_names_are_neither_math_nor_markup() -> None:
     assert ">$x^$ &lt;b&gt;\N{SNOWMAN}\u4e2d and a lon\u2026<" in wide
 
 
-def limits(shown: Panel) -> tuple[float, float]:
+def limits(shown: ReportPanel) -> tuple[float, float]:
     """The lower and the upper end of the vertical axis, by the scale."""
     scale = shown.scales[shown.key]
     _, top, _, bottom = scale.box
@@ -208,7 +208,7 @@ def test_each_dev_metric_has_a_picture_of_its_own(tmp_path: Path) -> None:
     assert {file.name for file in write_pictures(runs, tmp_path / "p")} >= {"dev.svg", "dev2.svg"}
 
 
-def dashes(shown: Panel, run: int, line: str = "") -> tuple[str, ...]:
+def dashes(shown: ReportPanel, run: int, line: str = "") -> tuple[str, ...]:
     """The dash pattern and its offset of a line."""
     found = re.search(rf'id="series-{shown.key}-{run}{line}"> <path d="[^"]*"([^>]*)', shown.svg)
     assert found

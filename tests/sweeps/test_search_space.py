@@ -22,15 +22,15 @@ def test_values_stay_as_they_are_typed() -> None:
 @pytest.mark.parametrize(
     ("text", "span"),
     [
-        ("learning-rate=1e-5..1e-4", Span(1e-5, 1e-4, log=True, whole=False)),
-        ("learning-rate=1e-5..9e-5", Span(1e-5, 9e-5, log=False, whole=False)),
-        ("learning-rate=1e-5..9e-5:log", Span(1e-5, 9e-5, log=True, whole=False)),
-        ("weight-decay=0..1", Span(0, 1, log=False, whole=False)),
-        ("weight-decay=1e-5..1:linear", Span(1e-5, 1, log=False, whole=False)),
-        ("objective.margin=-1..1", Span(-1, 1, log=False, whole=False)),
-        ("batch-size=16..64", Span(16, 64, log=False, whole=True)),
-        ("micro-batch=2..64", Span(2, 64, log=True, whole=True)),
-        ("objective.margin=1..5:whole", Span(1, 5, log=False, whole=True)),
+        ("learning-rate=1e-5..1e-4", Span(1e-5, 1e-4, log=True, integers=False)),
+        ("learning-rate=1e-5..9e-5", Span(1e-5, 9e-5, log=False, integers=False)),
+        ("learning-rate=1e-5..9e-5:log", Span(1e-5, 9e-5, log=True, integers=False)),
+        ("weight-decay=0..1", Span(0, 1, log=False, integers=False)),
+        ("weight-decay=1e-5..1:linear", Span(1e-5, 1, log=False, integers=False)),
+        ("objective.margin=-1..1", Span(-1, 1, log=False, integers=False)),
+        ("batch-size=16..64", Span(16, 64, log=False, integers=True)),
+        ("micro-batch=2..64", Span(2, 64, log=True, integers=True)),
+        ("objective.margin=1..5:whole", Span(1, 5, log=False, integers=True)),
     ],
 )
 def test_ranges(text: str, span: Span) -> None:
@@ -46,7 +46,7 @@ def test_a_range_may_be_made_values_for_a_grid() -> None:
 
 
 def test_ends_are_never_left_by_rounding() -> None:
-    span = Span(1.23456e-5, 9.87654e-5, log=True, whole=False)
+    span = Span(1.23456e-5, 9.87654e-5, log=True, integers=False)
     for share in (0.0, 1e-9, 0.5, 1 - 1e-9, 1.0):
         assert span.low <= float(span.at(share)) <= span.high
 

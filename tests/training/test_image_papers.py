@@ -266,7 +266,7 @@ def test_any_objective_trains_with_simclr(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.names())
 def test_mocov2_takes_the_objectives_that_push_against_a_queue_alone(name: str) -> None:
-    takes = registry.find(name).takes_negatives
+    takes = registry.build(name).takes_negatives
     try:
         made = method("mocov2", objective=name)
     except InputError as error:

@@ -135,8 +135,8 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     monkeypatch.setenv("OBEY", "1 4 die")
     with pytest.raises(
         LostProcess,
-        match=r"process 1 of 2 was killed \(SIGKILL, .*memory\); run the same command with --resume"
-        r" to go on from the last checkpoint",
+        match=r"process 1 of 2 was killed \(SIGKILL, .*memory\); run the same command with "
+        r"resume=True to go on from the last checkpoint",
     ):
         fit(**broken)
     checkpoint = Path(broken["output"]) / "checkpoints" / "last.ckpt"

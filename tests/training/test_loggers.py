@@ -1,4 +1,4 @@
-"""Weights & Biases beside TensorBoard, with a stand-in for the package, which is not installed."""
+"""Services beside TensorBoard, with stand-ins for their packages, which are not installed."""
 
 import importlib.util
 import json
@@ -10,8 +10,10 @@ import pytest
 from lightning.pytorch.loggers import wandb as lightnings
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.observe import MEASURED
+from isotrope.training import loggers
 from isotrope.training.fit_text import fit
 
 STAND_IN = """
@@ -64,6 +66,7 @@ def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (package / "wandb_run.py").write_text("class Run: ...\n")
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.setattr(lightnings, "_WANDB_AVAILABLE", True)
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
     importlib.invalidate_caches()
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == "wandb"]:
@@ -76,7 +79,7 @@ def told(folder: Path) -> list[dict]:
 
 @pytest.mark.usefixtures("wandb")
 def test_the_same_numbers_go_there(quick: dict) -> None:
-    outcome = fit(**quick, dev="auto", wandb="mine")
+    outcome = fit(**quick, dev="auto", logger=["tensorboard", "wandb"])
     said = told(outcome.output)
     assert said[0]["init"]["project"] == "mine"
     assert said[0]["init"]["name"] == "run"
@@ -107,21 +110,71 @@ def test_a_resumed_run_is_the_same_run_there(quick: dict, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(simcse.SimCSE, "training_step", dies)
     with pytest.raises(RuntimeError, match="power"):
-        fit(**quick, wandb="mine")
+        fit(**quick, logger="wandb")
     monkeypatch.setattr(simcse.SimCSE, "training_step", step)
-    folder = fit(**quick, wandb="mine", resume=True).output
+    folder = fit(**quick, logger="wandb", resume=True).output
     assert [what["init"]["id"] for what in told(folder) if "init" in what] == [None, "new1"]
 
 
 @pytest.mark.usefixtures("wandb")
 def test_where_it_refuses_the_reason_is_told(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN", "refuses")
-    with pytest.raises(InputError, match=r"cannot begin a run \(api_key not configured\)"):
-        fit(**quick, wandb="mine")
+    with pytest.raises(InputError, match=r"wandb cannot begin a run \(api_key not configured\)"):
+        fit(**quick, logger="wandb")
 
 
 def test_without_the_package_nothing_begins(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"--wandb mine needs .*: pip install wandb"):
-        fit(**quick, wandb="mine")
+    with pytest.raises(InputError, match=r"^logger wandb needs .*: pip install wandb"):
+        fit(**quick, logger="wandb")
     assert not Path(quick["output"]).exists()
+
+
+class Server:
+    """As much of Lightning's MLFlowLogger as is used."""
+
+    def __init__(self, experiment, *, run_name, tracking_uri, save_dir, run_id) -> None:
+        self.experiment, self.version = experiment, run_id or "new1"
+        self.told = [("init", run_name, tracking_uri, save_dir, run_id)]
+        made.append(self)
+
+    def log_hyperparams(self, params) -> None:
+        self.told.append(("config", params["batch-size"]))
+
+    def log_metrics(self, values, step) -> None:
+        self.told.append((step, sorted(values)))
+
+    def finalize(self, status) -> None:
+        self.told.append((status,))
+
+
+made: list[Server] = []
+
+
+def test_mlflow_gets_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loggers, "MLFlowLogger", Server)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:5000")
+    (tmp_path / "config.yaml").write_text("batch-size: 16\n")
+    ours = loggers.Loggers(tmp_path, ["mlflow"])
+    ours.start()
+    ours.log({"loss": 1.0, "dev": None}, 3)
+    ours.close()
+    assert made[-1].experiment == "isotrope"
+    start = ("init", tmp_path.name, "http://localhost:5000", str(tmp_path / "mlruns"), None)
+    assert made[-1].told == [start, ("config", 16), (3, ["loss"]), ("success",)]
+    assert ours.run_ids == {"mlflow": "new1"}
+    again = loggers.Loggers(tmp_path, ["mlflow"])
+    again.run_ids = {"mlflow": "old"}
+    again.start()
+    assert made[-1].told[0][-1] == "old"
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_a_logger_is_named_on_the_command_line(
+    quick: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["train", *quick["files"], "--output", "x", "--logger"]
+    assert guarded([*line, "tensorboard", "mlflow", "--print-config"]) == 0
+    assert "logger:\n- tensorboard\n- mlflow\n" in capsys.readouterr().out
+    assert guarded([*line, "comet"]) == 2
+    assert "--logger: input should be 'tensorboard', 'wandb' or 'mlflow'" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from isotrope.cli.main import guarded
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.views import Views
 from isotrope.training import simcse
+from isotrope.training import step as steps_of
 from isotrope.training.fit_text import fit
 from isotrope.training.images import method
 from isotrope.training.images.registry import METHODS
@@ -47,8 +48,7 @@ def spoil(
 
         patch.setattr(module, name, spoilt)
         return
-    file = simcse if kind == "text" else method
-    shared = file.shared_loss
+    shared = steps_of.shared_loss
     calls = {"step": -1}
     start = module.on_train_batch_start
 
@@ -70,7 +70,7 @@ def spoil(
         whole.views.anchors.data[0, 0] = value
         return found
 
-    patch.setattr(file, "shared_loss", loss)
+    patch.setattr(steps_of, "shared_loss", loss)
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -263,16 +263,11 @@ def test_weights_that_are_not_finite_are_not_saved(
 
 
 class Tiny(nn.Module):
-    def __init__(self, scale: float | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(3))
         self.learning_rate, self.measured, self.gradient_norm = 0.1, {}, None
         self.objective = SimpleNamespace(hyperparameters=dict, has_terms=False)
-        self.scaled = scale is not None
-        scaler = SimpleNamespace(get_scale=lambda: scale)
-        self.trainer = self._trainer = SimpleNamespace(
-            precision_plugin=SimpleNamespace(scaler=scaler)
-        )
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
@@ -294,13 +289,13 @@ def test_overflow_of_a_scaled_gradient_is_the_scalers_business() -> None:
     """Until it has scaled down to nothing: then the gradient itself is not finite."""
     guard, norm = NonFiniteGuard(), torch.tensor(torch.nan)
     for scale in (65536.0, 2.0):
-        guard.check_gradient(Tiny(scale), 5, norm)
+        guard.check_gradient(Tiny(), 5, norm, scale)
         assert not guard.skipping
     for scale in (1.0, 0.5, None):
         with pytest.raises(Diverged, match="the gradient is not finite at step 5"):
-            NonFiniteGuard().check_gradient(Tiny(scale), 5, norm)
+            NonFiniteGuard().check_gradient(Tiny(), 5, norm, scale)
     with pytest.raises(Diverged, match="the loss is not finite"):
-        guard.forward_is_finite(Tiny(65536.0), 5, norm, [])
+        guard.forward_is_finite(Tiny(), 5, norm, [])
 
 
 def test_a_skipped_step_has_a_zero_gradient_for_everybody_and_then_none() -> None:

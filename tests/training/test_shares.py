@@ -15,7 +15,7 @@ _SIZES = [(4, 4), (5, 3), (7, 1)]
 
 CASES = [
     *(Case(name, sizes=sizes) for name in registry.names() for sizes in _SIZES),
-    *(Case(name, grouped=True) for name in registry.names() if registry.find(name).pairwise),
+    *(Case(name, grouped=True) for name in registry.names() if registry.build(name).pairwise),
     *(Case("infonce", {"symmetric": True}, sizes) for sizes in _SIZES),
     *(
         Case(name, negatives=counts, grouped=True)

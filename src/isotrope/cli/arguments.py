@@ -68,7 +68,8 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
             continue
         option = "--" + name.replace("_", "-")
         default = field.get_default(call_default_factory=True)
-        shown = "" if field.is_required() or default in (None, "", []) else f" [{default}]"
+        listed = " ".join(default) if isinstance(default, list) else default
+        shown = "" if field.is_required() or default in (None, "", []) else f" [{listed}]"
         help_text = f"{field.description}{shown}".replace("%", "%%")
         kind = field.annotation
         if kind is bool:
@@ -80,11 +81,12 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
             )
             continue
         many = typing.get_origin(kind) is list
-        if many and typing.get_args(kind) == (int,):
+        (item,) = typing.get_args(kind) if many else (None,)
+        if item is int or typing.get_origin(item) is typing.Literal:
             parser.add_argument(
                 option,
                 default=argparse.SUPPRESS,
-                metavar="N",
+                metavar="N" if item is int else "|".join(typing.get_args(item)),
                 nargs="+",
                 action="extend",
                 help=help_text,
@@ -99,14 +101,16 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
         )
 
 
-def _metavar(kind: Any) -> str:  # noqa: ANN401 - an annotation
+def _metavar(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(typing.get_args(kind))
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return _metavar(next(a for a in typing.get_args(kind) if a is not type(None)))
     if typing.get_origin(kind) is list:
         return "NAME"
-    return {int: "N", float: "X"}.get(kind, "NAME")
+    if kind is int:
+        return "N"
+    return "X" if kind is float else "NAME"
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:

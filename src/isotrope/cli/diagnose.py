@@ -16,6 +16,7 @@ EPILOG = """\
 examples:
   isotrope diagnose runs/first
   isotrope diagnose runs/first --json
+  isotrope diagnose OUTPUT_DIR
   isotrope diagnose all-MiniLM-L6-v2
   isotrope diagnose path/to/model --data my-texts.txt
   isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
@@ -23,7 +24,8 @@ examples:
 
 Of a run its log, its dev scores, its settings and its saved model are looked at; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
-embeddings of some data show: --data, or pairs of docstrings of Python's own library.
+embeddings of some data show: --data, or pairs of docstrings of Python's own library. Of the
+OUTPUT_DIR of another trainer there is what isotrope.Doctor() has seen of the training.
 
 The first finding is the likely root cause; what it explains is not told again. Each one has its
 numbers with their thresholds, where these come from, and one change in the words of
@@ -39,6 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     given = _parsed(others, settings)
     from isotrope.diagnostics.doctor import diagnose
+    from isotrope.diagnostics.evidence import is_run
     from isotrope.diagnostics.examine import examine
     from isotrope.paradigm import registry
 
@@ -48,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     columns = [name.strip() for c in given.columns for name in c.split(",") if name.strip()]
     case = examine(given.target, data=given.data, columns=columns or None, objective=objective)
     diagnosis = diagnose(case)
-    if case.settings:
+    if is_run(Path(given.target)):
         _save(diagnosis, Path(given.target) / "diagnosis.json")
     print(diagnosis.to_json().rstrip() if given.json else diagnosis)
     return 0
@@ -62,7 +65,11 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("target", metavar="RUN_OR_MODEL", help="run folder, model folder, or name of a model")
+    add(
+        "target",
+        metavar="RUN_OR_MODEL",
+        help="folder of a run, of a training that isotrope.Doctor watched, of a model; or its name",
+    )
     add("--data", metavar="FILE", help="text, pairs or images to embed [the run's own]")
     add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
     add(

@@ -1,15 +1,17 @@
 """``isotrope simulate``: what an objective does to an anchor, over all angles, without any data."""
 
 import argparse
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isotrope.cli import simulate_training
 from isotrope.cli.arguments import Parser, dotted
+from isotrope.cli.output import write_files
+from isotrope.cli.simulate_training import TRAINED
 from isotrope.cli.table import table
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
 
 if TYPE_CHECKING:
@@ -21,11 +23,6 @@ KINDS = {
     "weight": "the hardest negative's share of the weight W (paper 000, figure 3)",
     "ratio": "pull of the positive per push of the negatives, R (paper 000, figure 4)",
     "norm": "length of a part of the gradient (paper 001, figures 2 and 4)",
-}
-# these have a parser of their own
-TRAINED = {
-    "convergence": "steps that embeddings take to their positives (paper 003, figure 2)",
-    "latent": "pairs of images in two dimensions, in training (paper 003, figure 4)",
 }
 NOTES = {
     "dissipation": "The mu_neg (rad) at which GD falls below .5 for mu_pos = pi/6, and the largest "
@@ -63,8 +60,6 @@ KIND.png, KIND.svg and KIND.csv.
 def run(arguments: Sequence[str]) -> int:
     """Parse, simulate, write picture and numbers, print a short table."""
     if arguments and arguments[0] in TRAINED:
-        from isotrope.cli import simulate_training
-
         return simulate_training.run(arguments[0], arguments[1:])
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
@@ -163,25 +158,9 @@ def _write(
     named = list(zip(titles, found, strict=True))
     picture = _picture(given, named)
     contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(named).encode()}
-    return write(
+    return write_files(
         given.output, {f"{given.kind}.{suffix}": content for suffix, content in contents.items()}
     )
-
-
-def write(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write files, all or none; return their paths."""
-    from isotrope.core.files import atomic_replace
-
-    files = [folder / name for name in contents]
-    for path in files:
-        if path.is_dir():
-            raise InputError(
-                f"{path} is a folder, not a file; remove it or choose another --output"
-            )
-    with contextlib.ExitStack() as stack:
-        for path, content in zip(files, contents.values(), strict=True):
-            stack.enter_context(atomic_replace(path)).write_bytes(content)
-    return files
 
 
 def _picture(given: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":

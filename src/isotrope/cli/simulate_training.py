@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, dotted
-from isotrope.cli.simulate import TRAINED, write
+from isotrope.cli.output import write_files
 from isotrope.cli.table import table
 from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from isotrope.reports.convergence import PlanePairs, StepsOverNorm
     from isotrope.reports.surfaces import Picture
 
+# the kinds of simulation that have a parser of their own
+TRAINED = {
+    "convergence": "steps that embeddings take to their positives (paper 003, figure 2)",
+    "latent": "pairs of images in two dimensions, in training (paper 003, figure 4)",
+}
 EPILOGS = {
     "convergence": """\
 examples:
@@ -122,7 +127,7 @@ def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
     picture = _steps_picture(title, by_norm, by_angle, limit)
     table_of_all = room.as_csv([(title, found)]).encode()
     contents = {"png": picture.png, "svg": picture.svg, "csv": table_of_all}
-    files = write(given.output, {f"convergence.{kind}": x for kind, x in contents.items()})
+    files = write_files(given.output, {f"convergence.{kind}": x for kind, x in contents.items()})
     if given.json:
         starts = [dict(zip(_HEADER, _convergence_row(one), strict=True)) for one in found]
         return _json(given, "convergence", title, settings, {"starts": starts}, files)
@@ -188,7 +193,7 @@ def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
         )
     at = sorted({0, 1, max(1, given.epochs // 4), given.epochs})
     shown = {name: [looks[epoch] for epoch in at] for name, looks in runs.items()}
-    files = write(given.output, _latent_files(runs, shown))
+    files = write_files(given.output, _latent_files(runs, shown))
     rows = [
         {"run": name, "epoch": look.epoch, **look.measures()}
         for name, looks in shown.items()

@@ -17,7 +17,7 @@ from isotrope.core.progress import bar
 if TYPE_CHECKING:
     from isotrope.diagnostics.curvature import Compared
     from isotrope.reports.surfaces import Picture
-    from isotrope.training.spectrum import Asked, Found
+    from isotrope.training.spectrum import RunSpectra, SpectrumSettings
 
 EPILOG = """\
 examples:
@@ -55,11 +55,11 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, compute, write numbers and picture, print a table and what it says."""
     given, places = _parsed(arguments)
     from isotrope.paradigm import registry
-    from isotrope.training.spectrum import Asked, measure
+    from isotrope.training.spectrum import SpectrumSettings, measure
 
     for plugin in given.plugin:
         registry.load_plugin(plugin)
-    asked = Asked(
+    asked = SpectrumSettings(
         iterations=given.iterations,
         probes=given.probes,
         batches=given.batches,
@@ -164,7 +164,7 @@ def _warn(line: str) -> None:
     print(f"isotrope: {line}", file=sys.stderr)
 
 
-def _compared(found: "Sequence[Found]") -> "Compared | None":
+def _compared(found: "Sequence[RunSpectra]") -> "Compared | None":
     """Two networks of different sizes, by the hypotheses of paper 004, section 4."""
     from isotrope.diagnostics.curvature import compare
 
@@ -174,7 +174,9 @@ def _compared(found: "Sequence[Found]") -> "Compared | None":
     return compare(*first)
 
 
-def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> list[Path]:
+def _write(
+    found: "Sequence[RunSpectra]", asked: "SpectrumSettings", width: float | None
+) -> list[Path]:
     """Write numbers and picture of each, and a picture of all; return the paths."""
     from isotrope.core.files import atomic_replace
     from isotrope.training.spectrum import as_csv
@@ -206,7 +208,7 @@ def _write(found: "Sequence[Found]", asked: "Asked", width: float | None) -> lis
     return files
 
 
-def _picture(found: "Sequence[Found]", width: float | None) -> "Picture":
+def _picture(found: "Sequence[RunSpectra]", width: float | None) -> "Picture":
     try:
         from isotrope.reports.spectra import DensityCurve, spectra
     except ImportError as error:
@@ -229,7 +231,7 @@ def _picture(found: "Sequence[Found]", width: float | None) -> "Picture":
 
 
 def _json(
-    found: "Sequence[Found]", compared: "Compared | None", files: Sequence[Path]
+    found: "Sequence[RunSpectra]", compared: "Compared | None", files: Sequence[Path]
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -240,7 +242,9 @@ def _json(
     }
 
 
-def _text(found: "Sequence[Found]", asked: "Asked", compared: "Compared | None") -> str:
+def _text(
+    found: "Sequence[RunSpectra]", asked: "SpectrumSettings", compared: "Compared | None"
+) -> str:
     """What a reader wants to know: of what, the numbers, what they say."""
     blocks = [_of_what(one, asked) for one in found]
     header = ["", *(name for name, _ in _SHOWN)]
@@ -273,7 +277,7 @@ def _sum(pair: tuple[float, float]) -> str:
     return f"{pair[0]:g} + {pair[1]:g}"
 
 
-def _of_what(one: "Found", asked: "Asked") -> str:
+def _of_what(one: "RunSpectra", asked: "SpectrumSettings") -> str:
     about, size = one.result.details["hessian"], one.result.metrics["parameters"]
     batches = "1 batch" if asked.batches == 1 else f"{asked.batches} batches"
     decay = f"weight decay {about['weight_decay']:g}" if asked.weight_decay else "no weight decay"
@@ -289,7 +293,7 @@ def _of_what(one: "Found", asked: "Asked") -> str:
     )
 
 
-def _says(one: "Found") -> str:
+def _says(one: "RunSpectra") -> str:
     details, metrics = one.result.details, one.result.metrics
     rate = details["learning_rate"]
     steps = [f"  at this step, {rate['verdict']}", f"  at the peak, {rate['verdict_of_peak']}"]

@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.views import Views
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "rows_of",
     "world_size",
 ]
+
+_Value = TypeVar("_Value")
 
 # the first process reads the corpus and scores the encoder while the others wait for it
 _PATIENCE = timedelta(days=1)
@@ -94,8 +97,8 @@ def all_reduce_max(value: int) -> int:
     return int(shared)
 
 
-def all_gather_objects(value: Any) -> list[Any]:  # noqa: ANN401 - what can be pickled
-    """Return the ``value`` of every process, in the order of ranks."""
+def all_gather_objects(value: _Value) -> list[_Value]:
+    """Return the ``value`` of every process, which can be pickled, in the order of ranks."""
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()
@@ -206,13 +209,13 @@ class _Gather(torch.autograd.Function):
     """Gathers the rows of all processes; backward sums a row's gradients over the processes."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:  # noqa: ANN401
+    def forward(ctx: Context, x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
         ctx.rows = rows
         return tuple(_all_gather(x, rows))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, None]:
         gradient = torch.cat(gradients)
         dist.all_reduce(gradient)
         return torch.split(gradient, ctx.rows)[rank()], None

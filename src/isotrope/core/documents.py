@@ -9,9 +9,12 @@ import reprlib
 import stat
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
+
+if TYPE_CHECKING:
+    import yaml
 
 __all__ = ["brief", "check_file", "parse_yaml", "place", "read_json", "read_text", "read_yaml"]
 
@@ -146,11 +149,11 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _check_node(node: Any) -> None:  # noqa: ANN401 - yaml has no types
+def _check_node(node: "yaml.Node | None") -> None:
     """Refuse keys that stand there twice, and aliases that would be written out without end."""
     sizes: dict[int, int | None] = {}
 
-    def size(node: Any) -> int:  # noqa: ANN401
+    def size(node: "yaml.Node") -> int:
         if id(node) in sizes:
             size_before = sizes[id(node)]
             if size_before is None:

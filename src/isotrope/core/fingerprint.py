@@ -3,14 +3,13 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 import numpy as np
 
 __all__ = ["fingerprint"]
 
 
-def fingerprint(*values: Any) -> str:  # noqa: ANN401 - any plain data
+def fingerprint(*values: object) -> str:
     """Return 16 hexadecimal digits of the content of ``values``.
 
     Args:
@@ -25,7 +24,7 @@ def fingerprint(*values: Any) -> str:  # noqa: ANN401 - any plain data
     return digest.hexdigest()
 
 
-def _feed(digest: "hashlib.blake2b", value: Any) -> None:  # noqa: ANN401
+def _feed(digest: "hashlib.blake2b", value: object) -> None:
     """Add a value, after its kind and length: no two values are spelled alike."""
     if value is None or isinstance(value, bool | int | float):
         digest.update(f"{type(value).__name__} {value!r};".encode())

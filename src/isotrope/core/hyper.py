@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard, cast
 
 __all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
 
@@ -80,16 +80,16 @@ def _choices(hint: object) -> tuple[str | bool, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
-def is_number(setting: object) -> bool:
+def is_number(setting: object) -> TypeGuard[float | str]:
     """Return whether a setting is a number, or the text of one."""
     try:
-        float(setting)  # type: ignore[arg-type]
+        float(cast("float", setting))
     except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
-def value_of(hyper: Hyper, setting: Any) -> Any:  # noqa: ANN401 - a setting as the user wrote it
+def value_of(hyper: Hyper, setting: object) -> Any:  # noqa: ANN401 - of the type of the field
     """Return a setting (a number, or the text of a flag) as the field's own type.
 
     Raises:
@@ -105,7 +105,7 @@ def value_of(hyper: Hyper, setting: Any) -> Any:  # noqa: ANN401 - a setting as 
     return float(setting)
 
 
-def check(instance: Any) -> None:  # noqa: ANN401 - any dataclass with Hyper fields
+def check(instance: object) -> None:
     """Check the hyperparameters of a dataclass instance against their declared bounds.
 
     A 0-dim tensor (a learnt temperature) is taken at its present value.

@@ -1,10 +1,9 @@
 """Second moments of two views, the only statistic that decorrelating objectives need."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.views import Views
 
 __all__ = ["cross_moment", "gram"]
@@ -34,17 +33,17 @@ class _Gram(torch.autograd.Function):
         return x.T @ x
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], _: Tensor) -> None:  # noqa: ANN401
+    def setup_context(ctx: Context, inputs: tuple[Tensor], _: Tensor) -> None:
         ctx.save_for_backward(*inputs)
         ctx.save_for_forward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401
+    def backward(ctx: Context, gradient: Tensor) -> Tensor:
         x: Tensor = ctx.saved_tensors[0]
         return x @ (gradient + gradient.T)
 
     @staticmethod
-    def jvp(ctx: Any, change: Tensor) -> Tensor:  # noqa: ANN401
+    def jvp(ctx: Context, change: Tensor) -> Tensor:
         x: Tensor = ctx.saved_tensors[0]
         half = x.T @ change
         return half + half.T

@@ -1,5 +1,6 @@
 """The Result: measured numbers with their provenance, which is all that reports read."""
 
+import functools
 import json
 import math
 import os
@@ -86,7 +87,7 @@ class Result:
         return result
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -112,15 +113,26 @@ _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 def _git_state() -> dict[str, Any] | None:
     """Return commit and cleanliness of the working directory's repository, or None."""
     try:
-        commit, status = (
-            subprocess.run(
-                [*_GIT, *arguments], capture_output=True, text=True, timeout=5, check=True
-            ).stdout.strip()
-            for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
+        state = _git_state_of(str(Path.cwd()))
+    except FileNotFoundError:  # the working directory is gone
+        return None
+    return None if state is None else dict(state)
+
+
+@functools.cache  # a process that writes many results starts git once
+def _git_state_of(folder: str) -> dict[str, Any] | None:
+    arguments = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    try:
+        done = subprocess.run(
+            [*_GIT, *arguments], capture_output=True, text=True, timeout=5, check=True, cwd=folder
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "modified": bool(status)}
+    lines = done.stdout.splitlines()
+    commit = next(x.split()[2] for x in lines if x.startswith("# branch.oid "))
+    if commit == "(initial)":  # nothing has been committed yet
+        return None
+    return {"commit": commit, "modified": any(not x.startswith("#") for x in lines)}
 
 
 def provenance(

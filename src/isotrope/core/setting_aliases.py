@@ -31,7 +31,7 @@ ALIASES = {
     "lora-targets": ("target_modules", "lora_target_modules"),
     "workers": ("num_workers", "dataloader_num_workers"),
     "devices": ("gpus", "num_gpus", "nproc_per_node", "world_size"),
-    "wandb": ("report_to", "wandb_project"),
+    "logger": ("report_to", "loggers", "wandb", "wandb_project"),
     "precision": ("fp16", "bf16", "mixed_precision", "dtype"),
     "optimizer": ("optim",),
     "warmup-epochs": ("warmup", "warmup_ratio", "warmup_steps"),
@@ -46,19 +46,19 @@ ALIASES = {
 """Names of ours, and what sentence-transformers, Hugging Face, Lightning and timm call the same."""
 
 
-def intended_name(word: str, known: Iterable[str]) -> str | None:
+def intended_name(word: str, candidates: Iterable[str]) -> str | None:
     """Return which of the known names was probably meant, by its aliases or by its letters.
 
     Args:
         word: as it was written, with hyphens, underscores or neither.
-        known: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
+        candidates: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
     """
-    names = list(known)
+    names = list(candidates)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]
-    usual = [name for name in names if letters in map(_letters, ALIASES.get(name, ()))]
-    if exact or usual:
-        return (exact or usual)[0]
+    by_alias = [name for name in names if letters in map(_letters, ALIASES.get(name, ()))]
+    if exact or by_alias:
+        return (exact or by_alias)[0]
     by_letters: dict[str, str] = {}
     for name in sorted(names, key=lambda name: "." in name):  # those without a dot go first
         for part in (name, name.rpartition(".")[2]):

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from isotrope.core.autograd import Context
 
 __all__ = ["Views", "standard", "unit"]
 
@@ -38,14 +39,14 @@ class _Unit(torch.autograd.Function):
         return x / norm, norm
 
     @staticmethod
-    def setup_context(ctx: Any, _: object, output: tuple[Tensor, Tensor]) -> None:  # noqa: ANN401
+    def setup_context(ctx: Context, _: object, output: tuple[Tensor, Tensor]) -> None:
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*output)
         ctx.save_for_forward(*output)
 
     @staticmethod
     def backward(
-        ctx: Any,  # noqa: ANN401 - torch's context
+        ctx: Context,
         by_unit: Tensor | None,
         by_norm: Tensor | None,
     ) -> tuple[Tensor | None, None]:
@@ -59,7 +60,7 @@ class _Unit(torch.autograd.Function):
         return gradient, None
 
     @staticmethod
-    def jvp(ctx: Any, change: Tensor, _: None) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    def jvp(ctx: Context, change: Tensor, _: None) -> tuple[Tensor, Tensor]:
         unit, norm = ctx.saved_tensors
         along = (change * unit).sum(dim=-1, keepdim=True)
         return torch.addcmul(change, unit, along, value=-1) / norm, along
@@ -157,8 +158,10 @@ class Views:
 
     def among_positives(self) -> "Views":
         """The positives of the anchors, n x d, compared with each other as one view is."""
-        own = self.own
-        return replace(self, anchors=own, positives=own, offset=0, groups=self.own_groups)
+        positives = self.own
+        return replace(
+            self, anchors=positives, positives=positives, offset=0, groups=self.own_groups
+        )
 
     def unit(self) -> "Views":
         """The same views with every row on the unit sphere."""
@@ -177,7 +180,7 @@ class Views:
         """The other direction: positives as anchors.
 
         Raises:
-            ValueError: for rectangular views, whose other direction needs the other processes.
+            ValueError: the views are rectangular, and their other direction needs other processes.
         """
         if len(self.anchors) != len(self.positives):
             raise ValueError(

@@ -35,7 +35,7 @@ MAX_CHARACTERS = 100_000
 
 
 def visible(text: str) -> str:
-    """Return a text, or an empty one if nothing in it can be seen: spaces, joiners, marks."""
+    """Return a text, or an empty one if it holds only spaces, joiners and other unseen marks."""
     return text if text.isascii() or text.strip(_UNSEEN) else ""
 
 

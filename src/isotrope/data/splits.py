@@ -19,7 +19,7 @@ def named_split(path: Path, folder: Path) -> str | None:
 
     Args:
         path: the path of a file below the folder, in folders or with a name of several words.
-        folder: whose own name says nothing.
+        folder: the folder, whose own name is not considered.
     """
     words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
     return next((split for split, names in _WORDS.items() if words & set(names)), None)

@@ -1,19 +1,11 @@
-"""Anatomy: in anyone's training loop, what its loss does to the embeddings, step by step.
+"""Anatomy: in anyone's training, what its loss does to the embeddings, step by step.
 
-Five lines in a loop of one's own::
-
-    anatomy = isotrope.Anatomy(every=10)
-    for step, batch in enumerate(loader):
-        anchors, positives = encoder(batch.a), encoder(batch.b)
-        loss = my_loss(anchors, positives)
-        anatomy.observe(anchors, positives, loss)
-        ...
-    anatomy.save("runs/mine")
-    print(anatomy.diagnose())
+These are the rows that :class:`isotrope.Doctor` fills: how a batch is measured, and what the rows
+say together.
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,11 +17,13 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.core.files import atomic_replace
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
+from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.observe import alone, columns, measure, negative_count
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
+from isotrope.paradigm.score_matrix import of_scores
 from isotrope.paradigm.softmax_fit import normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
@@ -73,10 +67,13 @@ class Anatomy:
         temperature: of its softmax, if it has one and the gradient does not show it: the
             1/temperature in its gradient is then not counted as dissipation, which lies between 0
             and 1 as in the papers.
-        settings: what is known of the training, as :meth:`diagnose` takes it.
+        settings: what is known of the training, in the words of the command line (hyphens).
 
     Attributes:
         rows: one a look, by the names in ``COLUMNS``; what was not measured is None.
+        kind: what the loss of the last look is: as ``isotrope.paradigm.recognise`` says it;
+            ``known`` of an objective; ``single`` without positives, ``unseen`` without a gradient,
+            ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
         calls: how often :meth:`observe` was called.
 
     Raises:
@@ -99,7 +96,12 @@ class Anatomy:
         self.objective, self.every = objective, every
         self.against, self.reduction, self.temperature = against, reduction, temperature
         self.settings = dict(settings or {})
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was seen."""
         self.rows: list[Row] = []
+        self.kind = "unseen"
         self.calls = 0
         self._near: float | None = None  # the temperature that was recognised last
         self._looked: int | None = None
@@ -152,10 +154,12 @@ class Anatomy:
         own = anchors if positives is None else positives
         views = Views(anchors, own, negatives, groups=groups)
         found: Row = {} if loss is None else {"loss": _scalar(loss)}
+        self.kind = "broken"
         if all(bool(x.isfinite().all()) for x in (anchors, positives, negatives) if x is not None):
             # half precision is for encoders: what follows divides by temperatures
             with torch.autocast(anchors.device.type, enabled=False):
                 if positives is not None and self._tells(views):
+                    self.kind = "known"
                     found |= measure(self.objective, views)
                     found["negatives"] = negative_count(views)
                 else:
@@ -165,6 +169,39 @@ class Anatomy:
                     found |= self._seen(views, gradient, paired=paired, labelled=labelled)
         row, self._looked = self._row(at), at
         row.update(found)
+        return row
+
+    def observe_scores(
+        self, scores: Tensor, gradient: Tensor, loss: float | None = None, *, step: int
+    ) -> Row:
+        """Look at a batch of which there are scores, and return its row.
+
+        Where the row has been made of embeddings as well, their norm and rank stay.
+
+        Args:
+            scores: n x m, row i of anchor i, its positive among them.
+            gradient: n x m, of the loss on them.
+            loss: its value.
+            step: number of the step.
+        """
+        terms = of_scores(scores, gradient)
+        given = 1.0 if terms.temperature is not None else self.temperature or 1.0
+        force = given * terms.dissipation
+        live = terms.weight.sum(dim=1) > 0
+        self.kind = "other" if terms.temperature is None else "softmax"
+        if not bool(live.any()):
+            self.kind = "nothing"
+        found: Row = {
+            "dissipation": float(force.mean()),
+            "dead": float((force < DEAD).double().mean()),
+            "hardest_share": terms.hardest,
+            "ratio": float((1 / terms.weight[live].sum(dim=1)).mean()) if live.any() else None,
+            "misfit": terms.misfit,
+            "negatives": float(scores.shape[1] - 1),
+            "temperature": terms.temperature,
+        }
+        row, self._looked = self._row(step), step
+        row.update(found if loss is None else {**found, "loss": loss})
         return row
 
     def _tells(self, views: Views) -> bool:
@@ -184,7 +221,7 @@ class Anatomy:
     def _seen(self, views: Views, gradient: Tensor | None, *, paired: bool, labelled: bool) -> Row:
         """What is to be seen of a batch without NaN."""
         if gradient is None or not bool(gradient.isfinite().all()):
-            known = paired and not labelled
+            known, self.kind = paired and not labelled, "unseen"
             return measure(None, views) if known else alone(views.anchors)
         share = radial(gradient, views.anchors)
         if self.reduction == "mean":
@@ -192,11 +229,13 @@ class Anatomy:
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=_at_least_float(gradient.dtype))
         told: Row = {"embedding_gradient": float(norms.mean()), "radial": share}
         if share > MISFIT and not normalised(views.anchors):
+            self.kind = "lengths" if paired else "single"
             return alone(views.anchors, cosines=False) | told
         if not paired:
+            self.kind = "single"
             return alone(views.anchors) | told
         found = recognise(gradient, views, against=self.against, labelled=labelled, near=self._near)
-        self._near = found.temperature or self._near
+        self.kind, self._near = found.kind, found.temperature or self._near
         temperature = self.temperature or found.temperature
         if temperature is not None:
             found = found.in_units_of(1 / temperature)
@@ -251,16 +290,28 @@ class Anatomy:
     def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
+        Args:
+            settings: see :meth:`case`.
+        """
+        from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
+
+        return diagnose(self.case(**settings))
+
+    def case(
+        self,
+        losses: Iterable[Mapping[str, Any]] = (),
+        **settings: Any,  # noqa: ANN401 - any setting
+    ) -> RunEvidence:
+        """Return what is known of the training, for the doctor to reason on.
+
         A dissipation above 1 has a factor of the loss in it that is not known, such as the
         1/temperature of a softmax (``temperature``); it is then not judged.
 
         Args:
-            settings: what else is known of it, in the words of the command line, with underscores:
-                ``batch_size=64, learning_rate=3e-5``.
+            losses: what was recognised of each loss.
+            settings: what else is known of the training, in the words of the command line, with
+                underscores: ``batch_size=64, learning_rate=3e-5``.
         """
-        from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
-        from isotrope.diagnostics.evidence import of_rows
-
         given = {**self.settings, **settings}
         known = {name.replace("_", "-"): value for name, value in given.items()}
         rows, notes = self.rows, []
@@ -273,7 +324,9 @@ class Anatomy:
                 "has no dissipation, weights and ratio to judge"
             ]
         case = of_rows(rows, objective=self.objective, settings=known)
-        return diagnose(replace(case, notes=(*case.notes, *notes)))
+        return replace(
+            case, scores=_scores(case.rows), losses=tuple(losses), notes=(*case.notes, *notes)
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder.
@@ -314,6 +367,13 @@ class Anatomy:
                 f"{file} holds no rows of metrics.csv ({error}); give what `save` wrote"
             ) from error
         return found
+
+
+def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float]]:
+    """The noted dev scores of 100; those of other trainers are of 1."""
+    found = [(int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None]
+    unit = 100.0 if all(abs(score) <= 1 for _, score in found) else 1.0
+    return [(step, unit * score) for step, score in found]
 
 
 def _scalar(loss: Tensor) -> float:

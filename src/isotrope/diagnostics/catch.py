@@ -62,10 +62,14 @@ class Catch:
         """
         part = _Part(embeddings.detach().clone())
         if embeddings.requires_grad:
-            embeddings.register_hook(part.receive)  # type: ignore[no-untyped-call]
+            embeddings.register_hook(part.receive)
             self._parts.append(part)
         else:
             self._idle.append(part)
+
+    def sizes(self) -> list[int]:
+        """Return how many rows each call of the model made, of those that :meth:`first` joins."""
+        return [len(part.embeddings) for part in self._parts or self._idle]
 
     def first(self, rows: int) -> Caught | None:
         """Return the first so many rows, with the gradient that is their own; None without any.

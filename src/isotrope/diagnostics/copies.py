@@ -54,6 +54,6 @@ def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
 
 
 def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
-    """The same number for texts that are the same up to case and punctuation."""
+    """Number the texts; texts that differ in case and punctuation only share a number."""
     numbers: dict[bytes, int] = {}
     return np.array([numbers.setdefault(near_identical(text), len(numbers)) for text in texts])

@@ -4,6 +4,7 @@ The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the knowl
 :mod:`isotrope.diagnostics.rules`, its numbers in :mod:`isotrope.diagnostics.thresholds`.
 """
 
+from isotrope.diagnostics.advice import in_their_words
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.readings import crosses, later_dead, most_dimensions, negatives
@@ -26,7 +27,8 @@ def diagnose(case: RunEvidence) -> Diagnosis:
     if not findings and (unknown := not_enough_seen(case)) is not None:
         findings = [unknown]  # nothing was found, but nothing was looked at either
     numbers = () if findings else _key_numbers(case)
-    return Diagnosis(tuple(findings), case.notes, numbers, case.judgement)
+    told = tuple(in_their_words(finding, case) for finding in findings)
+    return Diagnosis(told, case.notes, numbers, case.judgement, case.losses)
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:

@@ -1,8 +1,8 @@
 """Evidence: all that is known of a run or a model, as the one record that the doctor reasons on.
 
 It comes from a run folder (settings, metrics.csv, result.json), from the rows of somebody's own
-loop (``isotrope.Anatomy``), and from probes: embeddings of data under the encoder that was saved,
-and under the one that training began with (:mod:`isotrope.diagnostics.probe`).
+training (``isotrope.Doctor``), and from probes: embeddings of data under the encoder that was
+saved, and under the one that training began with (:mod:`isotrope.diagnostics.probe`).
 """
 
 import csv
@@ -52,6 +52,8 @@ class RunEvidence:
             (``mean_cosine``, ``copies``, ``count``, ``dimension``); None where there was none.
         start: the same of the encoder that training began with.
         judgement: whether training helped; None where nothing was kept to judge by.
+        losses: of somebody's training, what each of its losses was recognised as: ``name``,
+            ``family``, ``temperature``, ``misfit``, ``negatives``.
         notes: what was looked at and what could not be.
     """
 
@@ -64,6 +66,7 @@ class RunEvidence:
     probe: Row | None = None
     start: Row | None = None
     judgement: Judgement | None = None
+    losses: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
     def series(self, column: str) -> list[float]:

@@ -1,8 +1,8 @@
 """Reads what a user names, a run or a model, into the evidence that the doctor judges.
 
-Of a run its log, its scores and its settings are read, and its saved encoder is probed with the
-data that it was trained on; where these have gone, the rest decides. Of a model there is nothing
-but the probe.
+From a run it reads the log, the scores and the settings, and it probes the saved encoder with the
+data of the training; where the data have gone, the rest decides. Of a model there is only the
+probe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
+from isotrope.core.recorded import recorded
 from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
 from isotrope.diagnostics.probe import (
     ROWS,
@@ -20,6 +21,7 @@ from isotrope.diagnostics.probe import (
     read_texts,
     texts_of,
 )
+from isotrope.diagnostics.recording import of_recording
 from isotrope.encoders.loading import load_encoder
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 _TOKENS = 64
-"""That a text is cut to where no run says: a look at the embeddings, not an evaluation."""
+"""The tokens to which a text is cut where no run says: enough to measure embeddings by."""
 
 
 def examine(
@@ -41,18 +43,23 @@ def examine(
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
 ) -> RunEvidence:
-    """Return the case of a run folder or of a model.
+    """Return the evidence on a run folder, on a training that the Doctor watched, or on a model.
 
     Args:
-        target: a run folder, or whatever names an encoder (:func:`isotrope.load`).
+        target: a run folder, the output folder of a training that ``isotrope.Doctor`` has watched,
+            or whatever names an encoder (:func:`isotrope.load`).
         data: what to embed, instead of a run's own data: text or pairs, or images.
         columns: the columns to read from tables of text.
-        objective: whose components are looked at, of a model; a run has its own.
+        objective: for a model, the objective whose components are measured; a run has its own.
 
     Raises:
         InputError: no run and no model there, or data that cannot be read.
     """
     folder = Path(target)
+    watched = recorded(folder)
+    if watched is not None and data is None:
+        case = of_recording(watched)
+        return case if objective is None else replace(case, objective=objective)
     if not is_run(folder):
         return _of_model(target, data, columns, objective)
     case = of_run(folder)
@@ -87,7 +94,7 @@ def _of_model(
 
 
 def _docstrings() -> Texts:
-    """Pairs that every machine has: the documentation of Python's own library."""
+    """Return pairs that every machine has: the documentation of Python's own library."""
     from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 
     pairs = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
@@ -159,7 +166,7 @@ def _crops(
 
 
 def _crop(values: Mapping[str, Any]) -> "Augment":
-    """An augmentation as result.json has it, its tuples as lists."""
+    """Return an augmentation from its record in result.json, which has lists for tuples."""
     from isotrope.data.images.augment import Augment
 
     settings: dict[str, Any] = {

@@ -3,6 +3,7 @@
 import json
 import math
 import textwrap
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -86,12 +87,14 @@ class Diagnosis:
         notes: what was looked at and what could not be; not part of the JSON.
         numbers: the key numbers of a healthy run, with the thresholds that they have not crossed.
         judgement: whether training helped, by the dev set; None where that is not known at all.
+        losses: of somebody's training, what each of its losses was recognised as.
     """
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     numbers: tuple[Evidence, ...] = ()
     judgement: Judgement | None = None
+    losses: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -101,14 +104,18 @@ class Diagnosis:
     def to_json(self) -> str:
         """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
 
-        What is not finite becomes null.
+        Of somebody's training there is ``"loss"`` too, with name, family, temperature and misfit;
+        it is a list where there are several. What is not finite becomes null.
         """
-        record = {
+        record: dict[str, Any] = {
             "verdict": list(self.verdict),
             "findings": [_plain(asdict(finding)) for finding in self.findings],
             "numbers": [_plain(asdict(number)) for number in self.numbers],
             "judgement": None if self.judgement is None else _plain(asdict(self.judgement)),
         }
+        if self.losses:
+            told = [_plain(dict(loss)) for loss in self.losses]
+            record["loss"] = told[0] if len(told) == 1 else told
         return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
     def __str__(self) -> str:
@@ -145,7 +152,7 @@ def _wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value in, any JSON value out
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
 """Snapshots of pairs of images in a latent plane during training (Draganov et al., 2024, fig. 4).
 
-This is the record of what was seen, with its norms and angles. The training that it is a record of
-needs the methods themselves (SimCLR, BYOL), a floor above: ``isotrope.training.latent``.
+These are the records, with their norms and angles. The training itself needs SimCLR and BYOL, which
+are a floor above: ``isotrope.training.latent``.
 """
 
 import csv
@@ -39,11 +39,11 @@ class LatentSnapshot:
 
     @property
     def cosines(self) -> Tensor:
-        """Those of the n pairs."""
+        """The cosines of the n pairs."""
         return (unit(self.anchors) * unit(self.positives)).sum(dim=1)
 
     def measures(self) -> dict[str, float]:
-        """Return the numbers of the look, by the names in ``MEASURES``.
+        """Return the numbers of the snapshot, by the names in ``MEASURES``.
 
         norm: mean norm of the anchors. angle: mean angle of the pairs, radians. opposite_halves,
         far_opposite: share of pairs more than pi/2 and more than 7 pi/8 apart. clusters: the length
@@ -63,13 +63,14 @@ class LatentSnapshot:
 
 
 def course_csv(runs: Mapping[str, Sequence[LatentSnapshot]]) -> str:
-    """Return a table of the measures, one line for every look of every run."""
+    """Return a table of the measures, one line for every snapshot of every run."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["run", "epoch", *MEASURES])
-    for name, looks in runs.items():
-        for look in looks:
-            lines.writerow([name, look.epoch, *(f"{v:.6g}" for v in look.measures().values())])
+    for name, snapshots in runs.items():
+        for snapshot in snapshots:
+            measures = snapshot.measures().values()
+            lines.writerow([name, snapshot.epoch, *(f"{number:.6g}" for number in measures)])
     return text.getvalue()
 
 
@@ -78,9 +79,9 @@ def pairs_csv(runs: Mapping[str, Sequence[LatentSnapshot]]) -> str:
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["run", "epoch", "x", "y", "x_positive", "y_positive", "cosine"])
-    for name, looks in runs.items():
-        for look in looks:
-            columns = (look.anchors[:, :2], look.positives[:, :2], look.cosines[:, None])
-            for row in np.asarray(torch.cat(columns, dim=1)):
-                lines.writerow([name, look.epoch, *(f"{number:.6g}" for number in row)])
+    for name, snapshots in runs.items():
+        for snapshot in snapshots:
+            points = (snapshot.anchors[:, :2], snapshot.positives[:, :2])
+            for row in np.asarray(torch.cat([*points, snapshot.cosines[:, None]], dim=1)):
+                lines.writerow([name, snapshot.epoch, *(f"{number:.6g}" for number in row)])
     return text.getvalue()

@@ -1,18 +1,18 @@
 """Measures an encoder on texts or pictures of the user's, both views as training makes them.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), of the
-encoder's own embeddings: the head of a run is thrown away when it ends. Besides them a probe has
+The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but of the
+encoder's own embeddings, since the head of a run is dropped when it ends. Besides them a probe has
 
 - ``mean_cosine``: of different inputs;
 - ``copies``: share of the texts that have a copy in the data (isotrope.diagnostics.copies);
 - ``count`` and ``dimension``: rows and columns of the embeddings.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["ROWS", "Texts", "probe_images", "probe_texts", "read_texts", "texts_of"]
+
+T = TypeVar("T")
 
 ROWS = 256
 """Inputs that are embedded: their share of anything is known to three percent."""
@@ -83,7 +85,8 @@ def read_texts(
     records = read(files, columns=columns, limit=_READ)
     first = next(records)
     former = Former(resolve_views(views, first), holdout=0.0, seed=_SEED)
-    drawn = [formed.texts[:2] for formed in former.form(_chained(first, records))]
+    all_records = chain([first], islice(records, _READ - 1))
+    drawn = [formed.texts[:2] for formed in former.form(all_records)]
     name = ", ".join(Path(file).name for file in files)
     return texts_of(drawn, views=former.views, name=name, prompts=prompts, guarded=guarded)
 
@@ -113,7 +116,7 @@ def texts_of(
 
 
 def _evenly(records: Sequence[tuple[str, ...]], most: int) -> Sequence[tuple[str, ...]]:
-    """At most so many of the records, from first to last."""
+    """Return at most so many of the records, evenly from first to last."""
     return records[:: -(-len(records) // most)]
 
 
@@ -126,14 +129,14 @@ def probe_texts(
     max_length: int | None = None,
     guarded: bool = False,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder on texts; its modes and weights are as before after.
+    """Return the numbers of an encoder on texts; its modes and weights are restored afterwards.
 
     Args:
-        encoder: whose embeddings before any normalisation are looked at.
-        texts: what it reads.
-        objective: adds its components.
+        encoder: the encoder whose embeddings, before any normalisation, are measured.
+        texts: the texts to embed.
+        objective: an objective whose components are measured, too.
         dropout: rate that training put in place of the encoder's own; 0 makes equal views.
-        max_length: tokens; None is the encoder's own.
+        max_length: the most tokens of a text; None is the encoder's own.
         guarded: near-identical texts are no negatives of each other, as in our training.
     """
     ids, _ = encoder.tokenize(
@@ -173,7 +176,7 @@ def probe_images(
         encoder: an ImageEncoder; it is put into evaluation mode.
         images: uint8, n x 3 x side x side.
         augments: two of isotrope.data.images.augment, one for each view.
-        objective: adds its components.
+        objective: an objective whose components are measured, too.
     """
     generator = torch.Generator().manual_seed(_SEED)
     encoder.eval()
@@ -205,8 +208,3 @@ def _groups(texts: Texts) -> Tensor:
 
     marks = [[hash64(near_identical(text)) for text in record] for record in texts.records]
     return torch.from_numpy(joined_groups(np.array(marks, np.uint64)))
-
-
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401 - records
-    yield first
-    yield from islice(rest, _READ - 1)

@@ -48,13 +48,13 @@ def gained(case: RunEvidence) -> float | None:
 
 
 def later_dead(case: RunEvidence) -> float | None:
-    """Return the median share of anchors that are done after the first fifth of the looks."""
+    """Return the median share of anchors without a gradient after the first fifth of the log."""
     dead = case.series("dead")
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
 
 def collapsed_at_start(case: RunEvidence) -> bool:
-    """Tell whether all embeddings were one point before the first update."""
+    """Return whether all embeddings were one point before the first update."""
     at_first = crosses("collapse_uniformity", case.first("uniformity"))
     return at_first or crosses("collapse_std", case.first("std"))
 
@@ -114,12 +114,12 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def pushing(objective: Objective) -> bool:
-    """Tell whether an objective pushes anything apart; without components it counts as if."""
+    """Return whether an objective pushes anything apart; one without components counts as if."""
     return not objective.has_terms or pushes(objective)
 
 
 def anchors_done_on_ideal(objective: Objective) -> float:
-    """Return the mean GD where positives coincide and negatives are orthogonal: none is needed."""
+    """Return the mean GD on an ideal batch: positives coincide and negatives are orthogonal."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 

@@ -259,7 +259,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "",
         "above",
         "anisotropic-start: mean cosine of different texts",
-        "about .5 in raw BERT (Li et al., 2024, figure 5); value " + OURS,
+        "about 0.5 in raw BERT (Li et al., 2024, figure 5); value " + OURS,
     ),
     "spread": Threshold(
         -1.0,
@@ -286,7 +286,7 @@ THRESHOLDS: dict[str, Threshold] = {
         2,
         "",
         "below",
-        "not-enough-seen, if no model was probed: steps that were looked at",
+        "not-enough-seen, if no model was probed: logged steps",
         "nothing can be compared with a single step",
     ),
 }

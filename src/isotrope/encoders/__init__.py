@@ -1,7 +1,7 @@
 """Floor 3: encoders of text and images; trainable state lives here, never in a loss."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 # at once, and it imports nothing: later the file of this name would hide the function
 from isotrope.encoders.cut_initialize import cut_initialize
@@ -51,7 +51,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name of the room
+def __getattr__(name: str) -> object:
     if name == "load":
         name = "load_encoder"
     if name not in _HOME:

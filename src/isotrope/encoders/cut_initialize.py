@@ -21,7 +21,7 @@ def cut_initialize(
     the effective learning rate changes; the norm of the embeddings shrinks through the others.
 
     Args:
-        module: encoder or heads, of text or images; do it before making a momentum copy.
+        module: an encoder or its heads, of text or images, before any momentum copy is made.
         c: the cut-constant, above 0. The paper takes 3 for contrastive and 9 for
             non-contrastive methods; below 1 makes the weights larger, 1 changes nothing.
         what: ``weights`` divides each layer's weights, as the paper says: the matrices and kernels
@@ -36,7 +36,7 @@ def cut_initialize(
         InputError: a constant that is not a finite number above 0, or another ``what``.
 
     Reference:
-        The cosine-similarity pitfalls paper (003), section 4; c per method: table 3.
+        Draganov et al., 2024, section 4; c for each method: table 3.
     """
     if not (math.isfinite(c) and c > 0):
         raise InputError(f"the cut-constant must be a finite number above 0; found {c}")

@@ -28,16 +28,10 @@ from isotrope.core.pictures import Picture, square
 from isotrope.core.progress import bar
 from isotrope.encoders import image_folder
 from isotrope.encoders.device import find_device
-from isotrope.encoders.image_nets import READERS, Reader, build_net
+from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, READERS, Reader, build_net
 from isotrope.encoders.names import resolve
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageEncoder"]
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
-
-IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Standard deviation of the same."""
+__all__ = ["ImageEncoder"]
 
 
 class ImageEncoder(nn.Module):
@@ -47,7 +41,7 @@ class ImageEncoder(nn.Module):
 
     Args:
         model: the network.
-        read: how its features are had, of the model and n x 3 x h x w normalised pixels.
+        read: a function of the model and n x 3 x h x w normalised pixels that returns its features.
         name: what the user called it.
         image_size: side S of the pictures that :meth:`encode` prepares.
         mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
@@ -115,16 +109,16 @@ class ImageEncoder(nn.Module):
                 ``vit-tiny``, ``vit-small`` or ``vit-base``.
             width: channels of a ResNet's first stage, 64 in the papers; dimension of a vision
                 transformer's tokens, 192, 384 and 768.
-            stem: of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1), ``imagenet`` (7 x 7 of
-                stride 2, then max-pooling), or ``auto``: CIFAR's up to 32 pixels.
+            stem: a ResNet's first layers: ``cifar`` (a 3 x 3 convolution of stride 1), ``imagenet``
+                (7 x 7 of stride 2, then max-pooling), or ``auto``: CIFAR's up to 32 pixels.
             image_size: side of the pictures. ResNets take crops of any other size too, and vision
                 transformers with interpolated positions.
             patch: side of a vision transformer's patches; None is 4 up to 64 pixels, else 16.
-            heads: of a vision transformer; None is one for every 64 dimensions of the usual width
-                (DeiT, DINO). MoCo v3 takes 12 in ``vit-small``.
-            mean: of red, green and blue, of pixels in [0, 1].
-            std: of the same.
-            seed: of the initial weights; None takes torch's global generator.
+            heads: the heads of a vision transformer; None is one for every 64 dimensions of the
+                usual width (DeiT, DINO). MoCo v3 takes 12 in ``vit-small``.
+            mean: the mean of red, green and blue, of pixels in [0, 1].
+            std: the standard deviation of the same.
+            seed: the seed of the initial weights; None takes torch's global generator.
 
         Raises:
             InputError: an unknown name, or sizes that do not fit each other.
@@ -173,8 +167,8 @@ class ImageEncoder(nn.Module):
             module: any; what is saved of it are its weights.
             dimension: d.
             image_size: side of the pictures that :meth:`encode` prepares.
-            mean: of red, green and blue, of pixels in [0, 1].
-            std: of the same.
+            mean: the mean of red, green and blue, of pixels in [0, 1].
+            std: the standard deviation of the same.
 
         Raises:
             InputError: mean or standard deviation that are not three finite numbers.
@@ -227,7 +221,7 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures, in evaluation mode; the modes of all modules are as before after.
+        """Embed pictures in evaluation mode; afterwards every module has its former mode.
 
         Args:
             images: n paths, PIL images or arrays of uint8 pixels, of any sizes, mixed at will; or

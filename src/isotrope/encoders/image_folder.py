@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -18,8 +18,17 @@ from torch import nn
 from isotrope.core.documents import brief, read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
-from isotrope.encoders.image_nets import READERS, channels_last, cifar_resnet
+from isotrope.encoders.image_nets import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    READERS,
+    channels_last,
+    cifar_resnet,
+)
 from isotrope.encoders.quiet import quiet_loading
+
+if TYPE_CHECKING:
+    from transformers import ViTModel
 
 __all__ = ["CIFAR", "MODULE", "Stored", "read", "write"]
 
@@ -119,8 +128,6 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
 
 def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
     """Return the side, mean and standard deviation that a folder asks for."""
-    from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD
-
     processor = _json(folder / "preprocessor_config.json")
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):
@@ -164,7 +171,7 @@ def _write_model(model: nn.Module, folder: Path) -> None:
         save_model(model, str(folder / "model.safetensors"), {"format": "pt"})
         _write_json(folder / "config.json", {"model_type": MODULE, "module": type(model).__name__})
         return
-    net: Any = _with_pooler(model) if kind == "vit" else model
+    net: Any = _with_pooler(cast("ViTModel", model)) if kind == "vit" else model
     net.save_pretrained(folder)
     if kind == "resnet" and isinstance(net.embedder.pooler, nn.Identity):
         written = _json(folder / "config.json")
@@ -172,7 +179,7 @@ def _write_model(model: nn.Module, folder: Path) -> None:
         _write_json(folder / "config.json", written)
 
 
-def _with_pooler(model: Any) -> nn.Module:  # noqa: ANN401 - a ViTModel
+def _with_pooler(model: "ViTModel") -> nn.Module:
     """Return a copy that ends in a pooler which changes nothing.
 
     transformers adds a pooler to every ViT it loads, of random weights where the folder has none:
@@ -186,7 +193,7 @@ def _with_pooler(model: Any) -> nn.Module:  # noqa: ANN401 - a ViTModel
     model.pooler = ViTPooler(model.config)
     nn.init.eye_(model.pooler.dense.weight)
     nn.init.zeros_(model.pooler.dense.bias)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def _processor(stored: Stored) -> dict[str, Any]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARCHITECTURES",
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
     "READERS",
     "Reader",
     "build_net",
@@ -28,6 +30,12 @@ __all__ = [
     "cifar_resnet",
     "freeze_patches",
 ]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+"""Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
+
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Standard deviation of the same."""
 
 Reader: TypeAlias = Callable[[Any, Tensor], Tensor]
 
@@ -118,7 +126,7 @@ def channels_last(net: Any) -> nn.Module:  # noqa: ANN401 - torch's types know o
     return cast("nn.Module", net.to(memory_format=_layout(net)))
 
 
-def _layout(net: Any) -> torch.memory_format:  # noqa: ANN401
+def _layout(net: Any) -> torch.memory_format:  # noqa: ANN401 - a ResNet of transformers
     """Channels last, unless a stage has fewer than 16 of them.
 
     There, on a CPU, torch's (2.13) backward pass of a 1 x 1 convolution of stride 2 writes beyond
@@ -169,7 +177,7 @@ def freeze_patches(module: nn.Module) -> None:
     """Keep the patch projections in ``module`` as they are: MoCo v3's remedy for instability.
 
     Raises:
-        InputError: there is none.
+        InputError: ``module`` has no patch projection.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.
@@ -185,18 +193,18 @@ def freeze_patches(module: nn.Module) -> None:
         projection.requires_grad_(False)
 
 
-def _pooled(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+def _pooled(net: nn.Module, x: Tensor) -> Tensor:
     """The mean over the last map (ResNet), or its layer norm (ConvNeXt)."""
     x = x.contiguous(memory_format=_layout(net))
     return cast("Tensor", net(pixel_values=x).pooler_output.flatten(1))
 
 
-def _first_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+def _first_token(net: nn.Module, x: Tensor) -> Tensor:
     """The class token after the last layer norm; pretrained heads on it are not used."""
     return cast("Tensor", net(pixel_values=x).last_hidden_state[:, 0])
 
 
-def _vit_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+def _vit_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401 - a ViTModel
     """The same; positions are interpolated for crops of another size, as DINO's local ones."""
     patch = net.config.patch_size
     if x.shape[-2] % patch or x.shape[-1] % patch:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 from torch import nn
@@ -21,8 +21,7 @@ from isotrope.encoders.names import hub_name
 
 if TYPE_CHECKING:
     from peft import LoraConfig
-
-    from isotrope.encoders.sentence import SentenceEncoder
+    from transformers import PreTrainedModel
 
 __all__ = ["ALL_LINEAR", "add_lora", "lora_facts", "merged", "save_adapter"]
 
@@ -30,18 +29,32 @@ ALL_LINEAR = "all-linear"
 """peft's word for every linear layer."""
 
 
+class Encoder(Protocol):
+    """What LoRA needs of an encoder: a name, and modules of which the first has a transformer."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> nn.Sequential: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def requires_grad_(self, requires_grad: bool = True) -> object: ...
+
+
 def add_lora(
-    encoder: "SentenceEncoder",
+    encoder: Encoder,
     rank: int,
     *,
     alpha: int | None = None,
     targets: Sequence[str] = (),
     seed: int = 0,
 ) -> None:
-    """Freeze an encoder, and put matrices that are trained beside those of its transformer.
+    """Freeze an encoder, and put trainable matrices beside those of its transformer.
 
     Args:
-        encoder: changed in place.
+        encoder: the encoder, which is changed in place.
         rank: the rank of ``B A``.
         alpha: the product counts ``alpha / rank`` times; None for twice the rank.
         targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for those
@@ -86,8 +99,8 @@ def add_lora(
             raise InputError(f"--lora of {encoder.name}: {str(error).splitlines()[0]}") from error
 
 
-def _transformer(encoder: "SentenceEncoder") -> Any:  # noqa: ANN401 - transformers' PreTrainedModel
-    return cast("Any", encoder.model[0]).model
+def _transformer(encoder: Encoder) -> "PreTrainedModel":
+    return cast("PreTrainedModel", encoder.model[0].model)
 
 
 def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) -> None:
@@ -105,12 +118,12 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
             )
 
 
-def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
+def _config(encoder: Encoder) -> "LoraConfig | None":
     configs = getattr(_transformer(encoder), "peft_config", {})
     return cast("LoraConfig | None", configs.get("default"))
 
 
-def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
+def lora_facts(encoder: Encoder) -> dict[str, Any] | None:
     """Return rank, alpha, the layers and how much of the encoder is trained; None without LoRA.
 
     ``trainable`` and ``parameters`` are numbers of the encoder's, without the head; ``share`` is
@@ -138,10 +151,10 @@ def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
 
 
 @contextmanager
-def merged(encoder: "SentenceEncoder") -> Iterator[None]:
-    """Let the encoder be a plain one, its matrices added up; afterwards it is as it was, exactly.
+def merged(encoder: Encoder) -> Iterator[None]:
+    """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
 
-    peft can take matrices out again, but what is added and subtracted comes back rounded.
+    peft can unmerge by itself, but what is added and subtracted comes back rounded.
     """
     if _config(encoder) is None:
         yield
@@ -159,8 +172,8 @@ def merged(encoder: "SentenceEncoder") -> Iterator[None]:
             transformer.set_submodule(path, layer)
 
 
-def save_adapter(encoder: "SentenceEncoder", folder: Path) -> None:
-    """Write the matrices alone, as ``peft.PeftModel.from_pretrained`` reads them; none: nothing."""
+def save_adapter(encoder: Encoder, folder: Path) -> None:
+    """Write the matrices, if any, as ``peft.PeftModel.from_pretrained`` reads them."""
     config = _config(encoder)
     if config is None:
         return

@@ -1,7 +1,6 @@
 """The momentum encoder: a copy whose parameters follow those of the trained module."""
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ class Momentum(nn.Module):
         self.module = copy.deepcopy(module).requires_grad_(False)
 
     @torch.no_grad()
-    def forward(self, *inputs: Tensor) -> Any:  # noqa: ANN401 - whatever the module returns
+    def forward(self, *inputs: Tensor) -> object:
         """Return what the copy makes of ``inputs``, without history."""
         return self.module(*inputs)
 
@@ -47,7 +46,7 @@ class Momentum(nn.Module):
 
         Args:
             source: the trained module.
-            decay: of this step; None is the one of the constructor.
+            decay: the decay of this step; None is the one of the constructor.
 
         Raises:
             InputError: a decay outside [0, 1].

@@ -200,7 +200,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
 
 
 def _check_layers(file: Path, tensors: int) -> None:
-    """Refuse more layers than there are weights: to build them would take for ever."""
+    """Refuse more layers than there are weights for: building them would take for ever."""
     config = read_json(file) if file.is_file() else {}
     for name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
         layers = config.get(name) if isinstance(config, dict) else None

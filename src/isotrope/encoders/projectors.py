@@ -40,8 +40,8 @@ def projector(
     Args:
         dimension: the dimension of the embeddings that come in.
         hidden: widths of the hidden layers, none for a single linear layer.
-        out: dimension of what comes out.
-        batch_norm: after every hidden linear layer.
+        out: the dimension of the output.
+        batch_norm: whether a batch norm follows every hidden linear layer.
         last_norm: a batch norm after the last layer: ``none``, with (``affine``) or without
             (``plain``) scale and shift.
         bias: the bias of the last linear layer, where no norm follows it.
@@ -76,19 +76,19 @@ def predictor(
     """Return the head from one view's projection to the other's: one hidden layer, d to d.
 
     Args:
-        dimension: d, of the projections.
-        hidden: width of the hidden layer; d/4, a bottleneck, in SimSiam.
-        batch_norm: after the hidden linear layer.
-        last_norm: as in :func:`projector`.
+        dimension: d, the dimension of the projections.
+        hidden: the width of the hidden layer; d/4, a bottleneck, in SimSiam.
+        batch_norm: whether a batch norm follows the hidden linear layer.
+        last_norm: the same as in :func:`projector`.
 
     Raises:
-        InputError: as :func:`projector`.
+        InputError: the same as in :func:`projector`.
     """
     return projector(dimension, [hidden], dimension, batch_norm=batch_norm, last_norm=last_norm)
 
 
 class DINOHead(nn.Module):
-    """From embeddings to logits over prototypes, n x d to n x k (Caron et al. 2021, section 3.1).
+    """Maps embeddings to logits over prototypes, n x d to n x k (Caron et al. 2021, section 3.1).
 
     Three linear layers with GELU between them, a unit vector of the bottleneck's dimension, and
     its cosine with each prototype: prototypes are normalised where they are used, which is the
@@ -100,7 +100,7 @@ class DINOHead(nn.Module):
         prototypes: k.
         hidden: width of the two hidden layers.
         bottleneck: dimension in which the cosine is taken.
-        batch_norm: after the hidden linear layers; the paper's ViTs train without.
+        batch_norm: whether batch norms follow the hidden linear layers; not in the paper's ViTs.
 
     Attributes:
         prototypes: k x bottleneck, a linear layer without bias.

@@ -15,13 +15,13 @@ class Queue(nn.Module):
     the seed. Rows and place are in the ``state_dict``.
 
     Args:
-        size: rows.
+        size: the number of rows.
         dimension: d, of the embeddings.
         seed: the seed of the rows it starts with.
 
     Attributes:
-        rows: size x d, in no particular order. Pushing writes into this very tensor, so a loss
-            that used it must have gone backward before.
+        rows: size x d, in no particular order. Pushing writes into this very tensor, so the
+            backward pass of a loss that used it must come before.
 
     Raises:
         InputError: a size below 1.

@@ -36,10 +36,10 @@ class LoadReport(logging.Handler):
 
 @contextmanager
 def quiet_loading() -> Iterator[LoadReport]:
-    """Silence transformers and sentence-transformers, and give them dice of their own.
+    """Silence transformers and sentence-transformers, and give them a random state of their own.
 
     What they draw at random (a pooler that the weights lack) is the same each time, and torch's
-    random state on the CPU is afterwards as it was before.
+    random state on the CPU is restored afterwards.
     """
     from transformers.utils import logging as messages
 
@@ -47,7 +47,7 @@ def quiet_loading() -> Iterator[LoadReport]:
     loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
     before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     bars = messages.is_progress_bar_enabled()
-    messages.disable_progress_bar()  # type: ignore[no-untyped-call]
+    messages.disable_progress_bar()
     for logger in loggers:
         logger.handlers, logger.propagate = [report], False
         logger.setLevel(logging.WARNING)
@@ -60,4 +60,4 @@ def quiet_loading() -> Iterator[LoadReport]:
             logger.handlers, logger.propagate = handlers, propagate
             logger.setLevel(level)
         if bars:
-            messages.enable_progress_bar()  # type: ignore[no-untyped-call]
+            messages.enable_progress_bar()

@@ -26,7 +26,13 @@ LEARNT_FROM = 200_000
 """Texts that the vocabulary is learnt from at most, the first ones: bounds memory and time."""
 
 _INNER = re.compile(r"(?<=\S)\S")  # what can continue a word; a few marks too many do no harm
-_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_SPECIAL = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 
 
 def scratch_model(
@@ -108,12 +114,12 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     inner: set[str] = set()
     for text in sample:
         inner.update(_INNER.findall(normalizer.normalize_str(text)))
-    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
+    learner = Tokenizer(models.WordPiece(unk_token=_SPECIAL["unk_token"]))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizer
     # the trainer numbers the characters inside words in the order of a hash table, and breaks ties
     # by these numbers; told in advance, they and the vocabulary are the same every time
-    fixed = [*_SPECIAL, *(f"##{character}" for character in sorted(inner))]
+    fixed = [*_SPECIAL.values(), *(f"##{character}" for character in sorted(inner))]
     learner.train_from_iterator(
         sample,
         trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False),
@@ -122,7 +128,7 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     if len(vocabulary) <= len(_SPECIAL):
         raise InputError("there is no text to learn a vocabulary from; give some sentences")
     # anew, since the trainer takes all that was told in advance for special tokens
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_SPECIAL["unk_token"]))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.WordPiece()
@@ -131,15 +137,11 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
         model_input_names=["input_ids", "attention_mask"],
-        pad_token="[PAD]",  # noqa: S106
-        unk_token="[UNK]",  # noqa: S106
-        cls_token="[CLS]",  # noqa: S106
-        sep_token="[SEP]",  # noqa: S106
-        mask_token="[MASK]",  # noqa: S106
+        **_SPECIAL,
     )
 
 

@@ -35,7 +35,8 @@ from isotrope.encoders.quiet import quiet_loading
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
-    from transformers import PreTrainedTokenizerFast
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 __all__ = ["POOLINGS", "SentenceEncoder"]
 
@@ -148,7 +149,7 @@ class SentenceEncoder(nn.Module):
             name: a sentence-transformers folder; a transformers folder (then with mean pooling,
                 or the last token of a causal model); a run folder of ours; ``all-MiniLM-L6-v2``,
                 the installed weights; or an id of the Hugging Face hub.
-            pooling: of :data:`POOLINGS`; None keeps the model's own.
+            pooling: one of :data:`POOLINGS`; None keeps the model's own.
             device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
             trust_remote_code: run code that comes with the model.
 
@@ -184,11 +185,11 @@ class SentenceEncoder(nn.Module):
 
         Args:
             texts: what the vocabulary is learnt from, the first 200,000 of them.
-            seed: of the initial weights.
-            vocabulary: at most so many word pieces.
-            layers: of the transformer.
+            seed: the seed of the initial weights.
+            vocabulary: the most word pieces.
+            layers: the number of layers of the transformer.
             width: d, of tokens and embeddings; a multiple of ``heads``.
-            heads: of the attention.
+            heads: the number of heads of the attention.
             max_length: tokens the model can take, special ones included.
             dropout: probability, of hidden states and attention.
 
@@ -317,7 +318,7 @@ class SentenceEncoder(nn.Module):
         """Embed texts as ``SentenceTransformer.encode`` does, to rounding.
 
         Each distinct text is embedded once, the longest first, so that a batch holds texts of
-        about one length. The modes (training or evaluation) of all modules are as before after.
+        about one length. Afterwards every module has its former mode.
 
         Args:
             texts: n texts.
@@ -533,7 +534,7 @@ def _repool(model: "SentenceTransformer", mode: str, name: str) -> None:
     raise InputError(f"{name} has no pooling that could be changed to {mode!r}")
 
 
-def _modes(pooling: Any) -> str:  # noqa: ANN401 - a Pooling, imported only where it is used
+def _modes(pooling: "Pooling") -> str:
     mode = pooling.pooling_mode
     return mode if isinstance(mode, str) else "+".join(mode)
 
@@ -544,7 +545,7 @@ def _normalizes(module: nn.Module, kind: type) -> bool:
     )
 
 
-def _positions(config: Any, model: nn.Module) -> int:  # noqa: ANN401 - any transformers config
+def _positions(config: "PretrainedConfig", model: nn.Module) -> int:
     """Return how many tokens have a position; a very large number for relative positions."""
     positions = getattr(config, "max_position_embeddings", None) or -1
     if positions < 1:

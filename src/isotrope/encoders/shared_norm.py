@@ -4,12 +4,11 @@
 backend the processes use. They may hold different numbers of rows.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from isotrope.core.autograd import Context
 from isotrope.core.distributed import all_reduce_sum, world_size
 
 __all__ = ["SharedBatchNorm", "share_statistics"]
@@ -37,7 +36,7 @@ class SharedBatchNorm(_BatchNorm):
     With one process, and in evaluation mode, it is the batch norm it was made from.
 
     Args:
-        norm: whose parameters, buffers, settings and mode it takes over.
+        norm: the batch norm whose parameters, buffers, settings and mode it takes over.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:
@@ -85,7 +84,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401
+        ctx: Context,
         x: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
@@ -116,7 +115,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
-        ctx: Any,  # noqa: ANN401
+        ctx: Context,
         gradient: Tensor,
         *_: Tensor,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, None]:

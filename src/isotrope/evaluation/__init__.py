@@ -5,7 +5,7 @@ The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, `
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __all__ = ["Encoder", "evaluate", "holdout_set", "retrieval_dev", "search", "sts_dev"]
 
@@ -27,7 +27,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name of the room
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'isotrope.evaluation' has no attribute {name!r}")
     return getattr(importlib.import_module(f"isotrope.evaluation.{_HOME[name]}"), name)

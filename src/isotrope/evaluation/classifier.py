@@ -1,8 +1,8 @@
 """The classifier of the transfer tasks: one linear layer, trained as SentEval trains it.
 
-After every few passes over the training set the accuracy on the development set is looked at; the
-best weights are kept. Training ends at the look without improvement that follows ``tenacity``
-others (all together: an improvement does not reset the count), or after 200 passes. Every fit
+After every few passes over the training set the weights are scored on the development set, and the
+best are kept. Training ends when more than ``tenacity`` scores in all were no improvement (an
+improvement does not reset the count), or after 200 passes. Every fit
 starts from the same seed: equal dimensions give equal initial weights, training sets of equal size
 equal orders. :func:`fit_sequential` is that loop as it is written in SentEval (Conneau and Kiela
 2018) and what ``classifier_batched`` must agree with.
@@ -45,9 +45,9 @@ class ClassifierProtocol:
         folds: the number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: examples a step.
-        tenacity: looks without improvement that are forgiven.
+        tenacity: the number of scores without improvement that training survives.
         passes: passes over the training set between two scores on the development set.
-        most: passes after which no further look follows.
+        most: the passes after which no further score follows.
     """
 
     folds: int
@@ -103,7 +103,7 @@ def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
-    """Return the rows to train on and those to look at; ``draws`` is asked where none are given."""
+    """Return the rows to train on and those for early stopping, drawn where none are given."""
     if training_set.dev is not None:
         return training_set.train, training_set.dev
     order = draws.permutation(len(training_set.train))
@@ -124,9 +124,9 @@ def fit_sequential(
     Args:
         x: features, n x d.
         y: classes, n.
-        classes: their number.
-        sets: what to train on.
-        protocol: how.
+        classes: the number of classes.
+        sets: the training sets.
+        protocol: how a classifier is trained.
         done: called with the number of fits that have ended since the last call.
     """
     fitted = []

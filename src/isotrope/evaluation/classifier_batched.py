@@ -44,9 +44,9 @@ def fit_batched(
     Args:
         x: features, n x d.
         y: classes, n.
-        classes: their number.
-        sets: what to train on.
-        protocol: how.
+        classes: the number of classes.
+        sets: the training sets.
+        protocol: how a classifier is trained.
         done: called with the number of fits that have ended since the last call.
     """
     start = initial(x.shape[1], classes, x.dtype)
@@ -135,7 +135,7 @@ class _Stack:
             _rmsprop(self.weights, grad, self.square)
 
     def _validate(self, x: Tensor, y: Tensor) -> int:
-        """Compare with the best so far, let ended sets leave; return how many fits ended."""
+        """Score all fits on their development sets, drop ended sets, return how many fits ended."""
         running = self.failures <= self.protocol.tenacity
         now = self._by_fit(self.weights)
         for i, place in enumerate(self.active):

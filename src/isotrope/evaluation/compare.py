@@ -123,7 +123,7 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
 
 
 def _enough(results: Sequence[Result]) -> int:
-    """Return how many resamples leave Holm's method something to find.
+    """Return how many resamples Holm's method needs to be able to reject anything.
 
     Of m comparisons and B resamples no corrected p-value is below 2 m/(B + 1).
     """

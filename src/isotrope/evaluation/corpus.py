@@ -37,7 +37,7 @@ Records = Callable[[], Iterator[tuple[str, ...]]]
 
 @dataclass
 class _SideSample:
-    """What is kept of one side of the corpus: all single texts, or the first or second of pairs."""
+    """The moments and the sample of one side of a corpus: single texts, or one column of pairs."""
 
     tally: Tally | None = None
     rows: list[Tensor] = field(default_factory=list)  # of the sample
@@ -139,7 +139,7 @@ def corpus(
 def _records(
     data: Path | str | Sequence[str] | Sequence[Sequence[str]], columns: Sequence[str] | None
 ) -> Records:
-    """Return what gives the records, single texts or pairs, from the start each time."""
+    """Return a function that iterates over the records from the start each time."""
     if isinstance(data, (str, Path)):
         return lambda: corpus_records(Path(data), columns)
     records = [(record,) if isinstance(record, str) else tuple(record[:2]) for record in data]
@@ -229,7 +229,7 @@ def _dropout_views(
 ) -> list[Tensor]:
     """Return two passes over the texts in training mode, n x d each; nothing if they are equal.
 
-    The modes of all modules, and torch's random numbers, are as before after.
+    Afterwards all modules have their former modes, and torch its former random state.
     """
     if not isinstance(encoder, SentenceEncoder):
         return []

@@ -125,7 +125,7 @@ def _of_texts(
     labels_test: str | Path | None,
     settings: dict[str, Any],
 ) -> list[Task]:
-    """Open all texts that were asked for."""
+    """Return the tasks on text for the paths that the caller named."""
     options = {name: settings[name] for name in ("progress", "batch_size")}
     chosen = {name: Path(path) for name, path in paths.items() if path is not None}
     tasks: list[Task] = []
@@ -174,7 +174,7 @@ def _of_pictures(
     labels_test: str | Path | None,
     settings: dict[str, Any],
 ) -> list[Task]:
-    """Open the pictures that were given, or else a run's own."""
+    """Return the tasks on the labelled pictures that the caller named, or else on a run's own."""
     test = _test_part(labels, labels_test)
     if labels is not None:
         side = cast("Any", encoder).image_size  # by which it was told to take pictures
@@ -189,7 +189,7 @@ def _of_pictures(
 def _finished_before(
     tasks: Sequence[Task], store: Store | None, identity: str | None, *, again: bool, progress: bool
 ) -> dict[str, Result]:
-    """Return the tasks that are finished already, by name, and say which they are."""
+    """Return the stored results of tasks, by name, and print which they are."""
     if again or store is None or identity is None:
         return {}
     stored = {task.name: store.find(task.key(identity)) for task in tasks}

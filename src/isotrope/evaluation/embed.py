@@ -34,17 +34,24 @@ def embed(
     Raises:
         InputError: the encoder has no ``encode``, or it does not return n vectors of one size.
     """
-    if not isinstance(encoder, Encoder):
-        raise InputError(f"{type(encoder).__name__} is no encoder: it has no method encode")
+    if isinstance(encoder, CachedEncoder):  # which encodes each text once already
+        return encoder.encode(texts)
     places: dict[str, int] = {}
     where = [places.setdefault(text, len(places)) for text in texts]
-    distinct = list(places)
+    vectors = _encoded(encoder, list(places), batch_size, progress)
+    return vectors if len(places) == len(where) else vectors[where]
+
+
+def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool) -> np.ndarray:
+    """Call the encoder, and check what it returns for texts of which no two are equal."""
+    if not isinstance(encoder, Encoder):
+        raise InputError(f"{type(encoder).__name__} is no encoder: it has no method encode")
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     for name in ("progress", "show_progress_bar"):
         if name in taken:
             options[name] = progress
-    found = encoder.encode(distinct, **options)
+    found = encoder.encode(texts, **options)
     try:
         with np.errstate(over="ignore"):  # what overflows float32 is refused below
             vectors = np.asarray(found, dtype=np.float32)
@@ -54,9 +61,9 @@ def embed(
             f"{encoder_name(encoder)}.encode returned a {type(found).__name__} of which numpy "
             f"makes no array ({str(error)[:150]})"
         ) from error
-    if vectors.ndim != 2 or len(vectors) != len(distinct):
+    if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InputError(
-            f"{encoder_name(encoder)}.encode must return one vector for each of {len(distinct)} "
+            f"{encoder_name(encoder)}.encode must return one vector for each of {len(texts)} "
             f"texts; it returned an array of shape {vectors.shape}"
         )
     if not np.isfinite(vectors).all():
@@ -64,7 +71,7 @@ def embed(
             f"{encoder_name(encoder)}.encode returned numbers that are not finite (NaN or "
             "infinite); a score of them would mean nothing"
         )
-    return vectors if len(distinct) == len(where) else vectors[where]
+    return vectors
 
 
 class CachedEncoder:
@@ -84,14 +91,15 @@ class CachedEncoder:
     def __init__(self, encoder: Encoder, *, batch_size: int = 128, progress: bool = False) -> None:
         self.name = encoder_name(encoder)
         self._encoder = encoder
-        self._options: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
+        self._batch_size, self._progress = batch_size, progress
         self._known: dict[str, np.ndarray] = {}
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the embeddings of ``texts`` (n x d, float32)."""
         new = list(dict.fromkeys(text for text in texts if text not in self._known))
         if new:
-            self._known.update(zip(new, embed(self._encoder, new, **self._options), strict=True))
+            vectors = _encoded(self._encoder, new, self._batch_size, self._progress)
+            self._known.update(zip(new, vectors, strict=True))
         return np.stack([self._known[text] for text in texts])
 
 

@@ -65,7 +65,7 @@ class SearchOptions(TypedDict, total=False):
     progress: bool
 
 
-_USUAL: dict[str, Any] = {
+_DEFAULTS: dict[str, Any] = {
     "top": 10,
     "columns": None,
     "embeddings": None,
@@ -187,12 +187,12 @@ def search(
             model and these texts, or anything wrong with the model or the file.
     """
     queries = [query] if isinstance(query, str) else list(query)
-    given = {**_USUAL, **options}
-    _check_queries(queries, given["top"])
+    settings = {**_DEFAULTS, **options}
+    _check_queries(queries, settings["top"])
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
-        hits = _search_pictures(os.fspath(model), corpus, queries, given)
+        hits = _search_pictures(os.fspath(model), corpus, queries, settings)
     else:
-        hits = _search_texts(model, corpus, queries, given)
+        hits = _search_texts(model, corpus, queries, settings)
     return hits[0] if isinstance(query, str) else hits
 
 
@@ -207,21 +207,21 @@ def _search_pictures(
     model: str,
     corpus: str | Path | Sequence[str] | np.ndarray,
     queries: Sequence[str],
-    given: dict[str, Any],
+    settings: dict[str, Any],
 ) -> list[list[Hit]]:
     from isotrope.evaluation.image_files import search_pictures
 
-    _check_no_text(model, given["columns"], given["pooling"])
-    prompts = [name for name in ("query_prompt", "passage_prompt") if given[name] is not None]
-    if prompts or given["embeddings"] is not None:
+    _check_no_text(model, settings["columns"], settings["pooling"])
+    prompts = [name for name in ("query_prompt", "passage_prompt") if settings[name] is not None]
+    if prompts or settings["embeddings"] is not None:
         raise InputError(
             f"{model} takes images: prompts and embeddings are of text; leave them out"
         )
     if not isinstance(corpus, (str, Path)):
         raise InputError(f"{model} takes images: give a folder of pictures to search in")
-    shown = {name: given[name] for name in ("top", "device", "progress")}
+    options = {name: settings[name] for name in ("top", "device", "progress")}
     return [
-        [Hit(*found) for found in search_pictures(model, Path(corpus), query, **shown)]
+        [Hit(*hit) for hit in search_pictures(model, Path(corpus), query, **options)]
         for query in queries
     ]
 
@@ -230,7 +230,7 @@ def _search_texts(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     queries: Sequence[str],
-    given: dict[str, Any],
+    settings: dict[str, Any],
 ) -> list[list[Hit]]:
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
@@ -238,8 +238,8 @@ def _search_texts(
     if isinstance(corpus, np.ndarray):
         places, texts = list(range(len(corpus))), [""] * len(corpus)
     elif isinstance(corpus, (str, Path)):
-        records = list(_records(Path(corpus), given["columns"]))
-        places, texts = [one.line for one in records], [one.texts[0] for one in records]
+        records = list(_records(Path(corpus), settings["columns"]))
+        places, texts = [record.line for record in records], [record.texts[0] for record in records]
     else:
         texts, places = list(corpus), list(range(len(corpus)))
     if not texts:
@@ -247,37 +247,41 @@ def _search_texts(
     encoder: Encoder
     if isinstance(model, (str, os.PathLike)):
         name = os.fspath(model)
-        encoder = SentenceEncoder.load(name, pooling=given["pooling"], device=given["device"])
+        encoder = SentenceEncoder.load(name, pooling=settings["pooling"], device=settings["device"])
     else:
         encoder = model
-    how = {"batch_size": given["batch_size"], "progress": given["progress"]}
-    asked, stored = _prompts(encoder, given["query_prompt"], given["passage_prompt"])
-    vectors = embed(encoder, [asked + query for query in queries], **how)
+    how = {"batch_size": settings["batch_size"], "progress": settings["progress"]}
+    query_prompt, passage_prompt = _prompts(
+        encoder, settings["query_prompt"], settings["passage_prompt"]
+    )
+    vectors = embed(encoder, [query_prompt + query for query in queries], **how)
     if isinstance(corpus, np.ndarray):
         rows = corpus
         _check_shape(rows, len(texts), vectors.shape[1], encoder)
-    elif given["embeddings"] is not None:
-        rows = _stored(Path(given["embeddings"]), encoder, [stored + text for text in texts])
+    elif settings["embeddings"] is not None:
+        rows = _stored(
+            Path(settings["embeddings"]), encoder, [passage_prompt + text for text in texts]
+        )
     else:
-        rows = embed(encoder, [stored + text for text in texts], **how)
-    nearest, cosines = nearest_rows(vectors, rows, given["top"])
+        rows = embed(encoder, [passage_prompt + text for text in texts], **how)
+    nearest, cosines = nearest_rows(vectors, rows, settings["top"])
     return [
-        [Hit(float(c), places[i], texts[i]) for i, c in zip(*found, strict=True)]
-        for found in zip(nearest.tolist(), cosines.tolist(), strict=True)
+        [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
+        for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
     ]
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
     """Return what stands before queries and passages: as given, else as the model was trained."""
     if isinstance(encoder, SentenceEncoder):
-        own = {} if encoder.prompt else encoder.model.prompts
+        prompts = {} if encoder.prompt else encoder.model.prompts
         if encoder.prompt and (query or passage):
             raise InputError(
                 f"{encoder.name} puts its own prompt before every text ({encoder.prompt!r}); leave "
                 "the prompts out"
             )
-        query = own.get("query") if query is None else query
-        passage = own.get("document") if passage is None else passage
+        query = prompts.get("query") if query is None else query
+        passage = prompts.get("document") if passage is None else passage
     return query or "", passage or ""
 
 

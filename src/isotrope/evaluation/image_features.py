@@ -38,7 +38,7 @@ def image_features(
             (uint8, n x 3 x side x side). It has to see to its evaluation mode itself; ours does.
         part: the pictures.
         what: part of the set, as messages name it.
-        limit: only so many: the first when the classes take turns.
+        limit: the most pictures, the first when the classes take turns.
         batch_size: pictures held and encoded at a time.
         progress: show a bar on stderr.
 

@@ -40,10 +40,10 @@ def image_scores(
         image_set: a set with labels and a test part.
         knn: classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
         linear: score a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
-        k: neighbours.
+        k: the number of neighbours.
         temperature: the temperature of their votes.
         probe: how the linear probe is fitted.
-        device: where it is.
+        device: where it is fitted.
         batch_size: pictures held and encoded at a time.
         progress: show bars on stderr.
 
@@ -53,7 +53,7 @@ def image_scores(
         each kind under its name, and whether each test picture was right in ``items``.
 
     Raises:
-        InputError: neither is asked for, no labels, no test part, or features that are none.
+        InputError: neither is asked for; there are no labels or no test part; bad features.
     """
     if not knn and not linear:
         raise InputError("nothing to score: ask for nearest neighbours, a linear probe, or both")
@@ -96,7 +96,7 @@ def knn_evaluation(
         batch_size: pictures held and encoded at a time.
 
     Raises:
-        InputError: no labels, no test part, or features that are none.
+        InputError: there are no labels or no test part, or the features are bad.
     """
     train, test = both_features(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size

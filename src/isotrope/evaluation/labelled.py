@@ -34,7 +34,7 @@ class Classes:
 
 
 def classes_of(train: Features, test: Features) -> Classes:
-    """Return the classes of two labelled parts, having looked at labels and shapes.
+    """Check labels and shapes of two labelled parts, and return their classes.
 
     Raises:
         InputError: labels that are no list of integers or of strings, or that fit neither each

@@ -126,7 +126,7 @@ def linear_probe(
     Args:
         train: n rows, an array or memory map: they are read once an epoch.
         test: m rows, likewise.
-        probe: how; by default the protocol of the module.
+        probe: how it is fitted; by default the protocol of the module.
         device: where ``sgd`` computes: ``auto``, ``cpu``, ``cuda``, ...
         name: the name of the Result.
 
@@ -205,7 +205,7 @@ def _array(part: Features) -> np.ndarray:
 
 
 def _used_settings(probe: Probe, n: int) -> dict[str, Any]:
-    """Return what of a probe took part in the fit."""
+    """Return the settings of a probe that took part in the fit."""
     settings = {**asdict(probe), "weight_decay": _decay(probe, n)}
     unused = ("epochs", "batch_size", "learning_rate", "seed") if probe.solver == "exact" else ()
     return {key: value for key, value in settings.items() if key not in unused}
@@ -268,7 +268,7 @@ def _by_sgd(
         truth = torch.from_numpy(labels[index]).to(device)
         loss: Tensor = torch.nn.functional.cross_entropy(logits, truth)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         cosine.step()
     fitted = [part.detach().cpu().double().numpy() for part in (weight, bias)]

@@ -73,10 +73,10 @@ def transfer_tasks(
     path: Path, mode: Literal["full", "prototyping"], *, progress: bool, batch_size: int
 ) -> list[Task]:
     """Load the transfer tasks, one for each of the seven."""
-    from isotrope.data.text.transfer_sets import load_transfer
+    from isotrope.data.text.transfer_sets import TransferTask, load_transfer
     from isotrope.evaluation.transfer import check_task, transfer
 
-    def task(name: str, data: Any) -> Task:  # noqa: ANN401 - a TransferTask
+    def task(name: str, data: TransferTask) -> Task:
         def score(encoder: Encoder) -> Result:
             return transfer(
                 encoder,

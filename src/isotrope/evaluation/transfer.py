@@ -11,7 +11,7 @@ Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021)
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ from isotrope.evaluation.classifier import (
 )
 from isotrope.evaluation.classifier_batched import fit_batched
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
+
+if TYPE_CHECKING:
+    from sklearn.model_selection import StratifiedKFold
 
 __all__ = [
     "FITS",
@@ -207,7 +210,7 @@ def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
     _folds(2)  # says so if scikit-learn is not there
 
 
-def _folds(count: int) -> Any:  # noqa: ANN401 - scikit-learn has no types
+def _folds(count: int) -> "StratifiedKFold":
     try:
         from sklearn.model_selection import StratifiedKFold
     except ImportError as error:

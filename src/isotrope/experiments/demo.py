@@ -2,7 +2,7 @@
 
 The docstrings of the installed packages are the corpus: the first sentence of each is a query, the
 rest its target. Real pretrained weights are trained on pairs (query, target) of some functions
-with three objectives: InfoNCE, Barlow Twins (ineffective for sentences, says paper 000) and its
+with three objectives: InfoNCE, Barlow Twins (ineffective for sentences: Li et al. 2024) and its
 modified form. Other functions, never trained on, are then searched for. The best objective is
 chosen by a dev score on part of the *training* text, so the held-out functions choose nothing.
 """
@@ -34,7 +34,7 @@ from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.reports.html import Example, Table, write_report
+from isotrope.reports.html import Example, HtmlTable, write_report
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import read_yaml
 
@@ -147,7 +147,7 @@ class Demo:
     functions: int
 
 
-class _Vectors:
+class _StaticVectors:
     """An encoder that keeps what it has encoded, so that several measures share one pass."""
 
     def __init__(self, encoder: SentenceEncoder, recipe: DemoRecipe, texts: Sequence[str]) -> None:
@@ -178,12 +178,12 @@ def demo(
     _make_room(output)
     encoder = SentenceEncoder.load(ENCODER, device="cpu")
     began = time.perf_counter()
-    found = collect()
-    rest, heldout = split(found, recipe.heldout, seed)
+    items = collect()
+    rest, heldout = split(items, recipe.heldout, seed)
     if len(rest) > recipe.trained:
         _, rest = split(rest, recipe.trained, seed)
     tell(
-        f"{len(found):,} documented functions on this machine "
+        f"{len(items):,} documented functions on this machine "
         f"({time.perf_counter() - began:.0f} s); {len(rest):,} to train on, "
         f"{len(heldout):,} held out"
     )
@@ -196,11 +196,11 @@ def demo(
         relevant=[{i: 1.0} for i in range(len(heldout))],
     )
     texts = [*data.queries, *data.corpus]
-    before = _Vectors(encoder, recipe, texts)
+    before = _StaticVectors(encoder, recipe, texts)
     rows = [_row("untrained", before, before, data, None, recipe)]
     tell(f"untrained: MRR@10 {rows[0].mrr:.4f} on the held-out functions")
     scores: dict[str, float] = {"untrained": -1.0}
-    after: dict[str, _Vectors] = {}
+    after: dict[str, _StaticVectors] = {}
     for name in OBJECTIVES:
         outcome = fit(
             [output / "pairs.tsv"],
@@ -222,7 +222,7 @@ def demo(
         )
         run = outcome.result.metrics
         assert outcome.encoder is not None
-        after[name] = _Vectors(outcome.encoder, recipe, texts)
+        after[name] = _StaticVectors(outcome.encoder, recipe, texts)
         rows.append(_row(name, after[name], before, data, float(run["seconds"] or 0), recipe))
         scores["untrained"] = float(run["dev_start"] or 0)
         scores[name] = float(run["dev_best"] or 0)
@@ -245,7 +245,7 @@ def demo(
         output / "report.html",
         title="Find the function by what it does",
         tables=[
-            Table(
+            HtmlTable(
                 "Held-out functions", COLUMNS, [[row.label, *row.cells()[1:]] for row in rows], note
             )
         ],
@@ -258,11 +258,11 @@ def demo(
         kind="demo",
         name=output.name,
         metrics=metrics,
-        details={"best": best, "functions": len(found)},
+        details={"best": best, "functions": len(items)},
         provenance=provenance(seed=seed),
     ).save(output / "demo.json")
     model = None if best == "untrained" else output / best / "model"
-    return Demo(rows, best, model, report, examples, len(found))
+    return Demo(rows, best, model, report, examples, len(items))
 
 
 def _make_room(output: Path) -> None:
@@ -304,8 +304,8 @@ def _cell(text: str) -> str:
 
 def _row(
     name: str,
-    vectors: _Vectors,
-    before: _Vectors,
+    vectors: _StaticVectors,
+    before: _StaticVectors,
     data: RetrievalSet,
     seconds: float | None,
     recipe: DemoRecipe,
@@ -320,11 +320,11 @@ def _row(
     components: dict[str, float | None] = {}
     if seconds is not None:
         objective = registry.build(name)
-        looks = [
+        rows = [
             anatomy(objective, Views(queries[i : i + recipe.probe], targets[i : i + recipe.probe]))
             for i in range(0, len(queries) - recipe.probe + 1, recipe.probe)
         ]
-        components = {key: _mean([look[key] for look in looks]) for key in looks[0]}
+        components = {key: _mean([row[key] for row in rows]) for key in rows[0]}
     return Row(
         model=name,
         mrr=float(metrics["mrr@10"] or 0),
@@ -344,20 +344,22 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _examples(heldout: Sequence[Documented], before: _Vectors, after: _Vectors) -> list[Example]:
+def _examples(
+    heldout: Sequence[Documented], before: _StaticVectors, after: _StaticVectors
+) -> list[Example]:
     """The first three held-out functions, in order of name, whose first find has changed."""
     targets = [item.target for item in heldout]
     queries = [item.query for item in heldout]
-    found = [
+    rankings = [
         nearest_rows(vectors.encode(queries), vectors.encode(targets), 3)[0]
         for vectors in (before, after)
     ]
-    changed = [i for i in range(len(heldout)) if found[0][i, 0] != found[1][i, 0]][:3]
+    changed = [i for i in range(len(heldout)) if rankings[0][i, 0] != rankings[1][i, 0]][:3]
     return [
         Example(
             query=heldout[i].query,
-            before=[heldout[j].name for j in found[0][i]],
-            after=[heldout[j].name for j in found[1][i]],
+            before=[heldout[j].name for j in rankings[0][i]],
+            after=[heldout[j].name for j in rankings[1][i]],
             answer=heldout[i].name,
         )
         for i in changed

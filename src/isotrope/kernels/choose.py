@@ -20,6 +20,7 @@ they are never chosen either, only asked for.
 
 import functools
 import importlib.util
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -29,14 +30,25 @@ from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
+from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
 
-__all__ = ["BACKENDS", "EAGER_BYTES", "HELD_BYTES", "SHARED_BYTES", "choose", "pairs"]
+__all__ = [
+    "BACKENDS",
+    "EAGER_BYTES",
+    "HELD_BYTES",
+    "SHARED_BYTES",
+    "choose",
+    "pairs",
+    "surrogate_pairs",
+]
 
 BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
 # of similarities: below the first, all are held; up to the second, by formulas that are not fused
 EAGER_BYTES, HELD_BYTES = 1 << 14, 1 << 26
-SHARED_BYTES = 1 << 17  # and up to here where both directions share the blocks (kernels.pushes)
+SHARED_BYTES = (
+    1 << 17
+)  # and up to here where both directions share the blocks (kernels.surrogate_sums)
 _AMPERE = (8, 0)
 
 
@@ -125,6 +137,24 @@ def pairs(
 
         return TritonPairs(views, raw=raw)
     return RowBlockPairs(views)  # bfloat16 rounds what is fused; single statistics stay exact
+
+
+def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
+    """Return pairs of the same direction of which only the anchors move.
+
+    Both directions of a batch share what is computed. None where matrices are held.
+    """
+    if pairs.backend == "triton":
+        from isotrope.kernels.triton import pairs as triton  # triton need not be installed
+
+        assert isinstance(pairs, triton.TritonPairs)
+        return triton.surrogate_pairs(pairs)
+    if not isinstance(pairs, RowBlockPairs):
+        return None
+    if "sums" not in pairs.shared:
+        views = pairs.views.detached()
+        pairs.shared["sums"] = BlockSums(views.swapped() if pairs.side else views)
+    return SurrogatePairs(pairs, cast("SurrogateSums", pairs.shared["sums"]), pairs.side)
 
 
 def _size(views: Views) -> int:

@@ -25,11 +25,11 @@ backward pass scales them in place. There are no second derivatives (see ``Needs
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
@@ -125,13 +125,13 @@ class _Ready(torch.autograd.Function):
     """A scalar whose gradients are computed with it."""
 
     @staticmethod
-    def forward(ctx: Any, run: Sweep, backend: str, *inputs: Tensor | None) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Context, run: Sweep, backend: str, *inputs: Tensor | None) -> Tensor:
         ctx.run, ctx.backend = run, backend
         value, ctx.gradients = run()
         return value
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
             raise NeedsEager(
                 f"the {ctx.backend} backend has no second derivatives; ask for backend='eager'"

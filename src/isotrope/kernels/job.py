@@ -10,7 +10,7 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.mask import Mask
-from isotrope.kernels.statistics import Formula, Key, Known, Questions, Unfused
+from isotrope.kernels.statistics import Formula, Key, Known, Questions, StatisticsOnly, Unfused
 from isotrope.kernels.tiles import Vectors
 
 __all__ = ["LN2", "UNSHIFTED", "Gradients", "Job"]
@@ -101,7 +101,7 @@ class Job:
         given = dict(zip(values, leaves[1:], strict=True))
         wanted = leaves if self.learnt is None else [*leaves, self.learnt]
         with torch.enable_grad():
-            found = self.formula(Known(self.questions, leaves[0], given, counts))
+            found = self.formula(StatisticsOnly(leaves[0], Known(self.questions, given, counts)))
         if not found.requires_grad:
             raise Unfused("nothing of the formula has a derivative")
         shared = rows if self.mean and found.ndim else 1

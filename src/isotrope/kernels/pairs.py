@@ -6,9 +6,7 @@ columns. Whether they came from an n x m matrix or from row blocks in linear mem
 backend's business. The matrix itself may be asked for by the gradient components
 (``similarity``), which are looked at, not trained through.
 
-A negative of anchor i is every column that is neither the anchor itself, nor its positive, nor a
-row of the same group (``Views.groups``); with ``Views.in_batch`` False it is none of the batch,
-only the further negatives.
+What is a negative of an anchor, ``isotrope.kernels.mask`` says.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.mixtures import Mixing, Mixture
 
 __all__ = ["Pairs"]
@@ -26,42 +25,55 @@ __all__ = ["Pairs"]
 class Pairs(ABC):
     """Row statistics of unit-length views.
 
+    The public methods say what may be asked, and by default of the other view; a backend answers in
+    the methods of the same names with an underscore before them.
+
     Attributes:
-        views: the views, already in the objective's space.
         backend: name of the backend, e.g. ``"eager"``.
     """
 
-    views: Views
     backend: str
 
-    @abstractmethod
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        # by grad mode too: what was formed without history must not be trained through
+        self._matrices: dict[tuple[Against, bool], Tensor] = {}
+        self._masks: dict[Against, Tensor] = {}
+
+    @property
+    def views(self) -> Views:
+        """The views, already in the objective's space."""
+        return self._views
+
     def of(self, views: Views) -> "Pairs":
         """The same statistics of other views, by the same backend."""
+        return type(self)(views)
 
     def swapped(self) -> "Pairs":
         """The same statistics of the other direction: positives as anchors."""
         return self.of(self.views.swapped())
 
     @property
-    @abstractmethod
     def positive(self) -> Tensor:
         """n, the similarity s_ii' of each anchor with its positive."""
+        # by direct products: as exact as the matrix entry, without forming the matrix
+        return (self.views.anchors * self.views.own).sum(dim=1)
 
-    @abstractmethod
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         """n, log sum_j exp(s_ij / temperature) over the negatives; -inf without negatives."""
+        return self._logsumexp(temperature, against)
 
-    @abstractmethod
     def hardest(self, against: Against = "cross") -> Tensor:
         """n, the largest similarity with a negative (first index at ties); -inf without any."""
+        return self._hardest(against)
 
-    @abstractmethod
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         """n, sum_j log(1 + exp(s_ij / temperature)) over the negatives."""
+        return self._softplus(temperature, against)
 
-    @abstractmethod
     def count(self, against: Against = "cross") -> Tensor:
         """n, the number of negatives of each anchor, in the dtype of the views."""
+        return self._count(against)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         """N x min(k, c): which columns are the k hardest negatives, the hardest first.
@@ -69,27 +81,61 @@ class Pairs(ABC):
         Ties go by index; -1 stands where an anchor has fewer. They are numbers of columns: no
         gradient goes through the choice.
         """
-        found = self.similarity(against).detach().masked_fill(~self.negative(against), -torch.inf)
-        order = found.argsort(dim=1, descending=True, stable=True)[:, :k]
-        return order.masked_fill(found.gather(1, order) == -torch.inf, -1)
+        return self._nearest(k, against)
 
     def mixture(self, mixing: Mixing) -> Mixture:
         """The mixture of each anchor, made of columns of ``columns("cross")``; constant."""
-        found = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
-        return mixing.mixture(found, self.columns().detach()[found.clamp_min(0)])
+        which = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
+        return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         """N, h_i.x_i / temperature with the mixture x_i of anchor i; -inf where there is none."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
-    @abstractmethod
     def similarity(self, against: Against = "cross") -> Tensor:
         """N x c, all similarities; the columns are those of ``columns(against)``."""
+        return self._similarity(against)
 
-    @abstractmethod
     def negative(self, against: Against = "cross") -> Tensor:
         """N x c booleans, True where the column is a negative of the anchor."""
+        return self._negative(against)
 
-    @abstractmethod
     def columns(self, against: Against = "cross") -> Tensor:
         """C x d, the vectors that the anchors are compared with (see ``Terms.against``)."""
+        return self._columns(against)
+
+    @abstractmethod
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor: ...
+
+    @abstractmethod
+    def _hardest(self, against: Against) -> Tensor: ...
+
+    @abstractmethod
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor: ...
+
+    @abstractmethod
+    def _count(self, against: Against) -> Tensor: ...
+
+    def _nearest(self, k: int, against: Against) -> Tensor:
+        values = self.similarity(against).detach()
+        values = values.masked_fill(~self.negative(against), -torch.inf)
+        order = values.argsort(dim=1, descending=True, stable=True)[:, :k]
+        return order.masked_fill(values.gather(1, order) == -torch.inf, -1)
+
+    # the matrices are as large as they are, whichever backend is asked for them
+
+    def _similarity(self, against: Against) -> Tensor:
+        key = (against, torch.is_grad_enabled())
+        if key not in self._matrices:
+            self._matrices[key] = self.views.anchors @ self.columns(against).T
+        return self._matrices[key]
+
+    def _negative(self, against: Against) -> Tensor:
+        if against not in self._masks:
+            rows = slice(0, len(self.views.anchors))
+            self._masks[against] = ~Mask(self.views, against).excluded(rows)
+        return self._masks[against]
+
+    def _columns(self, against: Against) -> Tensor:
+        sources = Mask(self.views, against).columns
+        return torch.cat(sources) if len(sources) > 1 else sources[0]

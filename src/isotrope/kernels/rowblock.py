@@ -10,62 +10,62 @@ There are no second derivatives: asked for one, the backward pass names the eage
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.errors import NeedsEager
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
-from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.mask import Mask
+from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import add_product, similarity_tiles
 from isotrope.kernels.topk import chunked_topk
 
 __all__ = ["RowBlockPairs"]
 
 
-class RowBlockPairs(EagerPairs):
+class RowBlockPairs(Pairs):
     """Row statistics that never hold an n x c matrix.
 
     The matrices themselves (``similarity``, ``negative``) can still be asked for, by what looks at
-    the components of a batch; they are as large as they are.
+    the components of a batch.
+
+    Args:
+        views: the views.
+        side: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
+        shared: what both directions of the batch have in common.
     """
 
     backend = "rowblock"
 
-    def __init__(self, views: Views, side: int = 0, kept: dict[object, Any] | None = None) -> None:
+    def __init__(
+        self, views: Views, side: int = 0, shared: dict[str, object] | None = None
+    ) -> None:
         super().__init__(views)
-        # what both directions have in common, see kernels.pushes, and which of them this is
-        self.side, self.kept = side, {} if kept is None else kept
+        self.side, self.shared = side, {} if shared is None else shared
 
     def swapped(self) -> "RowBlockPairs":
-        return type(self)(self.views.swapped(), 1 - self.side, self.kept)
+        return type(self)(self.views.swapped(), 1 - self.side, self.shared)
 
-    def pushing(self) -> "RowBlockPairs":
-        """Pairs of the same direction of which only the anchors move (``kernels.pushes``)."""
-        from isotrope.kernels.surrogate_sums import SurrogatePairs  # made of what is here
-
-        return SurrogatePairs(self.views, self.side, self.kept)
-
-    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._reduced(_LogSumExp(), temperature, against)
 
-    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._reduced(_Softplus(), temperature, against)
 
-    def hardest(self, against: Against = "cross") -> Tensor:
+    def _hardest(self, against: Against) -> Tensor:
         return self._reduced(_Hardest(), 1.0, against)
 
-    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+    def _nearest(self, k: int, against: Against) -> Tensor:
         mask = Mask(self.views, against)
         k = min(k, sum(len(x) for x in mask.columns))
         with torch.no_grad():
             return torch.cat([chunked_topk(tile, k)[1] for _, tile in similarity_tiles(mask)])
 
-    def count(self, against: Against = "cross") -> Tensor:
+    def _count(self, against: Against) -> Tensor:
         return Mask(self.views, against).counts()
 
     def _reduced(
@@ -124,7 +124,7 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401 - torch's context
+        ctx: Context,
         statistic: _Statistic,
         mask: Mask,
         temperature: float,
@@ -140,7 +140,7 @@ class _Reduce(torch.autograd.Function):
         return values
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
             raise NeedsEager(
                 "the rowblock backend has no second derivatives; ask for backend='eager'"

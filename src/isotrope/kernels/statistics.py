@@ -1,7 +1,8 @@
 """What a formula asks of its row statistics: recorded once, and answered from what is computed.
 
 ``record`` calls a formula on four made-up rows and keeps its questions, nothing else: no number
-that it returns decides anything. ``Known`` answers these questions from statistics of the batch. A
+that it returns decides anything. ``Known`` answers these questions from
+statistics of the batch. A
 formula that asks for anything else then (the matrix, the embeddings, another temperature because
 the numbers made it branch) is not answered: ``Unfused`` says so to the caller, who takes another
 way.
@@ -9,7 +10,7 @@ way.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["Formula", "Key", "Kind", "Known", "Questions", "Unfused", "record"]
+__all__ = ["Formula", "Key", "Kind", "Known", "Questions", "StatisticsOnly", "Unfused", "record"]
 
 Formula = Callable[[Pairs], Tensor]
 
@@ -63,84 +64,109 @@ class Questions:
         return {kind for kind, _ in self.temperatures}
 
 
-class Known(Pairs):
-    """Statistics that are there already; whatever else is asked for cannot be fused.
+class Answers(Protocol):
+    """Who answers a formula's questions."""
+
+    def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+        """Return n, a statistic."""
+
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        """Return n, similarities with mixtures over the temperature."""
+
+    def count(self, against: Against) -> Tensor:
+        """Return n, numbers of negatives."""
+
+
+class StatisticsOnly(Pairs):
+    """Pairs of which nothing is there but statistics; whatever else is asked for cannot be fused.
 
     Args:
-        questions: those that are answered.
         positive: n similarities.
-        values: the answers, n each.
-        counts: numbers of negatives, n each.
+        answers: the other statistics.
     """
 
     backend = "rowblock"
 
-    def __init__(
-        self,
-        questions: Questions,
-        positive: Tensor,
-        values: dict[Key, Tensor],
-        counts: dict[Against, Tensor],
-    ) -> None:
-        self.questions, self._positive = questions, positive
-        self.values, self.counts = values, counts
-
-    def _answer(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
-        if self.questions.temperatures.get((kind, against)) != _plain(temperature):
-            raise Unfused("the formula asks for other statistics than those that were recorded")
-        return self.values[kind, against]
+    def __init__(self, positive: Tensor, answers: Answers) -> None:
+        self._positive, self._answers = positive, answers
 
     @property
-    def views(self) -> Views:  # type: ignore[override]
+    def views(self) -> Views:
         raise Unfused("the formula asks for the embeddings")
 
     @property
     def positive(self) -> Tensor:
         return self._positive
 
-    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        return self._answer("logsumexp", temperature, against)
-
-    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        return self._answer("softplus", temperature, against)
-
-    def hardest(self, against: Against = "cross") -> Tensor:
-        return self._answer("hardest", 1.0, against)
-
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        if mixing != self.questions.mixing:
-            raise Unfused("the formula asks for another mixture than that which was recorded")
-        return self._answer("mixed", temperature, "cross")
-
-    def count(self, against: Against = "cross") -> Tensor:
-        if against not in self.counts:
-            raise Unfused("the formula counts other negatives than those that were recorded")
-        return self.counts[against]
+        return self._answers.mixed(mixing, temperature)
 
     def of(self, views: Views) -> Pairs:
         raise Unfused("the formula compares other views")
 
-    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
+        return self._answers.value("logsumexp", temperature, against)
+
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
+        return self._answers.value("softplus", temperature, against)
+
+    def _hardest(self, against: Against) -> Tensor:
+        return self._answers.value("hardest", 1.0, against)
+
+    def _count(self, against: Against) -> Tensor:
+        return self._answers.count(against)
+
+    def _nearest(self, k: int, against: Against) -> Tensor:
         raise Unfused("the formula asks for columns")
 
-    def similarity(self, against: Against = "cross") -> Tensor:
+    def _similarity(self, against: Against) -> Tensor:
         raise Unfused("the formula asks for the matrix")
 
-    def negative(self, against: Against = "cross") -> Tensor:
+    def _negative(self, against: Against) -> Tensor:
         raise Unfused("the formula asks for the matrix")
 
-    def columns(self, against: Against = "cross") -> Tensor:
+    def _columns(self, against: Against) -> Tensor:
         raise Unfused("the formula asks for the embeddings")
 
 
-class _Recorder(Known):
+@dataclass(frozen=True)
+class Known:
+    """Answers from statistics that have been computed.
+
+    Attributes:
+        questions: those that are answered.
+        values: the answers, n each.
+        counts: numbers of negatives, n each.
+    """
+
+    questions: Questions
+    values: dict[Key, Tensor]
+    counts: dict[Against, Tensor]
+
+    def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+        if self.questions.temperatures.get((kind, against)) != _plain(temperature):
+            raise Unfused("the formula asks for other statistics than those that were recorded")
+        return self.values[kind, against]
+
+    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
+        if mixing != self.questions.mixing:
+            raise Unfused("the formula asks for another mixture than that which was recorded")
+        return self.value("mixed", temperature, "cross")
+
+    def count(self, against: Against) -> Tensor:
+        if against not in self.counts:
+            raise Unfused("the formula counts other negatives than those that were recorded")
+        return self.counts[against]
+
+
+class _Recorder:
     """Keeps the questions; the answers are made up."""
 
     def __init__(self, dtype: torch.dtype, learnt: Tensor | None) -> None:
-        super().__init__(Questions(), torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype), {}, {})
+        self.questions, self.dtype = Questions(), dtype
         self.learnt, self.at_learnt = learnt, set[bool]()
 
-    def _answer(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
+    def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
         questions, plain = self.questions, _plain(temperature)
         if isinstance(temperature, Tensor):
             questions.lasting = False
@@ -152,17 +178,17 @@ class _Recorder(Known):
         known = questions.temperatures.setdefault((kind, against), plain)
         if known != plain or len(self.at_learnt) > 1:
             raise Unfused("two temperatures")
-        return torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.positive)
+        return torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype)
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         if self.questions.mixing not in (None, mixing):
             raise Unfused("two mixtures")
         self.questions.mixing = mixing
-        return self._answer("mixed", temperature, "cross")
+        return self.value("mixed", temperature, "cross")
 
-    def count(self, against: Against = "cross") -> Tensor:
+    def count(self, against: Against) -> Tensor:
         self.questions.counts.add(against)
-        return torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.positive)
+        return torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.dtype)
 
 
 def _plain(temperature: float | Tensor) -> float:
@@ -188,8 +214,9 @@ def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -
     if (formula, dtype) in _REMEMBERED:
         return _REMEMBERED[formula, dtype]
     recorder = _Recorder(dtype, learnt)
+    positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
     with torch.enable_grad():
-        value = formula(recorder)
+        value = formula(StatisticsOnly(positive, recorder))
     questions = recorder.questions
     questions.several = value.ndim > 0
     if value.requires_grad:

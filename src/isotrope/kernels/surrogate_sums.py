@@ -12,9 +12,11 @@ its own maximum: 4 n c d for a direction.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -22,11 +24,21 @@ from torch import Tensor
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
-from isotrope.kernels.rowblock import RowBlockPairs
+from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, similarity_tiles
 
-__all__ = ["FLOOR", "Exponent", "LazyWeights", "Masses", "SurrogatePairs"]
+__all__ = [
+    "FLOOR",
+    "BlockSums",
+    "Exponent",
+    "LazyWeights",
+    "Masses",
+    "Part",
+    "SurrogatePairs",
+    "SurrogateSums",
+    "Swept",
+]
 
 _MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
 REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
@@ -35,7 +47,7 @@ FLOOR = 1e-4  # the least similarity that is raised to a power
 _BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
 
 # which columns: the other view, the same view, the further negatives
-_Part = Literal["across", "inside", "further"]
+Part = Literal["across", "inside", "further"]
 
 
 @dataclass(frozen=True)
@@ -94,11 +106,11 @@ class LazyWeights:
     def any(self) -> bool:
         return bool(self._mass.any()) or bool(self._push().any())
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a matrix has
+    def __getattr__(self, name: str) -> NoReturn:
         raise Unfused(f"the weights are asked for {name}")
 
     @classmethod
-    def __torch_function__(cls, *asked: object) -> None:
+    def __torch_function__(cls, *asked: object) -> NoReturn:
         raise Unfused("the weights are given to a function of torch")
 
 
@@ -131,159 +143,155 @@ class _Block(NamedTuple):
     left: Tensor
 
 
-class SurrogatePairs(RowBlockPairs):
-    """Row statistics of both directions, and what pushes the anchors of each; without history.
+class Swept(NamedTuple):
+    """What a sweep over some columns found out about the rows of both views, n each.
 
-    Whatever is found out about one direction is kept for the other (``swapped``).
+    Attributes:
+        hardest: the largest similarities.
+        mass: sums of the exponentials.
+        push: sums of the columns, weighted by the exponentials.
     """
 
-    def __init__(self, views: Views, side: int = 0, kept: dict[object, Any] | None = None) -> None:
-        super().__init__(views.detached(), side, kept)
-        self._square = len(views.anchors) == len(views.positives)
+    hardest: list[Tensor] | None = None
+    mass: list[Tensor] | None = None
+    push: list[Tensor] | None = None
 
-    # weights
 
-    def shares(self, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
-        """Return weights proportional to e^exponent, those of each anchor with the sum 1.
+class SurrogateSums(ABC):
+    """Sums over the columns of both directions of a batch, each computed once.
 
-        Args:
-            by: the similarity, see ``isotrope.paradigm.weight.Weight``.
-            exponent: what a similarity weighs.
-            whole: the weights of the whole batch have the sum 1.
-        """
-        top, mass, push = self._masses(by, exponent)
-        total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
-        if whole:
-            highest = top.amax()
-            scale = (top - highest.masked_fill(highest == -torch.inf, 0.0)).double().exp()
-            total = (scale * total).sum()
-        scale = scale / total.where(total != 0, 1.0)
-        return self._acting(AGAINST[by], lambda: push, mass) * scale[:, None]
+    A direction is a side: of side 0 the anchors are the anchors, of side 1 the positives are.
 
-    def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
-        """Return weights of one column for each anchor.
+    Args:
+        views: unit views, without history, as side 0 has them.
+    """
 
-        Args:
-            by: the similarity by which it was chosen.
-            at: n, which column, -1 for none.
-            weight: n, of that column.
-        """
-        weight = weight.masked_fill(at < 0, 0.0)
-        column = self.columns(AGAINST[by])[at.clamp_min(0)]
-        return self._acting(AGAINST[by], lambda: weight[:, None] * column, weight)
+    def __init__(self, views: Views) -> None:
+        self.views = views
+        self.square = len(views.anchors) == len(views.positives)
+        self._known: dict[object, Any] = {}
 
-    def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
-        """Return weights rows_i.x_j, 0 for j = i, in 4 n d^2 operations for each view.
-
-        Args:
-            against: which vectors are the columns.
-            rows: n x d.
-            compared: for each view among the columns the x, n x d.
-        """
-        met = list(zip(compared, Mask(self.views, against).columns, strict=True))
-        own = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
-
-        def push() -> Tensor:
-            found = torch.zeros_like(rows)
-            for (x, columns), itself in zip(met, own, strict=True):
-                found += rows @ (x.T @ columns) - itself * columns
-            return found
-
-        mass = rows @ torch.stack([x.sum(dim=0) for x in compared]).sum(dim=0)
-        return self._acting(against, push, mass - torch.cat(own, dim=1).sum(dim=1))
-
-    def _acting(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
-        """In place of the matrix, of which it has what surrogates ask for."""
-        width = sum(len(x) for x in Mask(self.views, against).columns)
-        return cast("Tensor", LazyWeights(push, mass, width))
-
-    # statistics
-
-    @property
+    @cached_property
     def positive(self) -> Tensor:
-        if "positive" not in self.kept:
-            self.kept["positive"] = super().positive
-        return cast("Tensor", self.kept["positive"])
+        """n, the similarities of the positives, which both directions share."""
+        return (self.views.anchors * self.views.own).sum(dim=1)
 
-    def first(self, by: By) -> tuple[Tensor, Tensor]:
+    def joint(self, exponent: Exponent) -> bool:
+        """Whether both directions can share blocks of e^exponent."""
+        return self.square and exponent.reach <= REACH
+
+    def masses(self, side: int, by: By, exponent: Exponent) -> Masses:
+        """Return weights before they are divided, of the anchors of a side."""
+        if self.joint(exponent):
+            push = self._added("push", side, by, exponent)  # the sums come with it
+            mass = self._added("mass", side, by, exponent)
+            return Masses(torch.zeros_like(mass), mass, push)
+        key = ("one way", side, by, exponent)
+        if key not in self._known:
+            self._known[key] = self._one_way(side, by, exponent)
+        return cast("Masses", self._known[key])
+
+    def logsumexp(self, side: int, by: By, exponent: Exponent) -> Tensor | None:
+        """Return the logarithms of the sums where a sweep has them or shares them, or None."""
+        if self.joint(exponent):
+            return self._added("mass", side, by, exponent).log()
+        if ("one way", side, by, exponent) in self._known:
+            top, mass, _ = self.masses(side, by, exponent)
+            return top + mass.log()
+        return None
+
+    def hardest(self, side: int, by: By) -> Tensor | None:
+        """Return the largest similarities, or None where no sweep shares them."""
+        if ("first", side, by) in self._known:
+            return self.first(side, by)[1]
+        if not self.square:
+            return None
+        none = self.views.anchors.new_full((len(self.views.anchors),), -torch.inf)
+        parts = [self._of("hardest", part)[side] for part in self._parts(by)]
+        return torch.stack([none, *parts]).amax(dim=0)
+
+    def first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
         """Return which column is the hardest negative of each anchor, and its similarity.
 
         The first at ties, -1 where there is none.
         """
-        key = ("first", by, self.side)
-        if key not in self.kept:
-            found = []
-            for _, tile in similarity_tiles(Mask(self._compared(by), AGAINST[by])):
-                at = tile.argmax(dim=1, keepdim=True)
-                top = tile.gather(1, at)
-                found.append((at.masked_fill(top == -torch.inf, -1), top))
-            self.kept[key] = tuple(torch.cat(x).squeeze(1) for x in zip(*found, strict=True))
-        at, top = self.kept[key]
+        key = ("first", side, by)
+        if key not in self._known:
+            self._known[key] = self._first(side, by)
+        at, top = self._known[key]
         return at, top
 
-    def hardest(self, against: Against = "cross") -> Tensor:
-        by = _BY[against]
-        if ("first", by, self.side) in self.kept:
-            return self.first(by)[1]
-        if not self._square:
-            return super().hardest(against)
-        none = self.views.anchors.new_full((len(self.views.anchors),), -torch.inf)
-        found = [self._found("hardest", part)[self.side] for part in self._parts(by)]
-        return torch.stack([none, *found]).amax(dim=0)
+    @abstractmethod
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
+        """Compare both views with a part of their columns.
 
-    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        by, exponent = _BY[against], Exponent(float(temperature))
-        if self._joint(exponent):
-            return self._added("mass", by, exponent).log()
-        if ("one way", by, self.side, exponent) in self.kept:
-            top, mass, _ = self._masses(by, exponent)
-            return top + mass.log()
-        return super().logsumexp(temperature, against)
+        Args:
+            part: which columns.
+            exponent: what is summed besides; None for the maxima alone.
+            crossed: whether the rows of one view are pushed by what the other one is compared with;
+                None if no pushes are wanted.
+        """
 
-    # sweeps
+    @abstractmethod
+    def _one_way(self, side: int, by: By, exponent: Exponent) -> Masses:
+        """Compare the anchors of a side with all their columns, each with its own maximum."""
 
-    def _joint(self, exponent: Exponent) -> bool:
-        """Whether both directions can share blocks of e^exponent."""
-        return self._square and exponent.reach <= REACH
+    @abstractmethod
+    def _first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
+        """As :meth:`first`."""
 
-    def _masses(self, by: By, exponent: Exponent) -> Masses:
-        if self._joint(exponent):
-            push = self._added("push", by, exponent)  # the sums come with it
-            mass = self._added("mass", by, exponent)
-            return Masses(torch.zeros_like(mass), mass, push)
-        key = ("one way", by, self.side, exponent)
-        if key not in self.kept:
-            self.kept[key] = self._one_way(by, exponent)
-        return cast("Masses", self.kept[key])
-
-    def _added(self, what: Literal["mass", "push"], by: By, exponent: Exponent) -> Tensor:
+    def _added(self, what: Literal["mass", "push"], side: int, by: By, exp: Exponent) -> Tensor:
         """What all columns together make of each anchor."""
         crossed = by == "positives"  # the other view is compared, one's own pushes
-        how = (exponent,) if what == "mass" else (exponent, crossed)
-        found = [self._found(what, part, *how)[self.side ^ crossed] for part in self._parts(by)]
-        if found:
-            return sum(found[1:], found[0])
+        how = (exp,) if what == "mass" else (exp, crossed)
+        parts = [self._of(what, part, *how)[side ^ crossed] for part in self._parts(by)]
+        if parts:
+            return sum(parts[1:], parts[0])
         return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
 
-    def _parts(self, by: By) -> list[_Part]:
+    def _parts(self, by: By) -> list[Part]:
         """Where the columns come from."""
-        found: list[_Part] = []
+        parts: list[Part] = []
         if self.views.in_batch:
-            found += ["across"] * (by in ("cross", "both"))
-            found += ["inside"] * (by != "cross")
+            parts += ["across"] * (by in ("cross", "both"))
+            parts += ["inside"] * (by != "cross")
         more = self.views.negatives
-        return found if more is None or len(more) == 0 else [*found, "further"]
+        return parts if more is None or len(more) == 0 else [*parts, "further"]
 
-    def _found(self, what: str, part: _Part, *how: Any) -> list[Tensor]:  # noqa: ANN401
+    def _of(
+        self,
+        what: Literal["hardest", "mass", "push"],
+        part: Part,
+        exponent: Exponent | None = None,
+        crossed: bool | None = None,
+    ) -> list[Tensor]:
         """A statistic of the rows of both views."""
-        if (what, part, *how) not in self.kept:
-            self._sweep(part, *how)
-        return cast("list[Tensor]", self.kept[what, part, *how])
+        how: dict[str, tuple[object, ...]] = {
+            "hardest": (),
+            "mass": (exponent,),
+            "push": (exponent, crossed),
+        }
+        if (what, part, *how[what]) not in self._known:
+            swept = self._sweep(part, exponent, crossed)
+            for name, value in swept._asdict().items():
+                if value is not None:
+                    self._known[(name, part, *how[name])] = value
+        return cast("list[Tensor]", self._known[(what, part, *how[what])])
 
-    def _sweep(
-        self, part: _Part, exponent: Exponent | None = None, crossed: bool | None = None
-    ) -> None:
-        """Meet all columns of a part: maxima, and with an exponent sums, and pushes if wanted."""
+
+class BlockSums(SurrogateSums):
+    """The sums by blocks of rows, in linear memory."""
+
+    def _first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
+        found = []
+        for _, tile in similarity_tiles(Mask(self._compared(side, by), AGAINST[by])):
+            at = tile.argmax(dim=1, keepdim=True)
+            top = tile.gather(1, at)
+            found.append((at.masked_fill(top == -torch.inf, -1), top))
+        at, top = (torch.cat(x).squeeze(1) for x in zip(*found, strict=True))
+        return at, top
+
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
         like, n = self.views.anchors, len(self.views.anchors)
         hardest = [like.new_full((n,), -torch.inf) for _ in range(2)]
         mass = [like.new_zeros(n) for _ in range(2)]
@@ -305,14 +313,10 @@ class SurrogatePairs(RowBlockPairs):
                 add_product(push[block.view][block.rows], tile.T, block.right)
                 if end.shape[1]:
                     add_product(push[other][others], end, block.left)
-        self.kept["hardest", part] = hardest
-        if exponent is not None:
-            self.kept["mass", part, exponent] = mass
-        if push:
-            self.kept["push", part, exponent, crossed] = push
+        return Swept(hardest, None if exponent is None else mass, push or None)
 
-    def _blocks(self, part: _Part, *, crossed: bool) -> Iterator[_Block]:
-        views = self.views if self.side == 0 else self.views.swapped()
+    def _blocks(self, part: Part, *, crossed: bool) -> Iterator[_Block]:
+        views = self.views
         both = [views.anchors, views.positives]
         tiles = Tiles(_MOST)
         if part == "across":
@@ -334,12 +338,11 @@ class SurrogatePairs(RowBlockPairs):
                 others = (view, slice(rows.stop, len(h)))
                 yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
 
-    def _one_way(self, by: By, exponent: Exponent) -> Masses:
-        """The anchors of this direction against all their columns, each with its own maximum."""
+    def _one_way(self, side: int, by: By, exponent: Exponent) -> Masses:
         against = AGAINST[by]
-        columns = Mask(self.views, against).columns
+        columns = Mask(self._of_side(side), against).columns
         found = []
-        for _, tile in similarity_tiles(Mask(self._compared(by), against)):
+        for _, tile in similarity_tiles(Mask(self._compared(side, by), against)):
             top = exponent.of(tile).amax(dim=1)
             tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
             push = torch.zeros_like(self.views.anchors[: len(tile)])
@@ -350,6 +353,112 @@ class SurrogatePairs(RowBlockPairs):
             found.append(Masses(top, tile.sum(dim=1), push))
         return Masses(*(torch.cat(x) for x in zip(*found, strict=True)))
 
-    def _compared(self, by: By) -> Views:
+    def _of_side(self, side: int) -> Views:
+        return self.views.swapped() if side else self.views
+
+    def _compared(self, side: int, by: By) -> Views:
         """The views whose similarities count, ``anchors`` those of the rows."""
-        return self.views.among_positives() if by == "positives" else self.views
+        views = self._of_side(side)
+        return views.among_positives() if by == "positives" else views
+
+
+class SurrogatePairs(Pairs):
+    """Row statistics of one direction, and what pushes its anchors; without history.
+
+    Args:
+        plain: the same direction, for statistics that no sweep has found.
+        sums: of both directions, shared by them.
+        side: which direction this is.
+    """
+
+    def __init__(self, plain: Pairs, sums: SurrogateSums, side: int = 0) -> None:
+        super().__init__(plain.views.detached())
+        self.plain, self.sums, self.side, self.backend = plain, sums, side, plain.backend
+
+    def of(self, views: Views) -> Pairs:
+        return self.plain.of(views)
+
+    def swapped(self) -> "SurrogatePairs":
+        return SurrogatePairs(self.plain.swapped(), self.sums, 1 - self.side)
+
+    def shares(self, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
+        """Return weights proportional to e^exponent, those of each anchor with the sum 1.
+
+        Args:
+            by: the similarity, see ``isotrope.paradigm.weight.Weight``.
+            exponent: what a similarity weighs.
+            whole: the weights of the whole batch have the sum 1.
+        """
+        top, mass, push = self.sums.masses(self.side, by, exponent)
+        total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
+        if whole:
+            highest = top.amax()
+            scale = (top - highest.masked_fill(highest == -torch.inf, 0.0)).double().exp()
+            total = (scale * total).sum()
+        scale = scale / total.where(total != 0, 1.0)
+        return self._weights(AGAINST[by], lambda: push, mass) * scale[:, None]
+
+    def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
+        """Return weights of one column for each anchor.
+
+        Args:
+            by: the similarity by which it was chosen.
+            at: n, which column, -1 for none.
+            weight: n, of that column.
+        """
+        weight = weight.masked_fill(at < 0, 0.0)
+        column = self.columns(AGAINST[by])[at.clamp_min(0)]
+        return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
+
+    def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
+        """Return weights rows_i.x_j, 0 for j = i, in 4 n d^2 operations for each view.
+
+        Args:
+            against: which vectors are the columns.
+            rows: n x d.
+            compared: for each view among the columns the x, n x d.
+        """
+        met = list(zip(compared, Mask(self.views, against).columns, strict=True))
+        own = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
+
+        def push() -> Tensor:
+            found = torch.zeros_like(rows)
+            for (x, columns), itself in zip(met, own, strict=True):
+                found += rows @ (x.T @ columns) - itself * columns
+            return found
+
+        mass = rows @ torch.stack([x.sum(dim=0) for x in compared]).sum(dim=0)
+        return self._weights(against, push, mass - torch.cat(own, dim=1).sum(dim=1))
+
+    def _weights(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
+        """In place of the matrix, of which it has what surrogates ask for."""
+        width = sum(len(x) for x in Mask(self.views, against).columns)
+        return cast("Tensor", LazyWeights(push, mass, width))
+
+    @property
+    def positive(self) -> Tensor:
+        return self.sums.positive
+
+    def first(self, by: By) -> tuple[Tensor, Tensor]:
+        """Return which column is the hardest negative of each anchor, and its similarity.
+
+        The first at ties, -1 where there is none.
+        """
+        return self.sums.first(self.side, by)
+
+    def _hardest(self, against: Against) -> Tensor:
+        hardest = self.sums.hardest(self.side, _BY[against])
+        return self.plain.hardest(against).detach() if hardest is None else hardest
+
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
+        value = self.sums.logsumexp(self.side, _BY[against], Exponent(float(temperature)))
+        return self.plain.logsumexp(temperature, against).detach() if value is None else value
+
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
+        return self.plain.softplus(temperature, against).detach()
+
+    def _count(self, against: Against) -> Tensor:
+        return self.plain.count(against)
+
+    def _nearest(self, k: int, against: Against) -> Tensor:
+        return self.plain.nearest(k, against)

@@ -94,7 +94,7 @@ class AlignUniform(
         return "total" if self.pairs == "cross" else "batch"
 
     @property
-    def two_directions(self) -> bool:  # type: ignore[override]
+    def two_directions(self) -> bool:
         """Within: each view has an energy. Across, the pairs of both directions are the same."""
         return self.pairs == "within"
 

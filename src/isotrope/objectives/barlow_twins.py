@@ -63,7 +63,7 @@ class BarlowTwins(
     takes_negatives = False
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """On the sphere the norms of rows are divided out, and at nu = 1 no axis counts."""
         if self.space != "sphere":
             return frozenset({"permutation", "view swap"})

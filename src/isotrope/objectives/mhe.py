@@ -57,12 +57,12 @@ class MHE(
     takes_negatives = False
 
     @property
-    def two_directions(self) -> bool:  # type: ignore[override]
+    def two_directions(self) -> bool:
         """The released code has the energy of both views, the paper that of the anchors."""
         return self.variant == "released"
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """Both views are alike where both have an energy."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)

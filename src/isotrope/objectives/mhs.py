@@ -60,12 +60,12 @@ class MHS(
         return "none" if self.variant == "released" else "batch"
 
     @property
-    def two_directions(self) -> bool:  # type: ignore[override]
+    def two_directions(self) -> bool:
         """The released code separates both views, the paper the anchors."""
         return self.variant == "released"
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """Both views are alike where both are separated."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
@@ -101,9 +101,8 @@ class MHS(
         if self.variant == "released":
             constant = dataclasses.replace(views, positives=views.positives.detach())
         else:
-            groups = None if views.groups is None else views.groups[views.rows]
             constant = dataclasses.replace(
-                views, positives=views.anchors.detach(), offset=0, groups=groups
+                views, positives=views.anchors.detach(), offset=0, groups=views.own_groups
             )
         return pairs.of(constant)
 

@@ -89,9 +89,9 @@ class ModifiedBarlowTwins(
         )
 
     @property
-    def pairwise(self) -> bool:  # type: ignore[override]
+    def pairwise(self) -> bool:
         return self.paradigm.pairwise
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         return self.paradigm.invariances

@@ -74,5 +74,5 @@ class ModifiedVICReg(
         )
 
     @property
-    def pairwise(self) -> bool:  # type: ignore[override]
+    def pairwise(self) -> bool:
         return self.paradigm.pairwise

@@ -54,9 +54,9 @@ class BarlowTwinsGrad(
     takes_negatives = False
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """The diagonal of C depends on the axes."""
-        return Surrogate.invariances - ({"rotation"} if self.diagonal else frozenset())
+        return super().invariances - ({"rotation"} if self.diagonal else frozenset())
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:

@@ -73,7 +73,7 @@ class VICReg(
     takes_negatives = False
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """The norms of rows are divided out on the sphere only."""
         both = frozenset({"permutation", "view swap"})
         return both | {"scale"} if self.space == "sphere" else both

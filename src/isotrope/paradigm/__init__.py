@@ -6,8 +6,8 @@ gradient, ``proof`` holds every class against what it declares, and ``mistakes``
 
 To edit one: ``dissipation``, ``weight`` and ``ratio`` hold the named parts, in the distances of
 ``metric``; ``compose`` turns parts (and a parent objective) into an objective, whose loss is a
-``surrogate``; ``steps`` leads to the modified objectives of paper 000, and ``released`` has what
-its authors' code computes instead.
+``surrogate``; ``ablation`` leads to the modified objectives of Li et al. 2024, and ``authors_code``
+has what its authors' code computes instead.
 
 To look at one: ``anatomy`` sums up a batch, ``portrait`` shows a scene of known angles,
 ``decompose`` finds the components of any loss, ``lemma`` and ``bounds`` are what the papers prove.

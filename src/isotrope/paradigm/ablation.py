@@ -1,8 +1,8 @@
-"""The way from an objective to its modified form, one component at a time (paper 000, table 5)."""
+"""An objective becomes its modified form one component at a time (Li et al. 2024, table 5)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
@@ -36,7 +36,9 @@ class Modified(ABC):
     It stands before ``Surrogate`` and ``Objective`` among the bases.
     """
 
-    takes_negatives: ClassVar[bool] = False
+    @property
+    def takes_negatives(self) -> bool:
+        return False
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ __all__ = ["assemble", "averaged", "received", "tangent"]
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return GD_i (sum_j W_ij x_j - pull_i h'_i) + residual_i, n x d (paper 000, section 2.3).
+    """Return GD_i (sum_j W_ij x_j - pull_i h'_i) + residual_i, n x d (Li et al. 2024, section 2.3).
 
     Args:
         terms: the components of every anchor.

@@ -27,8 +27,8 @@ def bibtex(paper: Paper) -> str:
 
 def _entry(title: str, reference: str) -> dict[str, str]:
     """Take ``Wang and Isola, 2020`` apart; what is no such reference stands there as it is."""
-    found = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
-    authors, year = (found[1], found[2]) if found else (reference, "")
+    match = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
+    authors, year = (match[1], match[2]) if match else (reference, "")
     first = re.split(r" et al\.| and ", authors)[0]
     key = re.sub(r"[^a-z]", "", first.lower()) + year
     fields = {"title": title, "author": authors.replace("et al.", "and others"), "year": year}

@@ -35,7 +35,7 @@ class Paradigm(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "paper 000, eq. 5",
+        "Li et al., 2024, eq. 5",
     ),
 ):
     r"""An objective given by its three components.
@@ -49,7 +49,7 @@ class Paradigm(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
-    Reference: paper 000, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
+    Reference: Li et al., 2024, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
     ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
     128 at a learning rate of 1e-5 (the released code: ``variant="released"`` besides).
 
@@ -78,37 +78,37 @@ class Paradigm(
         for name, kind, default in zip(
             ("dissipation", "weight", "ratio"), kinds, defaults, strict=True
         ):
-            given = getattr(self, name)
-            value = default if given is None else part(kind, given)  # type: ignore[type-var]
+            component = getattr(self, name)
+            value = default if component is None else part(kind, component)  # type: ignore[type-var]
             object.__setattr__(self, name, value)
 
     @property
     def coupling(self) -> Coupling:
         """Anchors depend on each other where one of its parts makes them; released, all do."""
-        given = (self.dissipation, self.weight, self.ratio)
-        used = [x for x in given if x is not None]
-        if self.parent is not None and len(used) < len(given):
+        components = (self.dissipation, self.weight, self.ratio)
+        used = [x for x in components if x is not None]
+        if self.parent is not None and len(used) < len(components):
             used.append(self.parent)
         alone = self.variant == "paper" and all(x.coupling == "none" for x in used)
         return "none" if alone else "batch"
 
     @property
-    def takes_negatives(self) -> bool:  # type: ignore[override]
+    def takes_negatives(self) -> bool:
         """As the parent does; a composition of parts takes them."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
-    def pairwise(self) -> bool:  # type: ignore[override]
+    def pairwise(self) -> bool:
         """As the parent is where its weights stay."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
-    def invariances(self) -> frozenset[str]:  # type: ignore[override]
+    def invariances(self) -> frozenset[str]:
         """A parent's pull on each coordinate, or its weights, may depend on the axes."""
-        composed = self.parent is None or (self.weight is not None and self.ratio is not None)
-        if composed or "rotation" in self.parent.invariances:  # type: ignore[union-attr]
-            return Surrogate.invariances
-        return Surrogate.invariances - {"rotation"}
+        exchanged = self.weight is not None and self.ratio is not None
+        if self.parent is None or exchanged or "rotation" in self.parent.invariances:
+            return super().invariances
+        return super().invariances - {"rotation"}
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
@@ -122,9 +122,9 @@ class Paradigm(
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return what was composed, the parts in their short form; what is the parent's is not."""
-        given = {name: value for name, value in super().hyperparameters().items() if value}
+        values = {name: value for name, value in super().hyperparameters().items() if value}
         kinds = (Dissipation, Weight, Ratio)
-        return {name: short(v) if isinstance(v, kinds) else v for name, v in given.items()}
+        return {name: short(v) if isinstance(v, kinds) else v for name, v in values.items()}
 
     def components(self, pairs: Pairs) -> Terms:
         own = self._direction(pairs)
@@ -140,23 +140,23 @@ class Paradigm(
     def _direction(self, pairs: Pairs) -> Terms:
         """The components of one direction, as printed."""
         n = len(pairs.views.anchors)
-        whole = self.dissipation and self.weight and self.ratio
-        given = None if self.parent is None or whole else self.parent.components(pairs)
+        complete = self.dissipation and self.weight and self.ratio
+        parents = None if self.parent is None or complete else self.parent.components(pairs)
         # first: a sweep for pushes finds the hardest negatives too
-        weight = self.weight(pairs) if given is None or self.weight else given.weight
+        weight = self.weight(pairs) if parents is None or self.weight else parents.weight
         dissipation = (
-            self.dissipation(pairs) if given is None or self.dissipation else given.dissipation
+            self.dissipation(pairs) if parents is None or self.dissipation else parents.dissipation
         )
-        against = self.weight.against if given is None or self.weight else given.against
-        if given is None or self.ratio:
+        against = self.weight.against if parents is None or self.weight else parents.against
+        if parents is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
-        elif self.weight and not _summed(self.parent) and _has_ratio(given):
-            pull = given.ratio * weight.sum(dim=1)  # type: ignore[operator]
+        elif self.weight and not _summed(self.parent) and _has_ratio(parents):
+            pull = parents.ratio * weight.sum(dim=1)  # type: ignore[operator]
         else:
             # a statistic of the batch, or an objective that only pulls, pulls by a term of its
             # own, which stays; where its 1/n was inside and is now in the mean, it comes out
             moved = _summed(self.parent) and self.reduction == "mean"
-            pull = given.pull * (n if moved else 1)
+            pull = parents.pull * (n if moved else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
         return Terms(dissipation, weight, pull, against, scale=scale)
 
@@ -198,10 +198,10 @@ def modify(
             "give a weight too ('softmax:0.05')"
         )
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
-    given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
+    exchanged: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
     if isinstance(parent, Paradigm):
-        return dataclasses.replace(parent, **given)
-    return Paradigm(parent=parent, **given)
+        return dataclasses.replace(parent, **exchanged)
+    return Paradigm(parent=parent, **exchanged)
 
 
 def pushes(objective: Objective) -> bool:
@@ -222,21 +222,21 @@ def short(part: Dissipation | Weight | Ratio) -> str:
     return ":".join([name, *(v if isinstance(v, str) else f"{v:g}" for v in values)])
 
 
-def part(kind: type[_Part], given: object) -> _Part:
+def part(kind: type[_Part], component: object) -> _Part:
     """Return a part from itself, from ``"name"``, ``"name:value:value"``, or a number (ratios).
 
     Raises:
         ValueError: no such part, or a value that it does not take.
     """
-    if isinstance(given, kind):
-        return given
-    if kind is Ratio and isinstance(given, (int, float)):
-        return cast("_Part", Static(ratio=given))
+    if isinstance(component, kind):
+        return component
+    if kind is Ratio and isinstance(component, (int, float)):
+        return cast("_Part", Static(ratio=component))
     known = cast("Mapping[str, type[_Part]]", kind.known)
     what = kind.__name__.lower()
-    if not isinstance(given, str):
-        raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {given!r}")
-    name, *values = given.lower().split(":")
+    if not isinstance(component, str):
+        raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {component!r}")
+    name, *values = component.lower().split(":")
     if kind is Ratio and not values and is_number(name):
         name, values = "static", [name]
     if name not in known:
@@ -254,4 +254,4 @@ def part(kind: type[_Part], given: object) -> _Part:
         }
         return known[name](**named)
     except ValueError as error:
-        raise ValueError(f"{what} {given!r}: {error}") from error
+        raise ValueError(f"{what} {component!r}: {error}") from error

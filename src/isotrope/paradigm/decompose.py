@@ -85,8 +85,8 @@ class Decomposition:
     @property
     def misfit(self) -> float:
         """The share of the batch's gradient that does not fit: 0 all of it does, 1 none."""
-        whole = float(torch.linalg.vector_norm(self.gradient))
-        return float(torch.linalg.vector_norm(self.residual)) / whole if whole else 0.0
+        norm = float(torch.linalg.vector_norm(self.gradient))
+        return float(torch.linalg.vector_norm(self.residual)) / norm if norm else 0.0
 
 
 def decompose(
@@ -98,7 +98,7 @@ def decompose(
     against: Against = "cross",
     reduction: Reduction = "mean",
 ) -> Decomposition:
-    """Return the components of the gradient of ``loss_fn`` on the anchors (paper 000, sec. 2.3).
+    """Return the components of ``loss_fn``'s gradient on the anchors (Li et al. 2024, sec. 2.3).
 
     The rows are normalised first; the positives are held constant, and so is every other anchor
     while one is looked at. Parameters of the loss receive no gradient.
@@ -171,12 +171,12 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         return
-    found = sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+    count = sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
     wanted = 1 if of == "similarities" else 2
-    if found != wanted:
+    if count != wanted:
         raise ValueError(
             f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found one that "
-            f"requires {found}: say of='similarities' for a loss of the similarity matrix, "
+            f"requires {count}: say of='similarities' for a loss of the similarity matrix, "
             "of='embeddings' for one of anchors and positives, or wrap it"
         )
 

@@ -1,4 +1,4 @@
-"""Named gradient dissipations: how much of an anchor's gradient is left (paper 000, table 1)."""
+"""The gradient dissipations by name: what is left of a gradient (Li et al. 2024, table 1)."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

@@ -29,13 +29,22 @@ class Symmetric(Objective, register=False):
     objective: Objective
 
     two_directions = True
-    invariances = frozenset({"view swap"})
 
     def __post_init__(self) -> None:
         """Take over what the objective declares."""
         _take_over(self)
-        both = self.objective.invariances | self.invariances
-        object.__setattr__(self, "invariances", both)
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return self.objective.invariances | {"view swap"}
+
+    @property
+    def pairwise(self) -> bool:
+        return self.objective.pairwise
+
+    @property
+    def takes_negatives(self) -> bool:
+        return self.objective.takes_negatives
 
     @property
     def coupling(self) -> Coupling:
@@ -85,8 +94,22 @@ class Part(Objective, register=False):
     def __post_init__(self) -> None:
         """Take over what the objective declares."""
         _take_over(self)
-        for name in ("two_directions", "invariances"):
-            object.__setattr__(self, name, getattr(self.objective, name))
+
+    @property
+    def two_directions(self) -> bool:
+        return self.objective.two_directions
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return self.objective.invariances
+
+    @property
+    def pairwise(self) -> bool:
+        return self.objective.pairwise
+
+    @property
+    def takes_negatives(self) -> bool:
+        return self.objective.takes_negatives
 
     @property
     def coupling(self) -> Coupling:
@@ -112,8 +135,10 @@ class Part(Objective, register=False):
         return self.objective.prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        whole = self.objective
-        return whole.attraction(pairs) if self.side == "attraction" else whole.repulsion(pairs)
+        objective = self.objective
+        return (
+            objective.attraction(pairs) if self.side == "attraction" else objective.repulsion(pairs)
+        )
 
 
 class Parts(NamedTuple):
@@ -123,10 +148,7 @@ class Parts(NamedTuple):
     repulsion: Objective
 
 
-_SAME = (
-    *("name", "paper", "batch_level", "pairwise"),
-    *("takes_negatives", "least_rows", "holds"),
-)
+_SAME = ("name", "paper", "batch_level", "least_rows", "holds")
 
 
 def _take_over(form: Symmetric | Part) -> None:

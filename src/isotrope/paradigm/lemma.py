@@ -1,4 +1,4 @@
-"""Lemma 1 of paper 000: between which ratios a step brings an anchor closer to its positive.
+"""Lemma 1 of Li et al. 2024: between which ratios a step brings an anchor closer to its positive.
 
 In the tangent plane at h_i the positive lies at p, of length sin theta_ii', a negative at q, of
 length sin theta_ij', and alpha is the angle between them. A step lambda (r p - q) from the origin
@@ -90,7 +90,7 @@ def lemma1(
     alpha: Tensor | float,
     step: Tensor | float,
 ) -> Range:
-    """Return the bounds of the ratio (paper 000, Lemma 1 and appendix C).
+    """Return the bounds of the ratio (Li et al. 2024, Lemma 1 and appendix C).
 
     The arguments broadcast; numbers are taken as float64. Step 0 is the limit of small steps:
     the lower bound is sin theta_ij' cos alpha / sin theta_ii'.

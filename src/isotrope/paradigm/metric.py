@@ -1,6 +1,6 @@
 """How far apart two unit vectors are, as a function of their similarity: three ways.
 
-``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (paper 001, section 4.2).
+``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
 Pairs that are closer than .01 (s > 1 - 5e-5) are clamped there, and for the angle also those as
 close to antipodal: the derivatives of the square root and of the arc cosine are infinite at the
 end of the range. Inside the clamp the value is constant and the slope 0.
@@ -47,7 +47,7 @@ def slope(similarity: Tensor, metric: Metric) -> Tensor:
 
 
 def shifted(similarity: Tensor, margin: float | Tensor) -> Tensor:
-    """Return cos(theta + u) of pairs at the angle theta: ArcCon's positive (paper 000, eq. 2).
+    """Return cos(theta + u) of pairs at the angle theta: ArcCon's positive (Li et al. 2024, eq. 2).
 
     The sum is held at pi, from where on the cosine would rise again. u = 0 returns the similarity.
     """

@@ -28,7 +28,7 @@ def mistakes(objective: Objective) -> list[str]:
         return ["the pull is one for each coordinate: compare with autograd by hand"]
     rest = 0.0 if claimed.residual is None else claimed.scale * claimed.residual
     try:
-        found = decompose(
+        measured = decompose(
             lambda x, y: objective(x, y) - (x * rest).sum(),
             anchors,
             positives,
@@ -39,36 +39,36 @@ def mistakes(objective: Objective) -> list[str]:
         return [str(error)]
     (push, pull), (true_push, true_pull) = (
         [t.scale * t.dissipation[:, None] * part for part in (t.weight, t.pull[:, None])]
-        for t in (claimed, found.terms)
+        for t in (claimed, measured.terms)
     )
     size = torch.cat([true_push, true_pull], dim=1).abs().max().clamp_min(1e-300)
-    said = [
+    lines = [
         f"the push, scale x GD x W, is {_relation(push / size, true_push / size)}",
         f"the pull, scale x GD x pull, is {_relation(pull / size, true_pull / size)}",
     ]
-    if found.misfit > EXACT:
-        said.append(
-            f"{found.misfit:.0%} of the gradient is along neither the positive nor the negatives: "
-            f"against={claimed.against!r} or the residual is not right"
+    if measured.misfit > EXACT:
+        lines.append(
+            f"{measured.misfit:.0%} of the gradient is along neither the positive nor the "
+            f"negatives: against={claimed.against!r} or the residual is not right"
         )
-    elif all(line.endswith("is that of the formula") for line in said):
-        said = ["here nothing differs: look at degenerate batches and at other settings"]
-    return said
+    elif all(line.endswith("is that of the formula") for line in lines):
+        lines = ["here nothing differs: look at degenerate batches and at other settings"]
+    return lines
 
 
-def _relation(given: Tensor, right: Tensor) -> str:
+def _relation(claimed: Tensor, right: Tensor) -> str:
     """How the first is a multiple of the second, on the whole or row by row, in words."""
-    if _alike(given, right):
+    if _alike(claimed, right):
         return "that of the formula"
-    factor = (given * right).sum() / right.square().sum()
-    if _alike(given, factor * right):
+    factor = (claimed * right).sum() / right.square().sum()
+    if _alike(claimed, factor * right):
         return f"{float(factor):.4g} times that of the formula"
-    factors = (given * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
-    if given.shape[1] > 1 and _alike(given, factors * right):
+    factors = (claimed * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
+    if claimed.shape[1] > 1 and _alike(claimed, factors * right):
         return "that of the formula up to a factor for each anchor: look at GD"
     return "not that of the formula"
 
 
-def _alike(given: Tensor, right: Tensor) -> bool:
+def _alike(claimed: Tensor, right: Tensor) -> bool:
     """Equal, where 1 is the largest push or pull."""
-    return bool((given - right).abs().max() <= EXACT)
+    return bool((claimed - right).abs().max() <= EXACT)

@@ -23,6 +23,8 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 
 if TYPE_CHECKING:
+    # A circle: objectives offer modify(), symmetric() and parts as methods, and what these return
+    # are objectives again. tests/test_circles.py knows it, and knows no other.
     from isotrope.paradigm.compose import Paradigm
     from isotrope.paradigm.forms import Parts
 
@@ -43,7 +45,7 @@ class Paper:
     Attributes:
         title: of the publication.
         reference: authors and year.
-        equation: where it stands, e.g. ``"paper 000, eq. 1, table 1"``.
+        equation: where it stands, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -98,19 +100,15 @@ class Objective:
     Formulas may use the number of negatives (``count``) like p. A promise that is not kept raises
     ``WrongCoupling`` where that shows in the statistics of the batch, and fails ``prove``.
 
+    What follows is a property here, because settings may decide it; a subclass writes
+    ``pairwise = False`` where they do not.
+
     Attributes:
         presets: by backbone.
-        coupling: how the anchors of a batch depend on each other, see above; a property where the
-            settings decide.
         batch_level: one value for the batch, not one for each anchor.
-        two_directions: the value is the mean of both directions (each view once as anchors).
-        pairwise: it compares rows with each other, so that groups count; False for statistics of
-            coordinates and where nothing pushes.
-        takes_negatives: there is a place for further negatives (hard negatives, a queue).
         least_rows: the smallest batch without further negatives.
         holds: what the gradient treats as constant besides the targets: ``nothing``, the
             ``negatives``, or ``everything`` but the anchor.
-        invariances: transformations of the input that leave the value as it is.
     """
 
     name: ClassVar[str]
@@ -118,17 +116,36 @@ class Objective:
     registered: ClassVar[dict[str, type["Objective"]]] = {}
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
-    two_directions: ClassVar[bool] = False
-    pairwise: ClassVar[bool] = True
-    takes_negatives: ClassVar[bool] = True
     least_rows: ClassVar[int] = 2
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
-    invariances: ClassVar[frozenset[str]] = frozenset({"rotation", "permutation", "scale"})
 
     @property
     def coupling(self) -> Coupling:
         """How the anchors of a batch depend on each other: by default in any way."""
         return "batch"
+
+    @property
+    def two_directions(self) -> bool:
+        """Whether the value is the mean of both directions (each view once as anchors)."""
+        return False
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether rows are compared with each other, so that groups count.
+
+        False for statistics of coordinates, and where nothing pushes.
+        """
+        return True
+
+    @property
+    def takes_negatives(self) -> bool:
+        """Whether there is a place for further negatives (hard negatives, a queue)."""
+        return True
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        """The transformations of the input that leave the value as it is."""
+        return frozenset({"rotation", "permutation", "scale"})
 
     def __init_subclass__(
         cls, *, paper: Paper | None = None, name: str | None = None, register: bool = True
@@ -337,8 +354,8 @@ class Objective:
     def parts(self) -> "Parts":
         """The attracting and the repelling part, each an objective of its own.
 
-        Their gradients add up to that of the objective. Source: paper 003, section 3 and figure 3;
-        paper 004, supplement table 2.
+        Their gradients add up to that of the objective. Source: Draganov et al. 2024,
+        section 3 and figure 3; Manna et al. 2023, supplement table 2.
         """
         from isotrope.paradigm.forms import Part, Parts  # forms defines Objectives itself
 
@@ -380,11 +397,11 @@ class Objective:
             compared = compared.map(standard)
         return choose_pairs(compared, backend, raw=self._raw(views, compared))
 
-    def _raw(self, given: Views, compared: Views) -> Views | None:
+    def _raw(self, views: Views, compared: Views) -> Views | None:
         """The views of a comparison as they were given, if in bfloat16, without history."""
-        if self.space != "sphere" or given.anchors.dtype != torch.bfloat16:
+        if self.space != "sphere" or views.anchors.dtype != torch.bfloat16:
             return None
-        raw = given.detached()
+        raw = views.detached()
         a, p, more = raw.anchors, raw.positives, raw.negatives
         return replace(compared, anchors=a, positives=p, negatives=more)
 
@@ -434,9 +451,9 @@ def _take_preset(cls: type[Objective]) -> None:
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})
 
-    shown = inspect.signature(plain)
+    signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    init.__signature__ = shown.replace(  # type: ignore[attr-defined]
-        parameters=[*shown.parameters.values(), extra]
+    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), extra]
     )
     cls.__init__ = init  # type: ignore[assignment, method-assign]

@@ -117,13 +117,13 @@ def summary(objective: Objective) -> dict[str, str]:
 
 def rows(names: Sequence[str]) -> dict[str, list[str]]:
     """Return dissipation, weight, ratio, paper, equation and settings, by registered name."""
-    found = {}
+    rows_ = {}
     for name in names:
         cls = Objective.registered[name]
         settings = ", ".join(f"{field}={shown(getattr(cls, field))}" for field in hypers(cls))
         source = [cls.paper.reference, cls.paper.equation]
-        found[name] = [*summary(cls()).values(), *source, settings]
-    return found
+        rows_[name] = [*summary(cls()).values(), *source, settings]
+    return rows_
 
 
 def shown(value: object) -> str:

@@ -131,9 +131,9 @@ def further(objective: Objective, anchors: Tensor) -> Tensor | None:
 
 def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
     leaves = tuple(x.clone().requires_grad_() for x in inputs)
-    found = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
+    gradients = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
     return tuple(
-        torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)
+        torch.zeros_like(x) if g is None else g for x, g in zip(inputs, gradients, strict=True)
     )
 
 
@@ -144,14 +144,14 @@ def _strength(terms: Terms) -> float:
     return float(abs(terms.scale) * moved.max())
 
 
-def _largest(*found: Tensor) -> float:
-    return max(float(x.abs().max()) for x in found)
+def _largest(*tensors: Tensor) -> float:
+    return max(float(x.abs().max()) for x in tensors)
 
 
 def _worst(errors: Iterable[float]) -> float:
     """The largest; NaN if one of them is, which ``max`` would pass over."""
-    found = list(errors)
-    return math.nan if any(map(math.isnan, found)) else max(found, default=0.0)
+    values = list(errors)
+    return math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
 
 
 def double_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
@@ -168,9 +168,9 @@ def double_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> fl
     views = Views(anchors, positives, further(objective, anchors)).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     terms = objective.terms(a, b, more)
-    (found,) = _gradients(lambda x: objective(x, b, more), a)
-    error = float((found - tangent(terms.scale * assemble(terms, views), a)).abs().max())
-    return error / (max(_strength(terms), _largest(found)) or 1)
+    (gradient,) = _gradients(lambda x: objective(x, b, more), a)
+    error = float((gradient - tangent(terms.scale * assemble(terms, views), a)).abs().max())
+    return error / (max(_strength(terms), _largest(gradient)) or 1)
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
@@ -181,11 +181,11 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
     views = Views(anchors, positives, further(objective, anchors)).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     inputs = (a, b) if more is None else (a, b, more)
-    whole = _gradients(objective, *inputs)
+    gradients = _gradients(objective, *inputs)
     pull, push = (_gradients(part, *inputs) for part in objective.parts)
     moved = [_strength(objective.terms(*both, more)) for both in ((a, b), (b, a))]
-    size = max(*moved, _largest(*whole, *pull, *push)) or 1
-    errors = (float((p + q - w).abs().max()) for p, q, w in zip(pull, push, whole, strict=True))
+    size = max(*moved, _largest(*gradients, *pull, *push)) or 1
+    errors = (float((p + q - w).abs().max()) for p, q, w in zip(pull, push, gradients, strict=True))
     return _worst(errors) / size
 
 
@@ -208,18 +208,18 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
     n = len(anchors)
     more = further(objective, anchors)
     plain = [anchors, positives] if more is None else [anchors, positives, more]
-    given: list[tuple[list[Tensor], Tensor | None]] = [(plain, None)]
+    batches: list[tuple[list[Tensor], Tensor | None]] = [(plain, None)]
     if objective.takes_negatives:
-        given.append(([anchors, positives, anchors[: n // 4] - positives[: n // 4]], None))
+        batches.append(([anchors, positives, anchors[: n // 4] - positives[: n // 4]], None))
     if objective.pairwise:
-        given.append((given[-1][0], torch.arange(n) % (n - n // 3)))
+        batches.append((batches[-1][0], torch.arange(n) % (n - n // 3)))
     errors = []
-    for inputs, groups in given:
+    for inputs, groups in batches:
         truth, ways = _ways(objective, inputs, groups)
         size = max(1e-9, _largest(*truth[1:]))
         sizes = [1 + float(truth[0].abs()), *[size] * (len(truth) - 1)]
-        for found in ways:
-            pairs = zip(found, truth, sizes, strict=True)
+        for gradients in ways:
+            pairs = zip(gradients, truth, sizes, strict=True)
             errors += [float((f - t).abs().max()) / s for f, t, s in pairs]
     return _worst(errors)
 
@@ -232,7 +232,7 @@ def _ways(
     temperature = objective.hyperparameters().get("temperature")
     rows = [slice(0, n // 3), slice(n // 3, n)]
 
-    def found(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
+    def value_and_gradients(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
         leaves = [x.clone().requires_grad_() for x in inputs]
         more = leaves[2] if len(leaves) > 2 else None
         views, one = Views(leaves[0], leaves[1], more, groups=groups), objective
@@ -245,7 +245,8 @@ def _ways(
     ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]
     if objective.coupling == "none":
         ways.append(lambda o, v: torch.stack([of_rows(o, v, r) for r in rows]).sum())
-    return found(lambda o, v: o.loss(v, backend="eager")), [found(way) for way in ways]
+    eager = value_and_gradients(lambda o, v: o.loss(v, backend="eager"))
+    return eager, [value_and_gradients(way) for way in ways]
 
 
 def _at(objective: Objective, temperature: Tensor) -> Objective:
@@ -318,7 +319,7 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
     With all rows in one group (nothing may be pushed) too. What the objective refuses, saying that
     the dtype would overflow, is fine.
     """
-    found = []
+    names = []
     more = further(objective, anchors)
     try:
         objective(anchors, positives, more)
@@ -327,14 +328,14 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
     for groups in (None, torch.zeros(len(positives), dtype=torch.long)):
         value = objective(anchors, positives, more, groups=groups)
         gradients = torch.autograd.grad(value, (anchors, positives), allow_unused=True)
-        found += ["value"] * (not bool(torch.isfinite(value)))
+        names += ["value"] * (not bool(torch.isfinite(value)))
         for name, gradient in zip(("anchors", "positives"), gradients, strict=True):
             if gradient is not None and not bool(torch.isfinite(gradient).all()):
-                found.append(f"gradient of the {name}")
+                names.append(f"gradient of the {name}")
         numbers = anatomy(objective, Views(anchors, positives, more, groups=groups))
         where = "" if groups is None else " without negatives"
-        found += [k + where for k, v in numbers.items() if v is not None and not math.isfinite(v)]
-    return found
+        names += [k + where for k, v in numbers.items() if v is not None and not math.isfinite(v)]
+    return names
 
 
 @dataclass(frozen=True)
@@ -377,10 +378,12 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
         worst = _worst(variance(c, name, a, b) for c in declared for a, b in batches)
         # what is not declared must be seen to change
         still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
-        found = f"{worst:.1e}" if declared else "not declared, and changes"
+        evidence = f"{worst:.1e}" if declared else "not declared, and changes"
         if still:
-            found = "not declared, but nothing changes"
-        checks.append(Check(f"invariance: {name}", len(cases), found, worst <= EXACT and not still))
+            evidence = "not declared, but nothing changes"
+        checks.append(
+            Check(f"invariance: {name}", len(cases), evidence, worst <= EXACT and not still)
+        )
     return [*checks, _coupled(cls), _finite(cls)]
 
 
@@ -403,8 +406,8 @@ def _entries(
     batches: list[tuple[Tensor, Tensor]],
 ) -> Check:
     worst = _worst(error(case, a, b) for case in cases for a, b in batches)
-    found = f"{worst:.1e}" if cases else "no components: not on the sphere, or not written"
-    return Check(name, len(cases) * len(batches), found, not cases or worst <= EXACT)
+    evidence = f"{worst:.1e}" if cases else "no components: not on the sphere, or not written"
+    return Check(name, len(cases) * len(batches), evidence, not cases or worst <= EXACT)
 
 
 def _finite(cls: type[Objective]) -> Check:

@@ -52,7 +52,7 @@ class Static(Ratio):
 
 @dataclass(frozen=True)
 class ArcRatio(Ratio, name="arccon"):
-    """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; paper 000, table 1).
+    """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
     0 where the angle is clamped (closer than .01 to the positive or to its antipode) and from
     theta + u = pi on; 1 everywhere for u = 0, which is InfoNCE.
@@ -71,7 +71,7 @@ class ArcRatio(Ratio, name="arccon"):
 
 @dataclass(frozen=True)
 class MetricRatio(Ratio, name="met"):
-    """R = d_n / d_p (MET; paper 000, table 1), or sin theta_n / sin theta_p (MAT).
+    """R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
 
     n is the hardest negative; 0 where the positive or the negative is clamped.
     """

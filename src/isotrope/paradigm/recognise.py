@@ -80,8 +80,8 @@ def recognise(
         ("cross", "both") if against is None else (against,)
     )
     if not bool(gradient.any()):
-        found = None if labelled else recover(gradient, views, against=choices[0]).terms
-        return Recognised("nothing", found, None, 0.0)
+        terms = None if labelled else recover(gradient, views, against=choices[0]).terms
+        return Recognised("nothing", terms, None, 0.0)
     pairs = fit_pairs(gradient, views)
     soft = _softmax(gradient, views, choices, near)
     most = _PROOF if soft is None else min(MISFIT, max(_ROUNDING, 2 * soft.misfit))
@@ -115,13 +115,13 @@ def _softmax(
     near: float | None,
 ) -> SoftmaxFit | None:
     """The first that fits, else the one that fits best."""
-    found: list[SoftmaxFit] = []
+    fits: list[SoftmaxFit] = []
     for choice in choices:
         fit = fit_softmax(gradient, views, choice, near=near)
         if fit is not None and fit.misfit <= _SURE:
             return fit
-        found += [] if fit is None else [fit]
-    return min(found, key=lambda fit: fit.misfit) if found else None
+        fits += [] if fit is None else [fit]
+    return min(fits, key=lambda fit: fit.misfit) if fits else None
 
 
 def _columns(views: Views, against: Against) -> int:

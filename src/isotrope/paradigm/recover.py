@@ -71,10 +71,10 @@ def recover(
     fitted = tangent(push @ columns - pull[:, None] * pairs.views.own, h)
     size, _ = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
-    residual, whole = target - fitted, float(torch.linalg.vector_norm(target))
+    residual, target_norm = target - fitted, float(torch.linalg.vector_norm(target))
     weight, pull = push / divisor[:, None], pull / divisor
     terms = Terms(size, weight, pull, against, scale=1 / len(h), residual=residual)
-    misfit = float(torch.linalg.vector_norm(residual)) / whole if whole else 0.0
+    misfit = float(torch.linalg.vector_norm(residual)) / target_norm if target_norm else 0.0
     return Recovered(terms, determined, misfit)
 
 

@@ -151,20 +151,20 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     from isotrope.paradigm.compose import Paradigm  # compose defines Objectives itself
     from isotrope.paradigm.forms import Part, Symmetric  # so does forms
 
-    whole, settings = objective, dict[str, float | str]()
-    if isinstance(whole, Part):
-        settings["part"], whole = whole.side, whole.objective
-    if isinstance(whole, Symmetric):
-        settings["symmetric"], whole = "true", whole.objective
-    if isinstance(whole, Paradigm):
-        parts = {name: getattr(whole, name) for name in _PARTS}
+    base, settings = objective, dict[str, float | str]()
+    if isinstance(base, Part):
+        settings["part"], base = base.side, base.objective
+    if isinstance(base, Symmetric):
+        settings["symmetric"], base = "true", base.objective
+    if isinstance(base, Paradigm):
+        parts = {name: getattr(base, name) for name in _PARTS}
         settings |= {name: _written(part) for name, part in parts.items() if part is not None}
-        whole = whole if whole.parent is None else whole.parent
-    for field in hypers(type(whole)):
+        base = base if base.parent is None else base.parent
+    for field in hypers(type(base)):
         if field not in settings:
-            settings[field] = _plain(getattr(whole, field))
-    name = getattr(type(whole), "name", "")
-    if Objective.registered.get(name) is type(whole) and build(name, settings) == objective:
+            settings[field] = _plain(getattr(base, field))
+    name = getattr(type(base), "name", "")
+    if Objective.registered.get(name) is type(base) and build(name, settings) == objective:
         return name, settings
     raise InputError(
         f"no settings describe the objective {brief(objective)}: change its components first "
@@ -185,7 +185,7 @@ def _plain(value: Any) -> float | str:  # noqa: ANN401 - a hyperparameter
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 
 
-def _setting(name: str, key: str, hyper: Hyper, value: object) -> Any:  # noqa: ANN401 - any field's
+def _setting(name: str, key: str, hyper: Hyper, value: object) -> object:
     try:
         return value_of(hyper, value)
     except ValueError as error:

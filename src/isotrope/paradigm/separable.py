@@ -51,8 +51,12 @@ class _OneWay(Objective, register=False):
 
     def __post_init__(self) -> None:
         """Take over what the objective declares."""
-        for name in ("name", "paper", "batch_level", "takes_negatives", "least_rows", "holds"):
+        for name in ("name", "paper", "batch_level", "least_rows", "holds"):
             object.__setattr__(self, name, getattr(self.objective, name))
+
+    @property
+    def takes_negatives(self) -> bool:
+        return self.objective.takes_negatives
 
     @property
     def coupling(self) -> Coupling:

@@ -9,7 +9,7 @@ from isotrope.paradigm.separable import of_rows
 __all__ = ["shared_loss"]
 
 
-def shared_loss(objective: Objective, whole: GlobalBatch, *, backend: str = "auto") -> Tensor:
+def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "auto") -> Tensor:
     """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
 
     Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
@@ -21,16 +21,16 @@ def shared_loss(objective: Objective, whole: GlobalBatch, *, backend: str = "aut
 
     Args:
         objective: any.
-        whole: the raw embeddings of all processes, with history (isotrope.core.distributed).
+        batch: the raw embeddings of all processes, with history (isotrope.core.distributed).
         backend: as for ``objective.loss``.
 
     Raises:
         WrongCoupling: the anchors are coupled, against the declaration.
     """
     processes = world_size()
-    few = whole.fewest < objective.least_rows
+    few = batch.fewest < objective.least_rows
     if processes == 1 or few or objective.coupling != "none":
-        return objective.loss(whole.views, backend=backend)
-    share = of_rows(objective, whole.views, whole.rows, backend=backend)
+        return objective.loss(batch.views, backend=backend)
+    share = of_rows(objective, batch.views, batch.rows, backend=backend)
     ours = processes * share
     return all_reduce_sum(share) + (ours - ours.detach())

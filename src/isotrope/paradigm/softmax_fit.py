@@ -127,17 +127,19 @@ def fit_softmax(
     if few or not bool(target.any()):
         return None
     rows = torch.linalg.vector_norm(target, dim=1).topk(min(_ANCHORS, len(target))).indices
-    part = _Rows(pairs, target, against, rows)
-    found = _best(part.misfit, near)
-    known = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < found < _COARSE[-2]
+    part = _PairRows(pairs, target, against, rows)
+    temperature_ = _best(part.misfit, near)
+    known = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
     if known:
-        known = min(map(part.misfit, (_STEP * found, found / _STEP))) > 2 * part.misfit(found)
-    whole = _Rows(pairs, target, against, torch.arange(len(target)))
-    weight, push, pull = whole.solved(found)
+        known = min(
+            map(part.misfit, (_STEP * temperature_, temperature_ / _STEP))
+        ) > 2 * part.misfit(temperature_)
+    all_rows = _PairRows(pairs, target, against, torch.arange(len(target)))
+    weight, push, pull = all_rows.solved(temperature_)
     divisor = push.where(push != 0, 1.0)
-    residual = whole.residual(weight, push, pull)
+    residual = all_rows.residual(weight, push, pull)
     terms = Terms(push, weight, pull / divisor, against, scale=1 / len(target), residual=residual)
-    return SoftmaxFit(terms, found if known else None, _share(residual, target))
+    return SoftmaxFit(terms, temperature_ if known else None, _share(residual, target))
 
 
 def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
@@ -148,12 +150,12 @@ def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
     return unit, tangent(gradient.detach().cpu().double() * norm, unit.anchors)
 
 
-def _share(part: Tensor, whole: Tensor) -> float:
-    size = float(torch.linalg.vector_norm(whole))
+def _share(part: Tensor, total: Tensor) -> float:
+    size = float(torch.linalg.vector_norm(total))
     return float(torch.linalg.vector_norm(part)) / size if size else 0.0
 
 
-class _Rows:
+class _PairRows:
     """Some anchors of a batch, and how well a temperature fits their gradients."""
 
     def __init__(
@@ -170,8 +172,8 @@ class _Rows:
         weight = (self.similarity / temperature).softmax(dim=1)
         sides = torch.stack([tangent(weight @ self.columns, self.anchors), -self.own], dim=1)
         gram = sides @ sides.mT
-        found = torch.linalg.pinv(gram, hermitian=True) @ (sides @ self.target[:, :, None])
-        return weight, found[:, 0, 0], found[:, 1, 0]
+        solution = torch.linalg.pinv(gram, hermitian=True) @ (sides @ self.target[:, :, None])
+        return weight, solution[:, 0, 0], solution[:, 1, 0]
 
     def residual(self, weight: Tensor, push: Tensor, pull: Tensor) -> Tensor:
         """What is left of the gradient, n x d."""

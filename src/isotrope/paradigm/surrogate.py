@@ -2,7 +2,7 @@
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i) + h_i.residual_i
 
-has exactly the assembled components as its gradient (paper 000, eq. 5). Its value is not a
+has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value is not a
 distance to anything: watch the components, not the loss.
 
 The same components give matrices of weights where they are looked at, and only what the weights do
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
+from isotrope.kernels.choose import surrogate_pairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
 
 __all__ = ["Surrogate"]
@@ -39,11 +39,15 @@ class Surrogate:
     directions are averaged. A residual counts as attraction.
     """
 
-    two_directions: ClassVar[bool] = True
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "everything"
-    invariances: ClassVar[frozenset[str]] = frozenset(
-        {"rotation", "permutation", "scale", "view swap"}
-    )
+
+    @property
+    def two_directions(self) -> bool:
+        return True
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self: _Given, pairs: Pairs) -> Tensor:
         pull, push = _moves(self, pairs)
@@ -59,9 +63,9 @@ class Surrogate:
 @torch.no_grad()
 def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
-    if isinstance(pairs, RowBlockPairs):
+    if (lean := surrogate_pairs(pairs)) is not None:
         with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
-            return _of_components(objective, pairs.pushing())
+            return _of_components(objective, lean)
     return _of_components(objective, pairs)
 
 

@@ -1,4 +1,4 @@
-"""Named weights: how the negatives share an anchor's gradient (paper 000, tables 1 and 2)."""
+"""Named weights: how the negatives share an anchor's gradient (Li et al. 2024, tables 1 and 2)."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -65,7 +65,7 @@ class Weight:
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.
 
-        Of ``SurrogatePairs`` pairs, no matrix but what it does (``kernels.surrogate_sums.Acting``).
+        Of ``SurrogatePairs`` no matrix, but what it does (``kernels.surrogate_sums.LazyWeights``).
         """
         raise TypeError(f"{type(self).__name__} computes nothing")
 
@@ -75,8 +75,8 @@ class Softmax(Weight):
     """W_ij proportional to e^{s_ij / tau} over the negatives.
 
     Attributes:
-        normaliser: ``row`` (each anchor's weights sum to 1; paper 000, eq. 5) or ``batch`` (the
-            sum over all ordered pairs k != l; paper 000, eq. 18, 19).
+        normaliser: ``row`` (each anchor's weights sum to 1; Li et al. 2024, eq. 5) or ``batch``
+            (the sum over all ordered pairs k != l; Li et al. 2024, eq. 18, 19).
     """
 
     temperature: Temperature = 0.05

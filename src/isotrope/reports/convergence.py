@@ -59,8 +59,8 @@ def steps_over(
     with mpl.rc_context(settings("steps to convergence")):
         figure = Figure(figsize=(7.6, 2.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        for axes, found in ((left, norms), (right, angles)):
-            for one, style in zip(found, styles(len(found)), strict=True):
+        for axes, curves in ((left, norms), (right, angles)):
+            for one, style in zip(curves, styles(len(curves)), strict=True):
                 _steps(axes, one, style.colour, limit)
             axes.set_ylabel("steps")
             axes.grid(axis="y", lw=0.6, alpha=0.28)
@@ -76,25 +76,25 @@ def steps_over(
         return written(figure)
 
 
-def _steps(axes: Axes, found: StepsOverNorm, colour: str, limit: int) -> None:
-    came = np.isfinite(found.steps)
-    axes.plot(found.x[came], found.steps[came], "o-", ms=3, lw=1.5, color=colour, label=found.title)
-    never = found.x[~came]
+def _steps(axes: Axes, curve: StepsOverNorm, colour: str, limit: int) -> None:
+    came = np.isfinite(curve.steps)
+    axes.plot(curve.x[came], curve.steps[came], "o-", ms=3, lw=1.5, color=colour, label=curve.title)
+    never = curve.x[~came]
     if len(never):
         axes.plot(
             never, np.full(len(never), limit), "^", mfc="none", color=colour, label="not by then"
         )
-    if np.isfinite(found.at_least).any():
-        (line,) = axes.plot(found.x, found.at_least, lw=1, color=INK, label="theorem 3.3: at least")
+    if np.isfinite(curve.at_least).any():
+        (line,) = axes.plot(curve.x, curve.at_least, lw=1, color=INK, label="theorem 3.3: at least")
         line.set_dashes((4, 2))
 
 
 def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
     """Draw a row of panels for each run, and in each a line between the two views of every image.
 
-    Lines go from red (opposite) to blue (together), as in paper 003, figure 4. Every panel has its
-    own scale, which is written in it; the cross is the origin, and on the circle lie the
-    directions of the anchors, which are all that a cosine sees.
+    Lines go from red (opposite) to blue (together), as in Draganov et al. 2024, figure 4. Every
+    panel has its own scale, which is written in it; the cross is the origin, and on the circle lie
+    the directions of the anchors, which are all that a cosine sees.
 
     Args:
         runs: the same epochs of each.
@@ -104,11 +104,11 @@ def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
         size = (1.5 * columns + 2.2, 1.5 * len(runs) + 0.3)
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(len(runs), columns, squeeze=False)
-        for row, (name, looks) in zip(grid, runs.items(), strict=True):
-            for axes, look in zip(row, looks, strict=True):
-                drawn = _pairs(axes, look)
+        for row, (name, snapshots) in zip(grid, runs.items(), strict=True):
+            for axes, snapshot in zip(row, snapshots, strict=True):
+                drawn = _pairs(axes, snapshot)
                 if axes in grid[0]:
-                    axes.set_title(f"epoch {look.epoch}" if look.epoch else "before")
+                    axes.set_title(f"epoch {snapshot.epoch}" if snapshot.epoch else "before")
             row[0].set_ylabel(name, rotation=0, ha="right", va="center")
         bar = figure.colorbar(drawn, ax=grid, shrink=0.5, ticks=(-1, 0, 1))
         bar.set_label("cosine of the pair")
@@ -116,16 +116,16 @@ def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
         return written(figure)
 
 
-def _pairs(axes: Axes, look: PlanePairs) -> LineCollection:
-    both = np.concatenate([look.anchors, look.positives])
+def _pairs(axes: Axes, snapshot: PlanePairs) -> LineCollection:
+    both = np.concatenate([snapshot.anchors, snapshot.positives])
     reach = float(np.linalg.norm(both, axis=1).max()) * 1.25 or 1.0
-    lengths = np.linalg.norm(look.anchors, axis=1, keepdims=True)
-    directions = look.anchors / np.where(lengths == 0, 1, lengths) * reach * 0.93
+    lengths = np.linalg.norm(snapshot.anchors, axis=1, keepdims=True)
+    directions = snapshot.anchors / np.where(lengths == 0, 1, lengths) * reach * 0.93
     axes.plot(*directions.T, "o", ms=1.6, mec="none", color=_RIM, alpha=0.5, rasterized=True)
     lines = LineCollection(
-        list(np.stack([look.anchors, look.positives], axis=1)), cmap="RdBu", linewidths=0.5
+        list(np.stack([snapshot.anchors, snapshot.positives], axis=1)), cmap="RdBu", linewidths=0.5
     )
-    lines.set_array(look.cosines)
+    lines.set_array(snapshot.cosines)
     lines.set_clim(-1, 1)
     lines.set(alpha=0.7, rasterized=True)
     axes.add_collection(lines)

@@ -56,11 +56,11 @@ def read_spectrum(folder: Path) -> StoredSpectrum | None:
     Raises:
         InputError: one of the two is missing or damaged.
     """
-    found = sorted((folder / "spectrum").glob("step-*.json"), key=_step)
-    if not found:
+    files = sorted((folder / "spectrum").glob("step-*.json"), key=_step)
+    if not files:
         return None
-    result = Result.load(found[-1])
-    table = found[-1].with_suffix(".csv")
+    result = Result.load(files[-1])
+    table = files[-1].with_suffix(".csv")
     text = read_text(table)
     probes: dict[tuple[str, str], list[tuple[float, float]]] = {}
     try:
@@ -93,30 +93,35 @@ def densities(spectra: Sequence[StoredSpectrum | None]) -> list[tuple[Floats, Fl
     Returns:
         eigenvalues and densities, the mean over the start vectors; None where there is none.
     """
-    every = [values for found in spectra if found is not None for values, _ in found.probes]
+    every = [
+        values for spectrum in spectra if spectrum is not None for values, _ in spectrum.probes
+    ]
     if not every:
         return [None] * len(spectra)
     low, high = (float(end) for end in (min(map(np.min, every)), max(map(np.max, every))))
     width = (high - low) / _WIDTH or 1.0
     where = np.linspace(low - 4 * width, high + 4 * width, _PLACES)
-    return [None if found is None else (where, _density(found, where, width)) for found in spectra]
+    return [
+        None if spectrum is None else (where, _density(spectrum, where, width))
+        for spectrum in spectra
+    ]
 
 
-def _density(found: StoredSpectrum, where: Floats, width: float) -> Floats:
+def _density(spectrum: StoredSpectrum, where: Floats, width: float) -> Floats:
     """The mean over start vectors of sum_i w_i N(x; theta_i, width)."""
     kernels = [
         np.exp(-0.5 * ((where[:, None] - values) / width) ** 2) @ weights
-        for values, weights in found.probes
+        for values, weights in spectrum.probes
     ]
     return np.asarray(np.mean(kernels, axis=0) / (width * np.sqrt(2 * np.pi)))
 
 
-def cells_of(name: str, found: StoredSpectrum) -> list[str | int | float | None]:
+def cells_of(name: str, spectrum: StoredSpectrum) -> list[str | int | float | None]:
     """Return a line of the table of spectra; counts that are means may be no whole numbers."""
-    numbers = [found.metrics[key] for key in _METRICS]
+    numbers = [spectrum.metrics[key] for key in _METRICS]
     counts = {"negative", "flat"}
-    shown = [
+    texts = [
         int(value) if key in counts and float(value).is_integer() else value
         for key, value in zip(_METRICS, numbers, strict=True)
     ]
-    return [name, found.step, *shown, found.verdict]
+    return [name, spectrum.step, *texts, spectrum.verdict]

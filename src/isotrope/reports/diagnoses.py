@@ -96,21 +96,21 @@ def summary(
         diagnoses: name and diagnosis of each run.
         worse: names of the runs that training made worse.
     """
-    known = [(name, found) for name, found in diagnoses if found is not None]
-    sick = [(name, found) for name, found in known if not found.healthy]
+    known = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
+    unhealthy = [(name, diagnosis) for name, diagnosis in known if not diagnosis.healthy]
     if not known:
         return ""
     if len(diagnoses) == 1:
-        but = ", but training made it worse" if known[0][0] in worse and not sick else ""
+        but = ", but training made it worse" if known[0][0] in worse and not unhealthy else ""
         return f"{known[0][1].words.capitalize()}{but}."
-    fell = [name for name, found in known if found.healthy and name in worse]
+    fell = [name for name, diagnosis in known if diagnosis.healthy and name in worse]
     but = f", but training made worse: {', '.join(fell)}" if fell else ""
-    if not sick and len(known) == len(diagnoses):
+    if not unhealthy and len(known) == len(diagnoses):
         return f"All {len(known)} runs are healthy{but}."
-    fine, unknown = len(known) - len(sick), len(diagnoses) - len(known)
-    causes = "".join(f"{name}: {found.words}. " for name, found in sick[:_MOST_NAMED])
-    if len(sick) > _MOST_NAMED:
-        causes += f"{len(sick) - _MOST_NAMED} more are not healthy. "
+    fine, unknown = len(known) - len(unhealthy), len(diagnoses) - len(known)
+    causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
+    if len(unhealthy) > _MOST_NAMED:
+        causes += f"{len(unhealthy) - _MOST_NAMED} more are not healthy. "
     rest = f", {unknown} not diagnosed" if unknown else ""
     are = "is" if fine == 1 else "are"
     return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
@@ -129,7 +129,7 @@ def read_diagnosis(folder: Path) -> StoredDiagnosis | None:
     try:
         record = json.loads(text)
         verdict = tuple(str(word) for word in record["verdict"])
-        findings = tuple(_finding(found) for found in record["findings"])
+        findings = tuple(_finding(finding) for finding in record["findings"])
         # an older version wrote none
         numbers = tuple(_evidence(row) for row in record.get("numbers", ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -162,7 +162,7 @@ def _number(value: float | None) -> str:
     """Return a number in four significant digits."""
     if value is None or not math.isfinite(value):
         return "not finite"
-    whole = value == round(value) or abs(value) >= 1000
-    if whole:
+    without_decimals = value == round(value) or abs(value) >= 1000
+    if without_decimals:
         return number(value, 0)
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")

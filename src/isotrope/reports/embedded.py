@@ -52,14 +52,14 @@ def data(
             "steps": _short(run.steps),
             "series": {name: _short(values) for name, values in run.series.items()},
             "spectrum": None
-            if found is None
-            else dict(zip(_AXES, map(_short, found), strict=True)),
+            if points is None
+            else dict(zip(_AXES, map(_short, points), strict=True)),
             "metrics": run.result.metrics if run.result else None,
             "details": run.result.details if run.result else None,
             "provenance": run.result.provenance if run.result else None,
             "diagnosis": None if diagnosis is None else asdict(diagnosis),
         }
-        for run, style, diagnosis, found in zip(
+        for run, style, diagnosis, points in zip(
             runs,
             styles(len(runs)),
             diagnoses,

@@ -21,10 +21,10 @@ _GLOSSARY = (
     ("ratio", "Ratio", "R", "How strongly an anchor is pulled to its positive for each unit of "
      "push from its negatives; above 1 the pull dominates."),
     ("above_bound", "Bound of the ratio", "", "The ratio from which on a small step brings an "
-     "anchor nearer to its positive although it is pushed by its hardest negative (paper 000, "
+     "anchor nearer to its positive although it is pushed by its hardest negative (Li et al. 2024, "
      "lemma 1); shown is the share of anchors above it, among those that still learn."),
     ("parts", "Pull and push", "", "The two parts of the gradient at a normalised anchor, towards "
-     "its positive and away from its negatives, in the plane where it can move (paper 001)."),
+     "its positive and away from its negatives, in the plane where it can move (Nie et al. 2023)."),
     ("false_negatives", "False negatives", "", "The share of anchors with a negative that looks "
      "like a positive: as near as their own, and much nearer than the average negative. Copies of "
      "a text in one batch are such, and so are images of one class."),
@@ -32,13 +32,13 @@ _GLOSSARY = (
      "gradients shrink in proportion to it, so a growing norm slows training down."),
     ("embedding_gradient", "Gradient on the embedding", "", "Mean length of the gradient that "
      "reaches an embedding before it is normalised: that at the unit sphere, divided by the norm "
-     "(paper 003)."),
+     "(Draganov et al. 2024)."),
     ("gradient_norm", "Gradient norm", "", "Length of the gradient of all parameters at a step; "
      "spikes are what gradient clipping is for."),
     ("angles", "Angles", "", "Between an anchor and its positive, and between an anchor and its "
-     "negatives, in radians: their means with one standard deviation (paper 000, figure 9)."),
+     "negatives, in radians: their means with one standard deviation (Li et al. 2024, figure 9)."),
     ("distance_gap", "Distance gap", "d", "By how much an anchor's negatives are farther away than "
-     "its positive, on average; below 0 they are nearer (paper 001, figure 3)."),
+     "its positive, on average; below 0 they are nearer (Nie et al. 2023, figure 3)."),
     ("opposite_halves", "Opposite halves", "", "The share of pairs whose two views lie more than a "
      "right angle apart; the further apart they are, the weaker the cosine pulls them together."),
     ("trajectory", "Alignment", "", "Mean squared distance between the two views of one text or "
@@ -53,7 +53,7 @@ _GLOSSARY = (
      "dimensions."),
     ("spectrum", "Eigenvalues of the Hessian", "\u03bb", "How much the loss bends along each "
      "direction of the parameters: up where positive, down where negative. The Ritz values of "
-     "Lanczos stand for all of them, each by its weight (paper 004)."),
+     "Lanczos stand for all of them, each by its weight (Manna et al. 2023)."),
 )  # fmt: skip
 
 

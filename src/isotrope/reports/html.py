@@ -32,11 +32,11 @@ from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.runs import Run, legible, read_run
 
-__all__ = ["Example", "Table", "write_report"]
+__all__ = ["Example", "HtmlTable", "write_report"]
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """An extra table of a report. None is shown as a dash; numbers of a column get equal digits."""
 
     title: str
@@ -60,7 +60,7 @@ def write_report(
     output: Path,
     *,
     title: str = "Training report",
-    tables: Sequence[Table] = (),
+    tables: Sequence[HtmlTable] = (),
     examples: Sequence[Example] = (),
     pictures: Path | None = None,
 ) -> Path:
@@ -98,7 +98,7 @@ def write_report(
 
 
 def _page(
-    runs: Sequence[Run], title: str, tables: Sequence[Table], examples: Sequence[Example]
+    runs: Sequence[Run], title: str, tables: Sequence[HtmlTable], examples: Sequence[Example]
 ) -> str:
     environment = Environment(
         loader=PackageLoader("isotrope.reports", "."),
@@ -117,10 +117,10 @@ def _page(
     }
     together = list(zip(runs, diagnoses, strict=True))
     worse = {run.name for run in runs if run.outcome == "worse"}
-    health = summary([(run.name, found) for run, found in together], worse)
-    sick = any(found is not None and not found.healthy for found in diagnoses)
+    health = summary([(run.name, of_run) for run, of_run in together], worse)
+    unhealthy = any(of_run is not None and not of_run.healthy for of_run in diagnoses)
     script = source("hover.js")
-    shown = [
+    blocks = [
         {
             "run": run,
             "style": style,
@@ -134,21 +134,21 @@ def _page(
     return environment.get_template("template.html").render(
         title=title,
         # what is wrong comes before which is best
-        headlines=[health, headline(runs)] if sick else [headline(runs), health],
-        runs=shown,
+        headlines=[health, headline(runs)] if unhealthy else [headline(runs), health],
+        runs=blocks,
         findings=[
             (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
-            for entry, diagnosis in zip(shown, diagnoses, strict=True)
+            for entry, diagnosis in zip(blocks, diagnoses, strict=True)
             if diagnosis is not None
             for place, finding in enumerate(diagnosis.findings, start=1)
         ],
         healthy=[
-            (run.name, found.numbers)
-            for run, found in together
-            if found is not None and found.healthy
+            (run.name, of_run.numbers)
+            for run, of_run in together
+            if of_run is not None and of_run.healthy
         ],
-        undiagnosed=[run for run, found in together if found is None and not run.foreign],
-        foreign=[run.name for run, found in together if found is None and run.foreign],
+        undiagnosed=[run for run, of_run in together if of_run is None and not run.foreign],
+        foreign=[run.name for run, of_run in together if of_run is None and run.foreign],
         command=command,
         columns=columns(runs),
         comparison=cells(runs),
@@ -167,10 +167,10 @@ def _page(
     )
 
 
-def _spectra(runs: Sequence[Run]) -> tuple[Table, list[list[ComparisonCell]]] | None:
+def _spectra(runs: Sequence[Run]) -> tuple[HtmlTable, list[list[ComparisonCell]]] | None:
     """Return the table of the spectra, if there are any."""
     rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
-    table = Table("Eigenvalues of the Hessian", HEADINGS, rows)
+    table = HtmlTable("Eigenvalues of the Hessian", HEADINGS, rows)
     return (table, _cells(table)) if rows else None
 
 
@@ -198,7 +198,7 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _cells(table: Table) -> list[list[ComparisonCell]]:
+def _cells(table: HtmlTable) -> list[list[ComparisonCell]]:
     """Return the cells of an extra table.
 
     Raises:

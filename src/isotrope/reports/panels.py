@@ -20,7 +20,7 @@ from isotrope.reports.plots import INK, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import SECTIONS, Quantity, Section
 from isotrope.reports.runs import Run
 
-__all__ = ["Panel", "Scale", "panel", "panels", "sections"]
+__all__ = ["ReportPanel", "Scale", "panel", "panels", "sections"]
 
 # points; a point is a CSS pixel where a picture is shown at its own size
 _WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150
@@ -50,7 +50,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Panel:
+class ReportPanel:
     """One picture: its quantity, heading, one-line note, SVG elements, and their scales.
 
     Attributes:
@@ -74,24 +74,26 @@ class Panel:
     without: tuple[str, ...]
 
 
-def sections(runs: Sequence[Run]) -> list[tuple[Section, list[Panel], list[str]]]:
+def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
     """Draw what any run has measured, by subject; and name what none has.
 
     Returns:
         for each subject its pictures, and the headings of those left out.
     """
-    found = []
+    sections_ = []
     for section in SECTIONS:
         quantities = expanded(section.quantities, runs)
         drawn = [(quantity, panel(quantity, runs)) for quantity in quantities]
-        absent = [q.title for q, shown in drawn if shown is None and _expected(q, runs)]
-        found.append((section, [shown for _, shown in drawn if shown is not None], absent))
-    return found
+        absent = [q.title for q, drawn_panel in drawn if drawn_panel is None and _expected(q, runs)]
+        sections_.append(
+            (section, [drawn_panel for _, drawn_panel in drawn if drawn_panel is not None], absent)
+        )
+    return sections_
 
 
-def panels(runs: Sequence[Run]) -> list[Panel]:
+def panels(runs: Sequence[Run]) -> list[ReportPanel]:
     """Return the pictures of all subjects."""
-    return [shown for _, drawn, _ in sections(runs) for shown in drawn]
+    return [panel for _, drawn, _ in sections(runs) for panel in drawn]
 
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
@@ -103,7 +105,7 @@ def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
     return bool(kinds & only.get(quantity.lines[0].column, {True, False}))
 
 
-def panel(quantity: Quantity, runs: Sequence[Run]) -> Panel | None:
+def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
     """Return the picture, or None if no run has measured it."""
     key = quantity.key
     svg, scale, drawn = _picture(quantity, runs, _WIDTH)
@@ -122,7 +124,7 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> Panel | None:
     if quantity.runs is not None:  # the others have another metric, or are named with the first
         missing = [run for run in missing if key == "dev" and not np.isfinite(run.scores).any()]
     without = tuple(run.name for run in missing if always or _expected(quantity, [run]))
-    return Panel(key, title, note, names, svg, wide, scales, without)
+    return ReportPanel(key, title, note, names, svg, wide, scales, without)
 
 
 def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, Scale, list[Curve]]:

@@ -50,8 +50,8 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
 
 def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
     """Draw one quantity with its heading and a legend; None if no run has measured it."""
-    look = settings(quantity.key) | {"text.parse_math": False, "axes.spines.left": False}
-    with mpl.rc_context(look):
+    rc_settings = settings(quantity.key) | {"text.parse_math": False, "axes.spines.left": False}
+    with mpl.rc_context(rc_settings):
         figure = Figure(figsize=(5.6, 3.0), layout="constrained")
         axes = figure.add_subplot()
         drawn = draw(axes, quantity, runs)

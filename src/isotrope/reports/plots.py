@@ -78,8 +78,8 @@ def styles(count: int) -> list[Style]:
 
 def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
     """Tell whether the runs cannot share an axis: their losses are of different objectives."""
-    told = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
-    return quantity.key == "loss" and len(told) > 1
+    objectives = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
+    return quantity.key == "loss" and len(objectives) > 1
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
@@ -93,15 +93,15 @@ def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quanti
         if not run.of_images and np.isfinite(run.scores).any():
             name = run.dev_name or known.get(str(run.settings.get("dev")), "")
             places.setdefault(name, set()).add(i)
-    found = []
+    quantities_ = []
     for quantity in quantities:
         if quantity.key != "dev" or len(places) < 2:
-            found.append(quantity)
+            quantities_.append(quantity)
             continue
         for number, some in enumerate(places.values(), 1):
             key = "dev" if number == 1 else f"dev{number}"
-            found.append(replace(quantity, key=key, runs=frozenset(some)))
-    return found
+            quantities_.append(replace(quantity, key=key, runs=frozenset(some)))
+    return quantities_
 
 
 def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
@@ -126,18 +126,18 @@ def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return what the runs have measured, the lines of one run after each other."""
     if quantity.kind == "density":
         drawn = enumerate(densities([run.spectrum for run in runs]))
-        return [Curve(i, quantity.lines[0], *found) for i, found in drawn if found is not None]
-    found = [
+        return [Curve(i, quantity.lines[0], *values) for i, values in drawn if values is not None]
+    values = [
         _curve(quantity, i, run, line)
         for i, run in enumerate(runs)
         if quantity.runs is None or i in quantity.runs
         for line in quantity.lines
     ]
-    found = [curve for curve in found if len(curve.y)]
+    values = [curve for curve in values if len(curve.y)]
     if not _share_no_unit(quantity, runs):
-        return found
+        return values
     return [
-        Curve(c.run, c.line, c.x, c.y, origin=c.y.min(), unit=np.ptp(c.y) or 1.0) for c in found
+        Curve(c.run, c.line, c.x, c.y, origin=c.y.min(), unit=np.ptp(c.y) or 1.0) for c in values
     ]
 
 
@@ -283,8 +283,8 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
         axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
     room = 4 if axes.bbox.width < 400 else 8
     axes.xaxis.set_major_locator(MaxNLocator(room, steps=[1, 2, 2.5, 5, 10], integer=stepwise))
-    shown = FuncFormatter(lambda value, _: _tick(value))
-    axes.xaxis.set_major_formatter(shown)
+    formatter = FuncFormatter(lambda value, _: _tick(value))
+    axes.xaxis.set_major_formatter(formatter)
     if quantity.angular:
         quarters = [Fraction(i, 4) for i in range(5)]
         axes.yaxis.set_major_locator(FixedLocator([float(q) * np.pi for q in quarters]))
@@ -292,7 +292,7 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
     else:
         if axes.get_yscale() == "linear":
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-        axes.yaxis.set_major_formatter(shown)
+        axes.yaxis.set_major_formatter(formatter)
     axes.grid(axis="both" if quantity.kind == "path" else "y", lw=0.6, alpha=0.28)
     axes.tick_params(which="both", length=0, pad=5)
     axes.set_axisbelow(True)

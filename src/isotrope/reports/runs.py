@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
+from isotrope.core.recorded import recorded
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.reports.curvature import StoredSpectrum, read_spectrum
@@ -62,9 +63,9 @@ class Run:
     @property
     def weights(self) -> str | None:
         """What the saved weights are known by; None of a run that does not say it."""
-        told = self.result.details.get("model") if self.result else None
-        found = told.get("fingerprint") if isinstance(told, Mapping) else None
-        return None if found is None else str(found)
+        model = self.result.details.get("model") if self.result else None
+        fingerprint = model.get("fingerprint") if isinstance(model, Mapping) else None
+        return None if fingerprint is None else str(fingerprint)
 
     @property
     def finished(self) -> bool:
@@ -87,12 +88,12 @@ class Run:
     def method(self) -> str:
         """Name of the method of a run on images, and by what its weights were divided."""
         details = self.result.details if self.result else {}
-        told = details.get("method", self.settings.get("method", ""))
-        name = str(told.get("name", "?") if isinstance(told, Mapping) else told)
+        recorded = details.get("method", self.settings.get("method", ""))
+        name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
         cut = details.get("cut", self.settings.get("cut"))
         c = cut.get("c") if isinstance(cut, Mapping) else cut
-        shown = f"cut {c:g}" if isinstance(c, (int, float)) and c != 1 else ""
-        return ", ".join(part for part in (name, shown) if part)
+        cut_text = f"cut {c:g}" if isinstance(c, (int, float)) and c != 1 else ""
+        return ", ".join(part for part in (name, cut_text) if part)
 
     @property
     def objective(self) -> str:
@@ -181,21 +182,21 @@ class Run:
 
     def _objective(self) -> dict[str, Any]:
         """Return name and parameters from the result, else from nested or dotted settings."""
-        told = self.result.details.get("objective") if self.result else None
-        if isinstance(told, Mapping):
-            return dict(told)
-        asked = self.settings.get("objective")
-        if isinstance(asked, Mapping):
-            parameters = {str(key): value for key, value in asked.items() if key != "name"}
+        recorded = self.result.details.get("objective") if self.result else None
+        if isinstance(recorded, Mapping):
+            return dict(recorded)
+        configured = self.settings.get("objective")
+        if isinstance(configured, Mapping):
+            parameters = {str(key): value for key, value in configured.items() if key != "name"}
             nested = parameters.pop("parameters", None)
-            return {"name": asked.get("name", "?"), "parameters": nested or parameters}
+            return {"name": configured.get("name", "?"), "parameters": nested or parameters}
         prefix = "objective."
         dotted = {
             str(key).removeprefix(prefix): value
             for key, value in self.settings.items()
             if str(key).startswith(prefix)
         }
-        return {"name": asked or "?", "parameters": dotted}
+        return {"name": configured or "?", "parameters": dotted}
 
 
 def read_run(folder: Path) -> Run:
@@ -214,10 +215,12 @@ def read_run(folder: Path) -> Run:
             f"{result_file} holds a result of kind {result.kind!r}, not of training; "
             "give the --output folder of `isotrope train`"
         )
+    config, name = folder / "config.yaml", legible(folder.resolve().name)
+    watched = recorded(folder) if result is None else None
+    if watched is not None:  # the output folder of another trainer
+        folder = watched
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
-    told = folder / "config.yaml"
-    settings = read_yaml(told) if result is not None or os.path.lexists(told) else {}
-    name = legible(folder.resolve().name)
+    settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
 

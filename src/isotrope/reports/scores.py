@@ -69,8 +69,8 @@ def score_panels(panels: Sequence[SettingPanel], *, columns: int = 3) -> Picture
 
 
 def _draw(axes: Axes, panel: SettingPanel) -> None:
-    looks = zip(panel.scores, styles(len(panel.scores)), strict=True)
-    for place, (one, style) in enumerate(looks):
+    styled = zip(panel.scores, styles(len(panel.scores)), strict=True)
+    for place, (one, style) in enumerate(styled):
         y = np.array([np.nan if value is None else value for value in one.y], float)
         spread = np.array([value or 0.0 for value in one.deviations or [None] * len(y)], float)
         line = axes.errorbar(

@@ -1,7 +1,7 @@
 """Pictures of spectra: density over eigenvalues, and every Ritz value as a tick below.
 
-As paper 004's figures 3 to 6, on a logarithmic scale: the bulk around zero is orders of magnitude
-denser than what lies outside, and on a linear scale nothing else would be seen.
+As in figures 3 to 6 of Manna et al. 2023, the scale is logarithmic: the bulk around zero is orders
+of magnitude denser than what lies outside, and on a linear scale nothing else would be seen.
 """
 
 from collections.abc import Sequence
@@ -64,8 +64,8 @@ def spectra(curves: Sequence[DensityCurve]) -> Picture:
 def _densities(axes: Axes, drawn: Sequence[tuple[DensityCurve, Style]]) -> None:
     top = max(float(curve.density.max()) for curve, _ in drawn)
     for curve, style in drawn:
-        shown = np.where(curve.density > _FLOOR * top, curve.density, np.nan)
-        (line,) = axes.plot(curve.where, shown, color=style.colour, lw=1.3, label=curve.title)
+        visible = np.where(curve.density > _FLOOR * top, curve.density, np.nan)
+        (line,) = axes.plot(curve.where, visible, color=style.colour, lw=1.3, label=curve.title)
         if style.dash:
             line.set_dashes(style.dash)
     axes.set_yscale("log")

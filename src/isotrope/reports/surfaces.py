@@ -131,8 +131,8 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))
         for i, (surface, style) in enumerate(zip(surfaces, styles(len(surfaces)), strict=True)):
-            shown = np.where(surface.defined, surface.value, np.nan)[0]
-            (line,) = axes.plot(surface.x, shown, color=style.colour, lw=1.7, label=surface.title)
+            visible = np.where(surface.defined, surface.value, np.nan)[0]
+            (line,) = axes.plot(surface.x, visible, color=style.colour, lw=1.7, label=surface.title)
             if DASHES[i % len(DASHES)]:
                 line.set_dashes(DASHES[i % len(DASHES)])
         axes.set_xlim(surfaces[0].x.min(), surfaces[0].x.max())
@@ -217,17 +217,17 @@ def _panel(
     lines: Sequence[float],
 ) -> QuadMesh:
     axes.patch.set(facecolor=_UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
-    shown = np.ma.masked_where(~surface.defined, surface.value)
-    inside = shown.compressed() if surface.defined.any() else np.zeros(1)
+    visible = np.ma.masked_where(~surface.defined, surface.value)
+    inside = visible.compressed() if surface.defined.any() else np.zeros(1)
     low, high = limits or (min(0.0, float(inside.min())), float(inside.max()))
     if low == high:  # a surface without relief still needs a scale
         low, high = low - 0.5, high + 0.5
     mesh = axes.pcolormesh(
-        surface.x, surface.y, shown, cmap=_COLOURS, vmin=low, vmax=high, rasterized=True
+        surface.x, surface.y, visible, cmap=_COLOURS, vmin=low, vmax=high, rasterized=True
     )
     passed = [line for line in lines if inside.min() < line < inside.max()]
     if passed:
-        drawn = axes.contour(surface.x, surface.y, shown, passed, colors="white", linewidths=1)
+        drawn = axes.contour(surface.x, surface.y, visible, passed, colors="white", linewidths=1)
         for label in axes.clabel(drawn, fmt="%g", fontsize=7):
             place = axes.transLimits.transform(label.get_position())
             label.set_visible(bool((place > 0.04).all() and (place < 0.96).all()))

@@ -34,13 +34,13 @@ class Span:
         low: its ends,
         high: inclusive.
         log: whether its logarithm is what is spread evenly.
-        whole: whether there are whole numbers in it only.
+        integers: whether there are whole numbers in it only.
     """
 
     low: float
     high: float
     log: bool
-    whole: bool
+    integers: bool
 
     def at(self, share: float) -> str:
         """Return what lies at a share of the way, to four digits, so that it can be typed."""
@@ -53,7 +53,7 @@ class Span:
     def spelled(self, value: float) -> str:
         """Return a value of it as a flag takes it."""
         value = min(max(value, self.low), self.high)
-        if self.whole:
+        if self.integers:
             return str(round(value))
         return f"{min(max(float(f'{value:.4g}'), self.low), self.high):.12g}"
 
@@ -108,7 +108,7 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
         raise InputError(f"--vary {name}: {_FIXED[name]}")
     settings.check_name(name, source="--vary")
     try:
-        return Varied(name, *_values(values, whole=_takes_whole(settings, name)))
+        return Varied(name, *_values(values, integers=_takes_whole(settings, name)))
     except ValueError as error:
         raise InputError(f"--vary {text}: {error}") from error
 
@@ -122,7 +122,7 @@ def _takes_whole(settings: type[RunSettings], name: str) -> bool:
     return int in kinds and float not in kinds
 
 
-def _values(text: str, *, whole: bool) -> tuple[tuple[str, ...], Span | None]:
+def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]:
     if ".." not in text:
         listed = [value.strip() for value in text.split(",")]
         if "" in listed or len(set(listed)) < len(listed):
@@ -135,15 +135,15 @@ def _values(text: str, *, whole: bool) -> tuple[tuple[str, ...], Span | None]:
         if word in ("log", "linear"):
             log = word == "log"
         elif word == "whole":
-            whole = True
+            integers = True
         elif word.isdecimal() and len(word) < 10 and int(word) > 1:
             points = int(word)
         else:
             raise ValueError(f"after a range stand :log, :linear, :whole or :N; found {word!r}")
     if log and low <= 0:
         raise ValueError("a logarithmic range begins above 0")
-    span = Span(low, high, log, whole)
-    if whole and not (low.is_integer() and high.is_integer()):
+    span = Span(low, high, log, integers)
+    if integers and not (low.is_integer() and high.is_integer()):
         raise ValueError("its ends must be whole numbers")
     if points is None:
         return (), span

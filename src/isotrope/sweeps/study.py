@@ -210,10 +210,10 @@ def _mend(journal: Path) -> None:
     if not journal.is_file():
         return
     text = journal.read_bytes()
-    whole = text[: text.rfind(b"\n") + 1]
-    if whole != text:
+    complete = text[: text.rfind(b"\n") + 1]
+    if complete != text:
         with atomic_replace(journal) as temporary:
-            temporary.write_bytes(whole)
+            temporary.write_bytes(complete)
 
 
 def _seed(spec: Sweep, number: int) -> int:
@@ -227,7 +227,7 @@ def _distributions(stage: Sequence[Varied]) -> dict[str, BaseDistribution]:
 def _distribution(one: Varied) -> BaseDistribution:
     if one.span is None:
         return CategoricalDistribution(one.values)
-    if one.span.whole:
+    if one.span.integers:
         low, high = int(one.span.low), int(one.span.high)
         return IntDistribution(low, high, log=one.span.log)
     return FloatDistribution(one.span.low, one.span.high, log=one.span.log)
@@ -244,6 +244,6 @@ def _spelled(stage: Sequence[Varied], params: dict[str, Any]) -> dict[str, str]:
 def _params(stage: Sequence[Varied], values: Values) -> dict[str, str | float]:
     """Return values as Optuna takes them."""
     kinds = {
-        one.name: str if one.span is None else int if one.span.whole else float for one in stage
+        one.name: str if one.span is None else int if one.span.integers else float for one in stage
     }
     return {name: kind(values[name]) for name, kind in kinds.items()}

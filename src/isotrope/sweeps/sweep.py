@@ -115,17 +115,19 @@ class _StageRun:
     def _runs(self) -> Iterator[Run]:
         """Yield what is to be trained; what is finished is taken as it is."""
         for number, values in self.study.settings():
-            whole = {**self.fixed, **values}
-            place = next((i for i, t in enumerate(self.trials) if t.values == whole), None)
+            values_of_trial = {**self.fixed, **values}
+            place = next(
+                (i for i, t in enumerate(self.trials) if t.values == values_of_trial), None
+            )
             if place is not None:
                 self.numbers[place].append(number)
                 self._tell(place)
                 continue
             place = len(self.trials)
-            self.trials.append(Trial(place + 1, whole, self.spec.metric))
+            self.trials.append(Trial(place + 1, values_of_trial, self.spec.metric))
             self.numbers.append([number])
             for seed in self.spec.seeds:
-                settings = self.spec.run(whole, seed)
+                settings = self.spec.run(values_of_trial, seed)
                 result = _finished(settings)
                 if result is None:
                     yield place, seed, settings
@@ -138,14 +140,13 @@ class _StageRun:
         trial.take(seed, result)
         score = trial.scores.get(seed)
         number = "none" if score is None else f"{score:.4g}"
-        said = trial.notes.get(seed) or f"{trial.metric} {number}"
+        outcome = trial.notes.get(seed) or f"{trial.metric} {number}"
         if isinstance(result, Result):
             self.seconds.append(float(result.metrics.get("wall_seconds") or 0.0))
         done = sum(one.runs for one in self.trials)
         setting = " ".join(f"{name}={value}" for name, value in trial.values.items())
-        self.report(
-            f"[{done}/{max(done, self.total)}] {setting} seed={seed}: {said} ({self._passed(done)})"
-        )
+        progress = f"[{done}/{max(done, self.total)}]"
+        self.report(f"{progress} {setting} seed={seed}: {outcome} ({self._passed(done)})")
         self._tell(place)
 
     def _tell(self, place: int) -> None:

@@ -47,12 +47,12 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
 
 def _promote(folder: Path) -> None:
     """Let the run go on from a checkpoint that was kept for looking at, if it is the newest."""
-    kept = max(folder.glob("step-*.ckpt"), key=lambda file: int(file.stem[5:]), default=None)
+    newest = max(folder.glob("step-*.ckpt"), key=lambda file: int(file.stem[5:]), default=None)
     last = folder / "last.ckpt"
-    if kept is None or kept.stem == "step-0":
+    if newest is None or newest.stem == "step-0":
         return
-    if not last.is_file() or last.stat().st_mtime_ns < kept.stat().st_mtime_ns:
+    if not last.is_file() or last.stat().st_mtime_ns < newest.stat().st_mtime_ns:
         spare = folder / ".last.ckpt"
         spare.unlink(missing_ok=True)
-        shutil.copy2(kept, spare)
+        shutil.copy2(newest, spare)
         spare.replace(last)

@@ -1,10 +1,11 @@
 """Floor 5: our training, the only room beside ``adapters`` that imports Lightning.
 
 ``settings`` says what a training can be told (and imports nothing heavy), ``run`` is what a run of
-text and one of images have in common: its folder, processes, steps, checkpoints and end.
-``callbacks`` is what happens between steps, ``progress`` what is printed meanwhile, ``loggers``
-where the numbers go besides metrics.csv, ``nan_guard`` what finds a number that is not finite,
-and ``rebuild`` shows a run as it stood at a step.
+text and one of images have in common: its folder, its processes, its checkpoints and its outcome.
+``loop`` makes the steps of both, ``step`` is the loss and the seed of one, ``callbacks`` what
+happens between steps, ``progress`` what is printed meanwhile, ``loggers`` where the numbers go
+besides metrics.csv, ``nan_guard`` what finds a number that is not finite, and ``rebuild`` shows a
+run as it stood at a step.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole (data, encoder, steps, dev score, run
 folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` what ``--dev``

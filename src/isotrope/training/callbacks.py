@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -26,7 +26,7 @@ from isotrope.diagnostics.observe import columns
 from isotrope.measures.judgement import FILE, DevEvaluation, DevHistory, Judgement, judge, unjudged
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
-from isotrope.training.nan_guard import refuse_broken
+from isotrope.training.nan_guard import GuardedModule, refuse_broken
 from isotrope.training.progress import Progress, warn
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "Dev",
     "DirectCheckpointIO",
     "ImmediateInterrupt",
-    "Measuring",
     "Metrics",
     "ProvenanceWriter",
     "Stop",
@@ -50,22 +49,6 @@ SPARE = ".previous.ckpt"
 """A checkpoint between its two names; a process that is killed there leaves it behind."""
 
 COLUMNS = columns("dev", "skipped", "samples_per_second")
-
-
-class Measuring(Protocol):
-    """What the log reads of a training module.
-
-    Attributes:
-        measured: numbers of the last step, if it was a logged one, else empty.
-        gradient_norm: of the last step, before clipping.
-    """
-
-    measured: dict[str, float | None]
-    gradient_norm: torch.Tensor | None
-
-    def learning_rate_at(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        ...
 
 
 class Timer(L.Callback):
@@ -90,12 +73,7 @@ class Timer(L.Callback):
         self._since, self._resting = time.perf_counter(), 0.0
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Add the step that has just ended, fetching its data included."""
         now = time.perf_counter()
@@ -125,12 +103,12 @@ class Metrics(L.Callback):
         timer: Timer,
         columns: Sequence[str] = COLUMNS,
         progress: Progress,
-        wandb: str | None = None,
+        loggers: Sequence[str] = ("tensorboard",),
     ) -> None:
         self.path, self.progress = folder / "metrics.csv", progress
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
-        self.loggers = Loggers(folder, wandb)
+        self.loggers = Loggers(folder, loggers)
         self._pending: int | None = None
         self._row: dict[str, float | None] = {}  # of that step; what is in the file is not kept
         self._newest: dict[str, float | None] = {}  # with a measured batch
@@ -143,33 +121,33 @@ class Metrics(L.Callback):
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
             self._pending = None
-        kept = [(at, row) for at, row in sorted(rows.items()) if at < step]
-        measured = [row for _, row in kept if row.get("loss") is not None]
+        earlier = [(at, row) for at, row in sorted(rows.items()) if at < step]
+        measured = [row for _, row in earlier if row.get("loss") is not None]
         self._newest = measured[-1] if measured else {}
         with (
             atomic_replace(self.path) as temporary,
             temporary.open("w", encoding="utf-8") as handle,
         ):
             handle.write(",".join(self.columns) + "\n")
-            handle.writelines(self._line(at, row) for at, row in kept)
+            handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
         """Return the rows of the file; what a power failure has left of a line is no row."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
-        found: dict[int, dict[str, float | None]] = {}
+        rows: dict[int, dict[str, float | None]] = {}
         for line in lines:
             try:
                 row = dict(zip(names, line.split(","), strict=True))
                 # a column that the run did not have then stays empty
                 cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
-                found[int(row["step"])] = cells
+                rows[int(row["step"])] = cells
             except (KeyError, ValueError):
                 broken += 1
         if broken:
             warn(f"warning: {broken} rows of {self.path} cannot be read and are left out")
-        return found
+        return rows
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
@@ -194,12 +172,12 @@ class Metrics(L.Callback):
         """Return the row that is not written yet, which goes into checkpoints."""
         return {
             "pending": None if self._pending is None else (self._pending, self._row),
-            "wandb": self.loggers.run_id,
+            "loggers": self.loggers.run_ids,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the unwritten row of a checkpoint, and its run of Weights & Biases."""
-        self.loggers.run_id = state_dict.get("wandb")  # older checkpoints know of none
+        """Continue the unwritten row of a checkpoint, and the runs of its loggers."""
+        self.loggers.run_ids = state_dict.get("loggers", {})  # older checkpoints know of none
         if state_dict["pending"] is not None:
             self._pending, self._row = state_dict["pending"]
 
@@ -222,15 +200,10 @@ class Metrics(L.Callback):
         return ",".join(cells) + "\n"
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Add a row if the step was measured."""
-        module = cast("Measuring", pl_module)
+        module = cast("GuardedModule", pl_module)
         if not module.measured:
             return
         step = trainer.global_step - 1  # the step that has just ended, counted from 0
@@ -260,26 +233,45 @@ class Metrics(L.Callback):
 
 
 class Dev(L.Callback):
-    """The dev score at step 0, every k steps and at the end; the best step's model is kept."""
+    """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
+
+    Args:
+        score: looks at the encoder as it is; None where nothing is scored.
+        name: the score's name, for people.
+        column: the score's column in metrics.csv; its values in result.json begin with it.
+        every: steps between scores; 0 is at the start and the end alone.
+        last: step of the run.
+        keeps_best: whether the step with the best score is saved, or the last one.
+        otherwise: the verdict where nothing is scored.
+    """
+
+    metrics: Metrics
+    timer: Timer
+    progress: Progress
+    keep: Callable[[int], str]
 
     def __init__(
         self,
         score: Callable[[], DevEvaluation] | None,
         *,
+        name: str,
+        column: str,
         every: int,
         last: int,
-        keep: Callable[[int], str] | None,
-        metrics: Metrics,
-        timer: Timer,
-        progress: Progress,
-        name: str,
-        column: str = "dev",
+        keeps_best: bool,
+        otherwise: str,
     ) -> None:
-        self.score, self.every, self.last, self.keep = score, every, last, keep
-        self.metrics, self.timer, self.progress, self.name = metrics, timer, progress, name
-        self.column, self.kept = column, metrics.path.parent / FILE
-        self.history = DevHistory(name, "last" if keep is None else "best")
+        self.score, self.name, self.column = score, name, column
+        self.every, self.last = every, last
+        self.keeps_best, self.otherwise = keeps_best, otherwise
+        self.history = DevHistory(name, "best" if keeps_best else "last")
         self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
+
+    def attach(
+        self, metrics: Metrics, timer: Timer, progress: Progress, keep: Callable[[int], str]
+    ) -> None:
+        """Write scores into the log of a run, and save its best step by ``keep``."""
+        self.metrics, self.timer, self.progress, self.keep = metrics, timer, progress, keep
 
     @property
     def scores(self) -> dict[int, float]:
@@ -294,16 +286,12 @@ class Dev(L.Callback):
         step = self.history.best
         return step, self.scores[step]
 
-    def judgement(self, otherwise: str) -> Judgement:
-        """Return whether training helped.
-
-        Args:
-            otherwise: the sentence where nothing was scored.
-        """
+    def judgement(self) -> Judgement:
+        """Return whether training helped."""
         if not self.scores:
-            return Judgement("not known", otherwise)
+            return Judgement("not known", self.otherwise)
         if not self.history.complete:
-            step = self.history.best if self.keep is not None else max(self.scores)
+            step = self.history.best if self.keeps_best else max(self.scores)
             return unjudged(self.name, self.scores.get(0), self.scores[step], step)
         return judge(self.history)
 
@@ -316,10 +304,10 @@ class Dev(L.Callback):
         value = evaluation.value
         self.history.add(step, evaluation)
         self.metrics.add(step, {self.column: value})
-        if self.keep is not None and self.history.best == step:
+        if self.keeps_best and self.history.best == step:
             self.weights[step] = self.keep(step)
         if self.history.complete:
-            self.history.save(self.kept)
+            self.history.save(self.metrics.path.parent / FILE)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
         at = self.history.best
@@ -333,12 +321,7 @@ class Dev(L.Callback):
             self.evaluate(0)
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Score every k steps and after the last."""
         step = trainer.global_step
@@ -404,7 +387,7 @@ class Checkpoints(L.Callback):
     """checkpoints/last.ckpt, written whole and sealed, the one before kept as previous.ckpt.
 
     Args:
-        folder: of all checkpoints.
+        folder: where all checkpoints lie.
         every: steps between checkpoints; none follows the last step, after which nothing resumes.
         keep: steps between those that stay for looking at (step-0.ckpt, ..., that of the last
             step); None: none does.
@@ -459,12 +442,7 @@ class Checkpoints(L.Callback):
             self.save(trainer)
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Save every k steps, but not after the last, and what shall stay."""
         step = trainer.global_step
@@ -508,8 +486,8 @@ class ProvenanceWriter(L.Callback):
     """provenance.json: what each part of a run was made with; one that went on has several.
 
     Args:
-        folder: of the run.
-        seed: of the run.
+        folder: the run folder.
+        seed: the run's seed.
         data: their fingerprint.
     """
 
@@ -522,8 +500,8 @@ class ProvenanceWriter(L.Callback):
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
             with suppress(InputError):  # damaged: what it said is lost, the run is not
-                found = read_json(self.path)
-                parts = found if isinstance(found, list) else []
+                recorded = read_json(self.path)
+                parts = recorded if isinstance(recorded, list) else []
         now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
         before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
         if before not in (None, now["versions"]):
@@ -564,12 +542,7 @@ class Stop(L.Callback):
         self._handlers.enter_context(handling(self._asked))
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """End the run if we, or any process of it, were asked to."""
         self.signal = all_reduce_max(self.signal or 0) or None

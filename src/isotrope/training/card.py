@@ -66,7 +66,7 @@ embeddings = model.encode(["a sentence", "another one"])
 
 
 def _prompts(settings: TrainSettings) -> str:
-    """What this model expects before its texts."""
+    """Return what this model expects before its texts."""
     if not (settings.query_prompt or settings.passage_prompt):
         return "none"
     return (
@@ -76,7 +76,7 @@ def _prompts(settings: TrainSettings) -> str:
 
 
 def _base_model(encoder: str) -> str:
-    """The line of the metadata: a name of the hub's, or where the folder lies on this machine."""
+    """Return the line of the metadata: the model's name on the hub, or its folder here."""
     if encoder == "scratch":
         return ""
     # a path may hold what YAML takes for its own
@@ -108,14 +108,14 @@ def model_card(
     """Return the card of the model after ``step`` of ``steps`` updates.
 
     Args:
-        settings: of the run.
-        objective: of the run.
+        settings: the run's settings.
+        objective: the run's objective.
         report: what its data is.
         step: the updates this model has had.
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
-        name: of the dev score.
-        judgement: of the run; None while it goes on.
+        name: the dev score's name.
+        judgement: whether the run helped; None while it goes on.
         lora: what ``lora_facts`` says of the encoder.
         prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """

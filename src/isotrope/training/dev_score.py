@@ -66,7 +66,7 @@ def dev_metric_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> DevMe
     """Return the label-free score on the held-out records of a run.
 
     Args:
-        store: of the run.
+        store: the run's tokens.
         prompts: put before queries and targets; a model's own prompt is put there by its encode.
 
     Raises:

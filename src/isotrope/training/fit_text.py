@@ -67,7 +67,7 @@ class TextOptions(TypedDict, total=False):
     keep_every: int | None
     on_nan: Literal["stop", "skip"]
     log_every: int
-    wandb: str | None
+    logger: str | list[str]
     progress: bool
 
 

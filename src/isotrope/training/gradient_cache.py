@@ -120,9 +120,9 @@ class _Cached(torch.autograd.Function):
                 with torch.enable_grad(), torch.autocast(**ctx.autocast):
                     h = _embed(ctx.module, ctx.chunks[i], device)
                 distances.append((h.detach() - before[i]).norm() / before[i].norm())
-                found = torch.autograd.grad(h, parameters, gradients[i], allow_unused=True)
+                by_parameter = torch.autograd.grad(h, parameters, gradients[i], allow_unused=True)
                 # never in place: two parameters may have been given one and the same tensor
-                totals = [_sum(total, new) for total, new in zip(totals, found, strict=True)]
+                totals = [_sum(total, new) for total, new in zip(totals, by_parameter, strict=True)]
         finally:
             _restore(device, state)
         # one look for all chunks, because the device has to catch up for it

@@ -1,4 +1,4 @@
-"""A latent space of two dimensions in training: paper 003, figure 4, at the scale of a CPU.
+"""A latent space of two dimensions in training: Draganov et al. 2024, figure 4, on a CPU.
 
 The paper trains SimCLR and BYOL with projections of two dimensions and draws a line between the
 two views of each image. Here the methods are the library's own, which are held against their
@@ -45,12 +45,12 @@ class Cell:
     """What one run differs in.
 
     Attributes:
-        method: of its name in ``isotrope.training``.
+        method: the name of the method.
         objective: its name.
-        settings: of the objective.
+        settings: the objective's hyperparameters.
         weight_decay: None is the recipe's.
         cut: the cut-constant of all weights, 1 for none.
-        batch_norm: in the heads; None is the method's own.
+        batch_norm: whether the heads have batch normalisations; None is the method's own.
     """
 
     method: str
@@ -62,7 +62,7 @@ class Cell:
 
 
 def simclr_cells(objective: str = "dcl", settings: Mapping[str, str] = _PAPER) -> dict[str, Cell]:
-    """Return SimCLR as it is, with a large weight decay, and cut (paper 003: c = 3)."""
+    """Return SimCLR as it is, with a large weight decay, and cut (Draganov et al. 2024: c = 3)."""
     plain = Cell("simclr", objective, settings)
     return {
         "SimCLR": plain,
@@ -72,7 +72,7 @@ def simclr_cells(objective: str = "dcl", settings: Mapping[str, str] = _PAPER) -
 
 
 def byol_cells() -> dict[str, Cell]:
-    """Return BYOL as it is, without batch norm in its heads, and cut (paper 003: c = 9)."""
+    """Return BYOL as it is, without batch norms in heads, and cut by 9 (Draganov et al. 2024)."""
     plain = Cell("byol", "negativecosine")
     return {
         "BYOL": plain,
@@ -93,11 +93,11 @@ def latent(
     """Train every cell and look at its pairs before training and after each epoch.
 
     Args:
-        cells: by the name that pictures show.
+        cells: the runs, by the names that pictures show.
         data: what ``load_images`` opens.
-        epochs: of each run, in batches of 128.
+        epochs: how many each run has, in batches of 128.
         limit: most training images.
-        seed: of weights, batches and crops.
+        seed: decides weights, batches and crops.
         progress: is told the number of epochs done since the last time.
 
     Raises:
@@ -193,6 +193,6 @@ def _fixed_crops(module: ImageMethod, images: ImageSet, seed: int) -> list[Tenso
 
 @torch.no_grad()
 def _look(module: ImageMethod, crops: Sequence[Tensor], epoch: int) -> LatentSnapshot:
-    """On a copy: a forward pass moves the running statistics of batch normalisations."""
+    """Embed a copy's crops: a forward pass moves the statistics of batch normalisations."""
     seen: Views = copy.deepcopy(module).views(list(crops))[0]
     return LatentSnapshot(epoch, seen.anchors.clone(), seen.positives.clone())

@@ -118,11 +118,11 @@ class _Worker:
     """A process that does one task after the other, and whether it is doing one.
 
     Args:
-        environment: of the process.
-        shown: what of it is seen: everything, its errors, or nothing.
+        environment: the process's environment variables.
+        visible: what of it is seen: everything, its errors, or nothing.
     """
 
-    def __init__(self, environment: Mapping[str, str], shown: str = "everything") -> None:
+    def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
         self.pipe, theirs = Pipe()
         hidden = subprocess.DEVNULL
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it has handlers
@@ -131,8 +131,8 @@ class _Worker:
                 [sys.executable, "-P", "-m", "isotrope.training.worker", str(theirs.fileno())],
                 env=environment,
                 stdin=subprocess.PIPE,  # its end tells the process that we are gone
-                stdout=None if shown == "everything" else hidden,
-                stderr=hidden if shown == "nothing" else None,
+                stdout=None if visible == "everything" else hidden,
+                stderr=hidden if visible == "nothing" else None,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C comes through us, once
             )
@@ -394,8 +394,8 @@ def _beside(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
 def _share(place: int, jobs: int) -> dict[str, str]:
     """Return the environment of a process: its cores, and its GPU."""
     devices = gpus()
-    own = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
-    return {**_environment(jobs), **own}
+    gpu = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
+    return {**_environment(jobs), **gpu}
 
 
 def _failure(kind: str, value: Any) -> Exception:  # noqa: ANN401 - an exit code or a traceback

@@ -1,12 +1,12 @@
-"""Where the numbers of a run go besides metrics.csv: TensorBoard, and Weights & Biases if asked."""
+"""Where the numbers of a run go besides metrics.csv: the loggers that ``--logger`` names."""
 
 import importlib.util
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.loggers import MLFlowLogger, WandbLogger
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
@@ -15,19 +15,45 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import os_errors_as_input_errors
 from isotrope.training.settings import read_yaml
 
-__all__ = ["Loggers", "check_wandb"]
+__all__ = ["Loggers", "check_loggers"]
+
+Service = WandbLogger | MLFlowLogger
 
 
-def check_wandb(project: str | None) -> None:
-    """See to it that wandb is there if it is asked for.
+def check_loggers(names: Sequence[str]) -> None:
+    """See to it that the packages of the loggers are installed; TensorBoard comes with isotrope.
 
     Raises:
-        InputError: it is not.
+        InputError: one of them is not.
     """
-    if project is not None and importlib.util.find_spec("wandb") is None:
-        raise InputError(
-            f"--wandb {project} needs the package wandb, which is not installed: pip install wandb"
-        )
+    for name in names:
+        if name != "tensorboard" and importlib.util.find_spec(name) is None:
+            raise InputError(
+                f"--logger {name} needs the package {name}, which is not installed: "
+                f"pip install {name}"
+            )
+
+
+def _wandb(folder: Path, run: str | None) -> WandbLogger:
+    project = os.environ.get("WANDB_PROJECT", "isotrope")
+    return WandbLogger(name=folder.name, project=project, save_dir=folder, id=run)
+
+
+def _mlflow(folder: Path, run: str | None) -> MLFlowLogger:
+    return MLFlowLogger(
+        os.environ.get("MLFLOW_EXPERIMENT_NAME", "isotrope"),
+        run_name=folder.name,
+        tracking_uri=os.environ.get("MLFLOW_TRACKING_URI"),
+        save_dir=str(folder / "mlruns"),
+        run_id=run,
+    )
+
+
+_SERVICES: dict[str, tuple[Callable[[Path, str | None], Service], str]] = {
+    "wandb": (_wandb, "`wandb login`, or set WANDB_MODE=offline"),
+    "mlflow": (_mlflow, "set MLFLOW_TRACKING_URI to a server that answers, or unset it"),
+}
+"""What opens a run of a service, and the remedy where it cannot."""
 
 
 class _Board:
@@ -61,51 +87,56 @@ class Loggers:
     """The loggers of one run.
 
     Args:
-        folder: of the run; both write into it.
-        project: of Weights & Biases; None is TensorBoard alone. Where it sends what it is told,
-            and whether at all, are its own settings (WANDB_MODE=offline keeps all in the folder).
+        folder: the run folder. TensorBoard writes into it, and so do the others unless their own
+            environment variables say otherwise (WANDB_MODE, MLFLOW_TRACKING_URI).
+        names: ``tensorboard``, ``wandb`` or ``mlflow``.
 
     Attributes:
-        run_id: of Weights & Biases; set before the first number to go on with an earlier run.
+        run_ids: the ids of the services' runs, by name; set before the first number to
+            go on with earlier ones.
     """
 
-    def __init__(self, folder: Path, project: str | None = None) -> None:
-        self.folder, self.project = folder, project
-        self.run_id: str | None = None
-        self._board = _Board(folder / "tensorboard")
-        self._wandb: WandbLogger | None = None
+    def __init__(self, folder: Path, names: Sequence[str] = ("tensorboard",)) -> None:
+        self.folder, self.names = folder, tuple(names)
+        self.run_ids: dict[str, str] = {}
+        self._board = _Board(folder / "tensorboard") if "tensorboard" in names else None
+        self._services: list[Service] = []
 
     def start(self) -> None:
-        """Begin, or go on with, the run of Weights & Biases.
+        """Begin, or go on with, the runs of the services.
 
         Raises:
-            InputError: it refuses: nobody is logged in, say.
+            InputError: a service refuses: nobody is logged in, say.
         """
-        if self.project is None:
-            return
-        logger = WandbLogger(
-            name=self.folder.name, project=self.project, save_dir=self.folder, id=self.run_id
-        )
-        try:
-            self.run_id = str(logger.experiment.id)
-            logger.log_hyperparams(dict(read_yaml(self.folder / "config.yaml")))
-        # whatever the package raises where it cannot begin
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"Weights & Biases cannot begin a run ({reason}); `wandb login`, set "
-                "WANDB_MODE=offline, or leave out --wandb"
-            ) from error
-        self._wandb = logger
+        for name in self.names:
+            if name not in _SERVICES:
+                continue
+            opened, remedy = _SERVICES[name]
+            try:
+                service = opened(self.folder, self.run_ids.get(name))
+                _ = service.experiment  # begins it
+                self.run_ids[name] = str(service.version)
+                service.log_hyperparams(dict(read_yaml(self.folder / "config.yaml")))
+            # whatever the package raises where it cannot begin
+            except Exception as error:
+                reason = " ".join(str(error).split())
+                raise InputError(
+                    f"{name} cannot begin a run ({reason}); {remedy}, or leave {name} out of "
+                    "--logger"
+                ) from error
+            self._services.append(service)
 
     def log(self, values: Mapping[str, float | None], step: int) -> None:
         """Pass on what was measured."""
-        found = {name: value for name, value in values.items() if value is not None}
-        self._board.log(found, step)
-        if self._wandb is not None:
-            self._wandb.log_metrics(found, step)
+        measured = {name: value for name, value in values.items() if value is not None}
+        if self._board is not None:
+            self._board.log(measured, step)
+        for service in self._services:
+            service.log_metrics(measured, step)
 
     def close(self) -> None:
         """Write what is left."""
-        if self._wandb is not None:
-            self._wandb.experiment.finish()
+        for service in self._services:
+            service.finalize("success")
+            if isinstance(service, WandbLogger):
+                service.experiment.finish()

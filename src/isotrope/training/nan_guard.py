@@ -10,11 +10,12 @@ to them.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import lightning as L
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from isotrope.core.distributed import all_reduce_max
 from isotrope.core.errors import Diverged
@@ -24,7 +25,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
-__all__ = ["MOST", "NonFiniteGuard", "refuse_broken"]
+__all__ = ["MOST", "GuardedModule", "NonFiniteGuard", "refuse_broken"]
 
 MOST = 10
 """So many steps in a row are not left out: training is over by then."""
@@ -34,24 +35,38 @@ _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
 class GuardedModule(Protocol):
-    """What is asked of a training module, besides what Lightning knows of it.
+    """What the loss, the guard and the log use of a training module.
 
     Attributes:
         objective: that it is trained with.
+        backend: what computes the loss.
+        guard: against numbers that are not finite.
+        log_every: steps between measured batches.
+        steps: how many the whole run has.
         learning_rate: the largest of the run.
-        scaled: whether it is trained in float16, whose gradients are scaled.
         measured: numbers of the last step, if it was a logged one, else empty.
-        gradient_norm: of the last step.
+        gradient_norm: the norm in the last step, before clipping.
     """
 
     objective: Objective
-    scaled: bool
+    backend: str
+    guard: "NonFiniteGuard"
+    log_every: int
+    steps: int
+    learning_rate: float
     measured: dict[str, float | None]
     gradient_norm: Tensor | None
 
-    @property
-    def learning_rate(self) -> float:
-        """The largest of the run."""
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters."""
+        ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the parameters with their names."""
         ...
 
 
@@ -61,15 +76,16 @@ class NonFiniteGuard(L.Callback):
     A callback, for its counts go into checkpoints; before those that log, score and save.
 
     Args:
-        settings: of the run; None (a module that is trained by other means) stops.
+        settings: the run's settings; None (a module that is trained by other means) stops.
+        clip: the largest norm of the gradient, or None.
 
     Attributes:
         skipped: steps of the run that were left out.
         skipping: whether the present one is.
     """
 
-    def __init__(self, settings: RunSettings | None = None) -> None:
-        self.settings = settings
+    def __init__(self, settings: RunSettings | None = None, clip: float | None = None) -> None:
+        self.settings, self.clip = settings, clip
         self.skipped = self.in_a_row = 0
         self._what: What | None = None
         self._views: list[Views] = []
@@ -94,14 +110,14 @@ class NonFiniteGuard(L.Callback):
     # in the step
 
     def forward_is_finite(
-        self, module: L.LightningModule, step: int, loss: Tensor, views: Sequence[Views]
+        self, module: GuardedModule, step: int, loss: Tensor, views: Sequence[Views]
     ) -> bool:
         """Return whether a step may go on to its backward pass.
 
         Args:
             module: what is trained.
             step: its number.
-            loss: of the whole batch.
+            loss: the whole batch's loss.
             views: the terms of the loss, as raw embeddings of all processes.
 
         Raises:
@@ -113,35 +129,52 @@ class NonFiniteGuard(L.Callback):
             what = 2
         elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
             what = 1
-        if found := all_reduce_max(what):
-            self._found(module, step, _WHATS[found - 1])
-        return not found
+        if worst := all_reduce_max(what):
+            self._found(module, step, _WHATS[worst - 1])
+        return not worst
 
-    def no_loss(self, module: nn.Module) -> Tensor:
+    def no_loss(self, module: GuardedModule) -> Tensor:
         """Return a loss whose gradient is zero, for every parameter that other processes await."""
         parts = [p.sum() for p in module.parameters() if p.requires_grad]
         return 0 * torch.stack([part.float() for part in parts]).sum()
 
-    def check_gradient(self, module: L.LightningModule, step: int, norm: Tensor) -> None:
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
+    ) -> None:
+        """Clip by the norm of all gradients, keep the norm for the log, and look at it."""
+        module = cast("GuardedModule", pl_module)
+        module.gradient_norm = nn.utils.clip_grad_norm_(
+            pl_module.parameters(), self.clip or math.inf
+        )
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        scale = None if scaler is None else float(scaler.get_scale())
+        self.check_gradient(module, trainer.global_step, module.gradient_norm, scale)
+
+    def check_gradient(
+        self, module: GuardedModule, step: int, norm: Tensor, scale: float | None = None
+    ) -> None:
         """Look at a gradient before the update, and drop that of a step which is left out.
 
         Args:
             module: what is trained.
             step: its number.
-            norm: of its gradient.
+            norm: its gradient's norm.
+            scale: what a float16 loss was multiplied by. Above 1 a gradient may overflow for that
+                reason alone: the scaler leaves the step out, and scales less in the next.
 
         Raises:
             Diverged: it is not finite, and the run ends.
         """
-        wrong = not (self.skipping or math.isfinite(float(norm)) or _overflow(module))
-        if all_reduce_max(int(wrong)):
+        overflows = scale is not None and scale > 1
+        broken = not (self.skipping or overflows or math.isfinite(float(norm)))
+        if all_reduce_max(int(broken)):
             self._found(module, step, "the gradient is")
         if self.skipping:
             # optimisers pass over parameters without a gradient, and over their states
             for parameter in module.parameters():
                 parameter.grad = None
 
-    def _found(self, module: L.LightningModule, step: int, what: What) -> None:
+    def _found(self, module: GuardedModule, step: int, what: What) -> None:
         self._what = what
         if not self.skips or self.in_a_row + 1 >= MOST:
             self._stop(module, step, what)
@@ -149,11 +182,7 @@ class NonFiniteGuard(L.Callback):
     # around the step
 
     def on_train_batch_start(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        batch: Any,  # noqa: ANN401 - Lightning's signature
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Remember what the forward pass of the batch moves."""
         self._what = None
@@ -161,15 +190,10 @@ class NonFiniteGuard(L.Callback):
             self._buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """Count a step that was left out, and undo what its forward pass moved."""
-        module: GuardedModule = pl_module  # type: ignore[assignment]
+        """Count a step that was left out, undo what its forward pass moved, and drop gradients."""
+        module = cast("GuardedModule", pl_module)
         if self.skipping:
             for buffer, before in self._buffers:
                 buffer.copy_(before)
@@ -181,6 +205,8 @@ class NonFiniteGuard(L.Callback):
             if module.measured:
                 module.measured |= self.counted
         self._views, self._loss, self._buffers = [], None, []
+        # Lightning would keep them through the next forward pass
+        pl_module.zero_grad(set_to_none=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts, which go into checkpoints."""
@@ -192,7 +218,7 @@ class NonFiniteGuard(L.Callback):
 
     # at the end
 
-    def _stop(self, module: L.LightningModule, step: int, what: What) -> None:
+    def _stop(self, module: GuardedModule, step: int, what: What) -> None:
         """End the run.
 
         Raises:
@@ -224,15 +250,13 @@ def non_finite_names(named: Iterable[tuple[str, Tensor | None]]) -> list[str]:
     return [name for name, x in named if x is not None and not _is_finite(x)]
 
 
-def described(
-    module: L.LightningModule, views: Sequence[Views], loss: Tensor | None
-) -> Iterator[str]:
+def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
     """Yield, line by line, what is finite in a step and how large it is.
 
     Args:
         module: what is trained.
         views: the terms of its loss.
-        loss: of them.
+        loss: their mean.
     """
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
@@ -240,7 +264,7 @@ def described(
         for name, rows in zip(("anchors", "positives", "negatives"), _matrices(view), strict=False):
             norms = torch.linalg.vector_norm(rows.float(), dim=1)
             yield f"  norms of {len(rows):,} {name}: {_span(norms)}"
-        yield from _components(module.objective, view)  # type: ignore[arg-type]
+        yield from _components(module.objective, view)
     for name, named in (
         ("weights", dict(module.named_parameters())),
         ("gradients", {k: p.grad for k, p in module.named_parameters() if p.grad is not None}),
@@ -263,17 +287,16 @@ def _components(objective: Objective, views: Views) -> Iterator[str]:
 
 
 def _span(x: Tensor) -> str:
-    """How many numbers are finite, and from where to where they go."""
+    """Return how many numbers are finite, the smallest and the largest."""
     finite = x[x.isfinite()]
     span = f", {float(finite.min()):.4g} to {float(finite.max()):.4g}" if len(finite) else ""
     return f"{len(finite):,} of {x.numel():,} finite{span}"
 
 
-def _advice(module: L.LightningModule, settings: RunSettings | None) -> Iterator[str]:
+def _advice(module: GuardedModule, settings: RunSettings | None) -> Iterator[str]:
     """Yield what may help, in the words of the command line."""
-    trained: GuardedModule = module  # type: ignore[assignment]
-    yield f"a lower --learning-rate (it is {trained.learning_rate:g})"
-    temperature = trained.objective.hyperparameters().get("temperature")
+    yield f"a lower --learning-rate (it is {module.learning_rate:g})"
+    temperature = module.objective.hyperparameters().get("temperature")
     if temperature is not None:
         yield f"a higher --objective.temperature (it is {float(temperature):g})"
     if settings is None:
@@ -287,22 +310,10 @@ def _advice(module: L.LightningModule, settings: RunSettings | None) -> Iterator
 
 
 def _is_finite(x: Tensor) -> bool:
-    """Without a tensor of as many booleans; both ends are NaN where anything is."""
+    """Return whether all numbers are finite, without a tensor of as many booleans."""
     return x.numel() == 0 or all(math.isfinite(float(end)) for end in torch.aminmax(x.detach()))
 
 
 def _matrices(views: Views) -> list[Tensor]:
-    given = [views.anchors, views.positives]
-    return given if views.negatives is None else [*given, views.negatives]
-
-
-def _overflow(module: L.LightningModule) -> bool:
-    """Return whether a gradient of float16 is too large because the loss was scaled up.
-
-    The scaler halves its scale then, and leaves the step out. Below 1 that is no reason any more.
-    """
-    trained: GuardedModule = module  # type: ignore[assignment]
-    if not trained.scaled or module._trainer is None:
-        return trained.scaled
-    scaler = getattr(module.trainer.precision_plugin, "scaler", None)
-    return scaler is not None and float(scaler.get_scale()) > 1
+    matrices = [views.anchors, views.positives]
+    return matrices if views.negatives is None else [*matrices, views.negatives]

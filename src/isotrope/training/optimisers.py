@@ -57,7 +57,7 @@ def build_optimizer(
 
     Args:
         module: the method.
-        plan: of the run.
+        plan: the run's plan.
         predictor: part of it with a learning rate of its own.
         times: its learning rate over that of the rest.
         constant: it stays at the peak.

@@ -25,7 +25,7 @@ class Progress(L.Callback):
     """How far a run is: a bar on a terminal, else a line for each logged step and each dev score.
 
     Args:
-        steps: of the whole run.
+        steps: how many the whole run has.
         bar: show a bar, where stderr is a terminal.
         lines: show lines where there is no bar, even if none was wanted.
 
@@ -61,12 +61,7 @@ class Progress(L.Callback):
         )
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,  # noqa: ANN401 - Lightning's signature
-        batch: Any,  # noqa: ANN401
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
         """Advance by one step."""
         self._done = trainer.global_step

@@ -61,13 +61,13 @@ class Rebuilt:
     """A run at a step.
 
     Attributes:
-        objective: of the run.
+        objective: the run's objective.
         module: all that has parameters or state, in training mode, on the device asked for.
         terms: one function for each batch; it returns the terms of the batch's loss, raw
             embeddings with history, and draws the random numbers of the batch's step.
         decay: the weight decay at this step of each parameter that wants a gradient, in order.
         step: updates that the weights have had.
-        learning_rate: of the update that came next.
+        learning_rate: the rate of the update that came next.
         peak: the largest learning rate of the run.
         about: what of all this has a name or a number, for the record.
     """
@@ -106,7 +106,7 @@ def rebuild(
     """Return a run as it stood at a step.
 
     Args:
-        folder: of the run; its data must lie where they were.
+        folder: the run folder; its data must lie where they were.
         file: a checkpoint; None takes the newest in the folder, or else the saved encoder.
         batches: which, counted from the one that came next.
         batch_size: rows of a batch; None for the run's.
@@ -127,21 +127,21 @@ def rebuild(
         changes["batch_size"] = batch_size
     settings = type(settings).read({**settings.model_dump(), **changes})
     if isinstance(settings, ImageSettings):
-        found = _images(settings, wanted)
+        rebuilt = _images(settings, wanted)
     else:
         assert isinstance(settings, TrainSettings)
-        found = _text(settings, wanted)
-    norms = [part for part in found.module.modules() if isinstance(part, _BatchNorm)]
+        rebuilt = _text(settings, wanted)
+    norms = [part for part in rebuilt.module.modules() if isinstance(part, _BatchNorm)]
     for part in norms if batch_norm == "running" else []:
         part.eval()
-    found.about.update(
+    rebuilt.about.update(
         run=folder.name,
         weights=str(source),
         step=step,
         head="as trained" if state else NO_HEAD,
         batch_norm=f"{batch_norm} statistics" if norms else "none",
     )
-    return found
+    return rebuilt
 
 
 def _settings(folder: Path) -> RunSettings:
@@ -163,8 +163,8 @@ def _weights(
     if file is None:
         file = _newest(folder / "checkpoints", tell)
     if file is not None:
-        found = _read(file)
-        return file, found["state_dict"], int(found["global_step"])
+        state = _read(file)
+        return file, state["state_dict"], int(state["global_step"])
     if not (folder / "model").is_dir() or not (folder / "result.json").is_file():
         raise InputError(
             f"{folder} has neither a checkpoint nor a saved model: it was stopped before; go on "
@@ -179,19 +179,19 @@ def _newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
     """Return the checkpoint of the latest step, the last step's included if it was kept."""
     file, step = checkpoint(folder, tell)
     paths = (path for path in folder.glob("step-*.ckpt") if path.stem[5:].isdecimal())
-    kept = [(int(path.stem[5:]), path) for path in paths]
-    latest = max(kept, default=(-1, None))
+    numbered = [(int(path.stem[5:]), path) for path in paths]
+    latest = max(numbered, default=(-1, None))
     return latest[1] if file is None or latest[0] > step else file
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = read_checkpoint(file)
-        if not {"state_dict", "global_step"} <= set(found):
+        state = read_checkpoint(file)
+        if not {"state_dict", "global_step"} <= set(state):
             raise ChecksumMismatch("it holds no run")
     except ChecksumMismatch as error:
         raise InputError(f"{file} is no checkpoint that can be read ({error})") from error
-    return found
+    return state
 
 
 def _load(module: nn.Module, wanted: _Wanted) -> None:
@@ -208,11 +208,11 @@ def _load(module: nn.Module, wanted: _Wanted) -> None:
 
 def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
     if wanted.state is None:
-        own = {"encoder": str(wanted.folder / "model"), **_SAVED_IMAGES}
-        settings = settings.model_copy(update=own)
+        saved = {"encoder": str(wanted.folder / "model"), **_SAVED_IMAGES}
+        settings = settings.model_copy(update=saved)
     prepared = train.prepare(settings.model_copy(update={"micro_batch": None}))
     method, plan = prepared.module, prepared.module.plan
-    if wanted.state is None and prepared.objective == "dino":
+    if wanted.state is None and prepared.objective_name == "dino":
         raise InputError(
             f"{wanted.folder} kept no checkpoint, and without its head there are no logits for "
             "objective dino; train it with a smaller --checkpoint-every"
@@ -235,9 +235,9 @@ def _images(settings: ImageSettings, wanted: _Wanted) -> Rebuilt:
         peak=plan.learning_rate,
         about={
             "method": method.name,
-            "objective": prepared.objective,
+            "objective": prepared.objective_name,
             "encoder": method.encoder.name,
-            "steps": prepared.steps,
+            "steps": prepared.module.steps,
             "batch_size": prepared.batches.size,
             "optimizer": plan.optimizer,
             "weight_decay": decay,
@@ -274,14 +274,16 @@ def _views_without_head(method: ImageMethod, batch: ImageBatch) -> Terms:
 
 def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
     if wanted.state is None:
-        own = {"encoder": str(wanted.folder / "model"), **_SAVED_TEXT}
-        settings = settings.model_copy(update=own)
+        saved = {"encoder": str(wanted.folder / "model"), **_SAVED_TEXT}
+        settings = settings.model_copy(update=saved)
     objective = registry.build(settings.objective, settings.objective_settings)
     encoder = text.encoder_of(settings)
     with tempfile.TemporaryDirectory(prefix="isotrope-") as temporary:
-        kept = wanted.folder / "tokens"  # those of a run that has not come to its end
-        there = (kept / "manifest.json").is_file()
-        store = text.store_of(settings, encoder, kept if there else Path(temporary) / "tokens")
+        tokens = wanted.folder / "tokens"  # those of a run that has not come to its end
+        tokenised = (tokens / "manifest.json").is_file()
+        store = text.store_of(
+            settings, encoder, tokens if tokenised else Path(temporary) / "tokens"
+        )
         batches = Batches(store, settings.batch_size, settings.seed)
         steps = text.steps_of(settings, batches)
         # micro-batches stay in the batches, whose dropout masks they decide

@@ -14,14 +14,14 @@ class Plan:
     """What the optimiser of one run does, in steps.
 
     Attributes:
-        steps: of the whole run; the learning rate reaches ``last_learning_rate`` there.
-        steps_per_epoch: of the data.
-        learning_rate: at the peak, as the optimiser uses it (scaled already).
-        weight_decay: at the first step.
+        steps: how many the whole run has; the learning rate reaches ``last_learning_rate`` there.
+        steps_per_epoch: how many one pass over the data has.
+        learning_rate: the peak, as the optimiser uses it (scaled already).
+        weight_decay: the decay at the first step.
         optimizer: ``sgd`` (with ``momentum``), ``lars`` (likewise) or ``adamw``.
-        momentum: of SGD and LARS.
+        momentum: used by SGD and LARS.
         warmup_steps: over which the learning rate rises linearly.
-        last_learning_rate: at the end of the cosine.
+        last_learning_rate: the rate at the end of the cosine.
         last_weight_decay: the weight decay goes there along a cosine; None leaves it as it is.
         decay_all: weight decay (and LARS's trust ratio) also for biases and norms.
     """
@@ -44,18 +44,18 @@ class Recipe:
 
     Attributes:
         objective: its registered name.
-        objective_settings: by objective: hyperparameters that are not the objective's own default
+        objective_settings: for each objective the hyperparameters that are not its own default
             (an objective of other settings is one that the method can be trained with, too).
         augment: name in ``data.augment.RECIPES``.
         source: where the numbers come from.
         learning_rate: peak, at ``batch_size``; a batch of B takes it times B / batch_size, unless
             ``scaled`` is False.
         optimizer: see :class:`Plan`, as the next ones.
-        weight_decay: at the first step.
-        last_weight_decay: at the last one, or None: as at the first.
+        weight_decay: the decay at the first step.
+        last_weight_decay: the decay at the last one; None keeps that of the first.
         decay_all: weight decay also for biases and norms.
-        momentum: of SGD and LARS.
-        last_learning_rate: at the end of the cosine.
+        momentum: used by SGD and LARS.
+        last_learning_rate: the rate at the end of the cosine.
         batch_size: images a step.
         epochs: passes over the data.
         warmup_epochs: of these, at their beginning; a shorter run warms up for the same share.

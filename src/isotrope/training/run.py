@@ -1,22 +1,17 @@
-"""One run, of text or of images: its folder, its processes, its steps, its checkpoints, its end.
+"""One run, of text or of images: its folder, its processes, its checkpoints, its outcome.
 
 What is trained comes as a function (``Work``) that checks, prepares and trains; this file gives it
-a folder that is its own, the processes it was asked for, and Lightning's loop with our callbacks.
+a folder that is its own and the processes that its settings ask for. ``loop`` makes the steps.
 """
 
 import signal
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import lightning as L
 import torch
-from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from lightning.pytorch.strategies import DDPStrategy
-from torch.utils.data import DataLoader
 
 from isotrope.core.checksum import ChecksumMismatch, verify_checksum
 from isotrope.core.distributed import (
@@ -25,9 +20,8 @@ from isotrope.core.distributed import (
     launched_processes,
     process_group,
     rank,
-    world_size,
 )
-from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess, NoTerms
+from isotrope.core.errors import CannotResume, InputError, LostProcess, NoTerms
 from isotrope.core.files import remove, tidy
 from isotrope.core.lock import LOCK, Role, exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
@@ -35,15 +29,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import (
-    SPARE,
-    DirectCheckpointIO,
-    ImmediateInterrupt,
-    Metrics,
-    Stop,
-    worker_gone,
-)
-from isotrope.training.images.method import ImageMethod
+from isotrope.training.callbacks import SPARE
 from isotrope.training.launch import (
     REQUEUE,
     Terminated,
@@ -52,19 +38,16 @@ from isotrope.training.launch import (
     launch,
     launched,
 )
-from isotrope.training.loggers import check_wandb
-from isotrope.training.nan_guard import NonFiniteGuard
-from isotrope.training.progress import Progress
+from isotrope.training.loggers import check_loggers
 from isotrope.training.settings import RunSettings, read_yaml
-from isotrope.training.simcse import SimCSE
 
 __all__ = [
     "Outcome",
     "backend_of",
     "check_output",
     "checkpoint",
+    "closing",
     "empty_result",
-    "make_steps",
     "read_checkpoint",
     "remove_intermediates",
     "run",
@@ -114,6 +97,23 @@ def stopped(outcome: Outcome) -> str:
     )
 
 
+def closing(outcome: Outcome, notes: str, speed: str) -> str:
+    """Return what the command line prints of a run that has come to its end.
+
+    Args:
+        outcome: the run's outcome.
+        notes: lines between the verdict and the steps, each with its line break.
+        speed: what follows the seconds, e.g. ``", 12 texts/s"``.
+    """
+    metrics, output = outcome.result.metrics, outcome.output
+    return (
+        f"{outcome.result.details['verdict']}\n{notes}"
+        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{speed}\n"
+        f"model:  {output / 'model'}\n"
+        f"report: isotrope report {output}"
+    )
+
+
 def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
     """Train as the settings say, and write the run folder.
 
@@ -125,7 +125,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         LostProcess: one of several processes has gone.
     """
     output = Path(settings.output)
-    check_wandb(settings.wandb)
+    check_loggers(settings.logger)
     device = _check_devices(settings)
     try:
         if settings.devices > 1 and launched_processes()[0] == 1:
@@ -213,10 +213,10 @@ def _check_devices(settings: RunSettings) -> str:
         )
     if total > 1 and kind == "mps":
         raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
-    if kind == "cuda" and here > (found := torch.cuda.device_count()):
+    if kind == "cuda" and here > (count := torch.cuda.device_count()):
         raise InputError(
-            f"--devices {here}: this machine has {found} GPU{'s' * (found > 1)}; "
-            f"use --devices {found}, or --device cpu"
+            f"--devices {here}: this machine has {count} GPU{'s' * (count > 1)}; "
+            f"use --devices {count}, or --device cpu"
         )
     if settings.rows < total:
         raise InputError(
@@ -259,10 +259,10 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
-            shown = name.replace("_", "-")
+            option = name.replace("_", "-")
             raise CannotResume(
-                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
-                "command, or choose another output folder"
+                f"cannot resume {output}: its --{option} was {old!r}, now {new!r}; repeat the "
+                "first command, or choose another output folder"
             )
     if (output / "result.json").is_file():
         return Outcome(Result.load(output / "result.json"), output)
@@ -322,10 +322,10 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     """
     try:
         verify_checksum(file)
-        found = torch.load(file, map_location="cpu", weights_only=True)
-        if not isinstance(found, dict):
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
             raise ChecksumMismatch("it is no checkpoint")
-        return found
+        return state
     except (ChecksumMismatch, MemoryError):
         raise
     # whatever else a damaged archive makes torch raise
@@ -345,118 +345,16 @@ def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, 
         if not path.is_file():
             continue
         try:
-            found = read_checkpoint(path)
-            if missing := _PARTS - set(found):
+            state = read_checkpoint(path)
+            if missing := _PARTS - set(state):
                 raise ChecksumMismatch(f"no {sorted(missing)[0]} in it")
         except ChecksumMismatch as error:
             damaged.append(f"{path} ({error})")
             tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
             continue
-        return path, int(found["global_step"])
+        return path, int(state["global_step"])
     if damaged:
         raise CannotResume(
             f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
         )
     return None, 0
-
-
-def make_steps(
-    settings: RunSettings,
-    module: SimCSE | ImageMethod,
-    loader: DataLoader[Any],
-    *,
-    steps: int,
-    resumed: Path | None,
-    callbacks: Sequence[L.Callback],
-    clip: float | None,
-) -> int:
-    """Train to the last step or to a request to stop; return the exit code.
-
-    Args:
-        settings: of the run.
-        module: whose ``global_step`` says afterwards how far it came.
-        loader: gives the batch of each step that is left.
-        steps: of the whole run.
-        resumed: checkpoint to go on from.
-        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
-            ``Metrics``, too.
-        clip: largest norm of the gradient, or None.
-    """
-    together = world_size() > 1
-    here = launched_processes()[1] if together else 1
-    module.guard = NonFiniteGuard(settings)
-    (stop,) = (c for c in callbacks if isinstance(c, Stop))
-    timer, *others = callbacks
-    with _quiet(), _closing(callbacks):
-        trainer = L.Trainer(
-            accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
-            devices=here,
-            num_nodes=world_size() // here,
-            # buffers are the same everywhere: no step needs them sent around
-            strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
-            plugins=[DirectCheckpointIO(), *([TorchElasticEnvironment()] if together else [])],
-            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
-            max_steps=steps,
-            max_epochs=-1,
-            gradient_clip_val=clip,
-            # what is not finite is neither logged nor scored nor saved
-            callbacks=[timer, module.guard, *others],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-        )
-        try:
-            trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
-        except ImmediateInterrupt:
-            raise KeyboardInterrupt from None
-        except (CannotResume, Diverged):
-            raise
-        except InputError as error:
-            # a worker of the loader sends its traceback along
-            raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
-        except RuntimeError as error:
-            if not worker_gone(error):
-                raise
-            raise LostProcess(
-                f"a process that reads data has gone ({str(error).strip().rstrip('.')}; often for "
-                "want of memory: fewer --workers need less)"
-            ) from error
-        finally:
-            stop.restore()
-    if stop.signal is not None and trainer.global_step < steps:
-        return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
-    return 0
-
-
-@contextmanager
-def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
-    """Close bar and log at the end; where there was an error, that is the one to tell."""
-    ours = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
-    try:
-        yield
-    except BaseException:
-        for callback in ours:
-            with suppress(InputError):
-                callback.close()
-        raise
-    for callback in ours:
-        callback.close()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Lightning's advertising and its advice about our own loader off the screen."""
-    import logging
-
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="lightning.*")
-            yield
-    finally:
-        logger.setLevel(level)

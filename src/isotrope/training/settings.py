@@ -36,7 +36,7 @@ class RunSettings(BaseModel):
     """What every training run can be told, of text or of images.
 
     Attributes:
-        kind: of the run: which module trains it (``isotrope.training.run``).
+        kind: the kind of the run: which module trains it (``isotrope.training.run``).
         dotted: prefixes of settings that belong to something chosen by name; ``objective.x`` is
             kept in the field ``objective_settings``.
         free: what may differ between a run and its continuation: nothing of it changes what a step
@@ -55,7 +55,7 @@ class RunSettings(BaseModel):
             "progress",
             "device",
             "devices",
-            "wandb",
+            "logger",
         }
     )
 
@@ -112,21 +112,20 @@ class RunSettings(BaseModel):
         "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    wandb: str | None = Field(
-        None,
-        min_length=1,
-        description="log to this project of Weights & Biases too (pip install wandb; "
-        "WANDB_MODE=offline needs no network)",
+    logger: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+        ["tensorboard"],
+        description="where numbers go besides metrics.csv; wandb and mlflow take project, mode and "
+        "server from their own environment variables (pip install wandb, or mlflow)",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
     # the names of subclasses' fields too
     @field_validator(
-        "files", "columns", "plugin", "lora_targets", mode="before", check_fields=False
+        "files", "columns", "plugin", "lora_targets", "logger", mode="before", check_fields=False
     )
     @classmethod
-    def _listed(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
-        """One path stands for a list of one."""
+    def _listed(cls, value: object) -> object:
+        """Take one value for a list of one."""
         if isinstance(value, (str, Path)):
             return [str(value)]
         if not isinstance(value, (list, tuple)):
@@ -137,24 +136,24 @@ class RunSettings(BaseModel):
         "output", "dev", "encoder", "data", "classes", mode="before", check_fields=False
     )
     @classmethod
-    def _path(cls, value: Any) -> Any:  # noqa: ANN401 - before validation
+    def _path(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_switch(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - before validation
+    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
         """``true`` is no number, although Python counts with it."""
         if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
             raise ValueError("input should be another value than true or false")
         return value
 
     @field_validator(
-        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "wandb"),
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes"),
         mode="after",
         check_fields=False,
     )
     @classmethod
-    def _nameable(cls, value: Any) -> Any:  # noqa: ANN401 - a name, names or None
+    def _nameable(cls, value: str | list[str] | None) -> str | list[str] | None:
         """Names go into config.yaml, result.json and the system's calls."""
         for name in value if isinstance(value, list) else ["-" if value is None else value]:
             if not name or {"\0", "\n", "\r"} & set(name) or not _in_utf8(name):
@@ -165,7 +164,7 @@ class RunSettings(BaseModel):
         "columns", "query_prompt", "passage_prompt", "lora_targets", check_fields=False
     )
     @classmethod
-    def _written(cls, value: Any) -> Any:  # noqa: ANN401 - a text or texts
+    def _written(cls, value: str | list[str]) -> str | list[str]:
         """Texts go into config.yaml and result.json."""
         for text in value if isinstance(value, list) else [value]:
             if "\0" in text or not _in_utf8(text):
@@ -174,12 +173,13 @@ class RunSettings(BaseModel):
 
     @field_validator("precision", mode="before")
     @classmethod
-    def _bits(cls, value: Any) -> Any:  # noqa: ANN401 - YAML reads 32 as a number
+    def _bits(cls, value: object) -> object:
+        """Take a number for its digits: YAML reads 32 as a number."""
         return str(value) if isinstance(value, int) else value
 
     @model_validator(mode="before")
     @classmethod
-    def _gather_dotted(cls, values: Any) -> Any:  # noqa: ANN401 - before validation
+    def _gather_dotted(cls, values: object) -> object:
         """Collect the keys ``objective.*``, and others of that kind, in a field each."""
         if not isinstance(values, Mapping):
             return values
@@ -190,9 +190,11 @@ class RunSettings(BaseModel):
                 for k, v in values.items()
                 if str(k).startswith(prefix + ".")
             }
-            given = plain.get(f"{prefix}_settings", {})
-            if isinstance(given, Mapping):
-                plain[f"{prefix}_settings"] = {k: _number(v) for k, v in {**given, **inner}.items()}
+            collected = plain.get(f"{prefix}_settings", {})
+            if isinstance(collected, Mapping):
+                plain[f"{prefix}_settings"] = {
+                    k: _number(v) for k, v in {**collected, **inner}.items()
+                }
         return plain
 
     @property
@@ -230,7 +232,7 @@ class RunSettings(BaseModel):
         """Refuse what is no setting.
 
         Args:
-            key: with hyphens or underscores.
+            key: the name, with hyphens or underscores.
             source: where it comes from, for the message.
             python: whether it is an argument of Python, and the message names others like it.
 
@@ -242,8 +244,8 @@ class RunSettings(BaseModel):
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
             name = intended_name(key, [*names, *cls.dotted_names()])
             hint = "" if name is None else f" (did you mean {_spelled(name, python=python)}?)"
-            shown = key if python else flag(key)
-            raise InputError(f"{where}unknown setting {shown!r}{hint}")
+            spelled = key if python else flag(key)
+            raise InputError(f"{where}unknown setting {spelled!r}{hint}")
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
@@ -252,21 +254,21 @@ class RunSettings(BaseModel):
         Raises:
             InputError: one that stands there twice, with a hyphen and with an underscore.
         """
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
-            if name in found:
+            if name in fields:
                 where = f"{source}: " if source else ""
                 raise InputError(f"{where}--{flag(name)} stands there twice")
-            found[name] = value
-        return found
+            fields[name] = value
+        return fields
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, source: str = "", python: bool = False) -> Self:
         """Return checked settings.
 
         Args:
-            values: by field name, with hyphens or underscores.
+            values: the settings by field name, with hyphens or underscores.
             source: where they come from, for the message.
             python: whether messages name them as arguments of Python, not as flags.
 
@@ -285,21 +287,22 @@ class RunSettings(BaseModel):
             if name.endswith("-settings") and len(first["loc"]) > 1:
                 name = f"{name.removesuffix('-settings')}.{first['loc'][1]}"
             if first["type"] == "missing":
-                shown = f"--{name}"
+                spelled = f"--{name}"
                 if python or name in ("files", "data"):  # the two have no flag
-                    shown = name if python else {"files": "FILE", "data": "DATA"}[name]
-                raise InputError(f"{where}{shown} is missing: {_help(cls, name)}") from None
-            said = first["msg"].removeprefix("Value error, ")
-            shown = _argument(name) if python else f"--{name}"
+                    spelled = name if python else {"files": "FILE", "data": "DATA"}[name]
+                raise InputError(f"{where}{spelled} is missing: {_help(cls, name)}") from None
+            message = first["msg"].removeprefix("Value error, ")
+            spelled = _argument(name) if python else f"--{name}"
             raise InputError(
-                f"{where}{shown}: {said[:1].lower()}{said[1:]}; found {brief(first['input'])}"
+                f"{where}{spelled}: {message[:1].lower()}{message[1:]}; "
+                f"found {brief(first['input'])}"
             ) from None
 
     def to_yaml(self) -> str:
         """Return the settings as the YAML that ``--config`` reads."""
         values = self.model_dump()
-        own = [name for name in self.ordered() if name not in self.collected()]
-        listed = {flag(name): values[name] for name in own if values[name] not in (None, [])}
+        names = [name for name in self.ordered() if name not in self.collected()]
+        listed = {flag(name): values[name] for name in names if values[name] not in (None, [])}
         for prefix, name in zip(self.dotted, self.collected(), strict=True):
             listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
         return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
@@ -440,12 +443,12 @@ def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
 
 
 def _takes_bool(field: FieldInfo) -> bool:
-    """Whether a field is a switch, or holds settings that may be some."""
+    """Return whether a field is a switch, or holds settings that may be some."""
     return field.annotation is bool or typing.get_origin(field.annotation) is dict
 
 
 def _in_utf8(text: str) -> bool:
-    """Whether a text can be written; half of a surrogate pair cannot."""
+    """Return whether a text can be written; half of a surrogate pair cannot."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 

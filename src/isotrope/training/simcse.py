@@ -7,8 +7,6 @@ exists in training only. Randomness is a function of (seed, step, process): noth
 and resuming in the middle of an epoch repeats the very same masks.
 """
 
-import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,10 +23,9 @@ from isotrope.data.text.batches import Batch
 from isotrope.diagnostics.observe import measure
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.shares import shared_loss
 from isotrope.training.gradient_cache import cached
 from isotrope.training.nan_guard import NonFiniteGuard
-from isotrope.training.step import step_seed
+from isotrope.training.step import step_loss, step_seed
 
 __all__ = ["SimCSE", "Steps", "nested"]
 
@@ -62,12 +59,12 @@ class SimCSE(L.LightningModule):
 
     Args:
         encoder: trained in place.
-        head: on top in training only, or None.
+        head: a network on top, in training only, or None.
         objective: any registered objective or composition.
-        steps: of the whole run; the learning rate reaches 0 there.
+        steps: how many the whole run has; the learning rate reaches 0 there.
         learning_rate: peak, at step 0.
-        weight_decay: of AdamW.
-        seed: of the run.
+        weight_decay: AdamW's.
+        seed: the run's seed.
         caching: have the graph of one chunk at a time, not of the whole batch.
         log_every: steps between looks at the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
@@ -143,35 +140,10 @@ class SimCSE(L.LightningModule):
         """Return the loss of one batch; every ``log_every`` steps also look inside it."""
         step = self.global_step
         torch.manual_seed(step_seed(self.seed, step, rank()))
-        whole = all_gather_views(self.views(batch))
-        with _full_precision(whole.views.anchors.device.type):
-            losses = [
-                shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
-                for part in nested(whole.views, self.prefixes)
-            ]
-            loss = torch.stack(losses).mean()
-            if not self.guard.forward_is_finite(self, step, loss, [whole.views]):
-                return self.guard.no_loss(self)
-            if step % self.log_every == 0 or step == self.steps - 1:
-                self.measured = measure(self.objective, whole.views)
-                self.measured["loss"] = float(loss.detach())
-        return loss
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
-        """Drop the gradients now: Lightning would keep them through the next forward pass."""
-        self.zero_grad(set_to_none=True)
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip by the norm of all gradients, and keep the norm for the log."""
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(
-            self.parameters(), gradient_clip_val or math.inf
-        )
-        self.guard.check_gradient(self, self.global_step, self.gradient_norm)
+        batch_of_all = all_gather_views(self.views(batch))
+        views = batch_of_all.views
+        terms = [batch_of_all._replace(views=part) for part in nested(views, self.prefixes)]
+        return step_loss(self, step, terms, [views], lambda: measure(self.objective, views))
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -194,10 +166,3 @@ class SimCSE(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
-
-
-@contextlib.contextmanager
-def _full_precision(device: str) -> Iterator[None]:
-    """Similarities and the loss are computed in float32 even when the encoder is not."""
-    with torch.autocast(device, enabled=False):
-        yield

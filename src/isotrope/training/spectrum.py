@@ -30,30 +30,30 @@ from isotrope.diagnostics.curvature import (
 )
 from isotrope.training.rebuild import Rebuilt, rebuild
 
-__all__ = ["Asked", "Found", "as_csv", "measure"]
+__all__ = ["RunSpectra", "SpectrumSettings", "as_csv", "measure"]
 
 SPREAD = ("lambda_max", "lambda_min", "negative", "flat", "trace", "loss", "gradient_norm")
 """Numbers whose spread over the seeds is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What is asked of a run; all of it stands in the result.
+class SpectrumSettings:
+    """How the spectra of a run are measured; all of it stands in the result.
 
     Attributes:
-        iterations: of Lanczos, one product each.
+        iterations: how many Lanczos makes, one product each.
         probes: start vectors, for density and trace.
         batches: over which the objective is averaged.
         seeds: one spectrum each.
         batch_size: None for the run's.
         batch_norm: ``batch`` statistics, as in training, or ``running`` ones.
         weight_decay: add the run's to the diagonal.
-        keep_graph: of the gradient: faster, and more memory.
+        keep_graph: whether the gradient's graph is kept: faster, and more memory.
         threshold: Ritz values between 0 and this are counted as nearly flat (paper 004: 1).
         optimum: the loss at the optimum, for rates of convergence, or None.
         by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
             objective sees in one batch, each free.
-        device: to compute on.
+        device: what to compute on.
     """
 
     iterations: int = 100
@@ -103,11 +103,11 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class RunSpectra:
     """The spectra of one run at one step.
 
     Attributes:
-        name: of run and step.
+        name: the run and the step.
         spectra: one for each seed.
         result: all numbers, with what they are of.
         folder: where its files belong.
@@ -121,17 +121,17 @@ class Found:
 
 def measure(
     run: Path,
-    asked: Asked,
+    settings: SpectrumSettings,
     *,
     file: Path | None = None,
     progress: Callable[[int], object] | None = None,
     tell: Callable[[str], None] = lambda line: None,
-) -> Found:
+) -> RunSpectra:
     """Return the spectra of a run; nothing but unfinished Lanczos processes is written.
 
     Args:
         run: its folder.
-        asked: how.
+        settings: how.
         file: a checkpoint of it; None takes the newest, or else the saved encoder.
         progress: told how many products are done since the last time.
         tell: takes warnings.
@@ -139,76 +139,84 @@ def measure(
     Raises:
         InputError: no run, data that are missing, or an optimum that is not below the loss.
     """
-    n = asked.batches
-    found = rebuild(
+    n = settings.batches
+    rebuilt = rebuild(
         run,
         file=file,
-        batches=[seed * n + i for seed in asked.seeds for i in range(n)],
-        batch_size=asked.batch_size,
-        batch_norm=asked.batch_norm,
-        device=asked.device,
+        batches=[seed * n + i for seed in settings.seeds for i in range(n)],
+        batch_size=settings.batch_size,
+        batch_norm=settings.batch_norm,
+        device=settings.device,
         tell=tell,
     )
     folder = run / "spectrum"
-    weights = _weights(found.module)
+    weights = _weights(rebuilt.module)
     spectra = []
-    for place, seed in enumerate(asked.seeds):
-        hessian = _hessian(found, asked, found.terms[place * n : (place + 1) * n])
-        belongs = fingerprint(weights, _plain(found.about), _sample(asked), seed)
-        spectra.append(_spectrum(hessian, asked, seed, folder, belongs, progress))
+    for place, seed in enumerate(settings.seeds):
+        hessian = _hessian(rebuilt, settings, rebuilt.terms[place * n : (place + 1) * n])
+        belongs = fingerprint(weights, _plain(rebuilt.about), _sample(settings), seed)
+        spectra.append(_spectrum(hessian, settings, seed, folder, belongs, progress))
         del hessian  # its graph goes before the next one comes
-    return Found(
-        f"{run.name}, step {found.step:,}",
+    return RunSpectra(
+        f"{run.name}, step {rebuilt.step:,}",
         tuple(spectra),
-        _result(run, found, asked, spectra),
+        _result(run, rebuilt, settings, spectra),
         folder,
     )
 
 
-def _hessian(found: Rebuilt, asked: Asked, terms: Sequence[Callable[[], list[Views]]]) -> Hessian:
-    if asked.by == "embeddings":
-        if "matryoshka" in found.about:
+def _hessian(
+    rebuilt: Rebuilt, settings: SpectrumSettings, terms: Sequence[Callable[[], list[Views]]]
+) -> Hessian:
+    if settings.by == "embeddings":
+        if "matryoshka" in rebuilt.about:
             raise InputError(
                 "--by embeddings needs one loss of each embedding, and a run with --matryoshka has "
                 "several; take --by parameters"
             )
         with torch.no_grad():
             views = terms[0]()
-        return embedding_hessian(found.objective, views, keep_graph=asked.keep_graph)
+        return embedding_hessian(rebuilt.objective, views, keep_graph=settings.keep_graph)
     return parameter_hessian(
-        found.objective,
+        rebuilt.objective,
         terms,
-        found.module,
-        decay=found.decay if asked.weight_decay else 0.0,
-        keep_graph=asked.keep_graph,
+        rebuilt.module,
+        decay=rebuilt.decay if settings.weight_decay else 0.0,
+        keep_graph=settings.keep_graph,
     )
 
 
 def _spectrum(
     hessian: Hessian,
-    asked: Asked,
+    settings: SpectrumSettings,
     seed: int,
     folder: Path,
     belongs: str,
     progress: Callable[[int], object] | None,
 ) -> Spectrum:
     processes = []
-    for probe in range(asked.probes):
+    for probe in range(settings.probes):
         process = Lanczos(
             hessian,
             seed=seed * 1_000_003 + probe,
             gradient=hessian.gradient,
-            state=folder / f"lanczos-{belongs}-{probe}-of-{asked.iterations}.npz",
+            state=folder / f"lanczos-{belongs}-{probe}-of-{settings.iterations}.npz",
             belongs=belongs,
         )
-        process.run(asked.iterations, progress).finish()
+        process.run(settings.iterations, progress).finish()
         processes.append(process)
     return Spectrum.of(hessian, processes)
 
 
-def _sample(asked: Asked) -> list[Any]:
-    """What of the question changes the numbers of a process."""
-    return [asked.batches, asked.batch_size, asked.weight_decay, asked.keep_graph, asked.by]
+def _sample(settings: SpectrumSettings) -> list[Any]:
+    """Return the settings that change the numbers of a Lanczos process."""
+    return [
+        settings.batches,
+        settings.batch_size,
+        settings.weight_decay,
+        settings.keep_graph,
+        settings.by,
+    ]
 
 
 def _weights(module: nn.Module) -> str:
@@ -221,43 +229,45 @@ def _weights(module: nn.Module) -> str:
 
 
 def _plain(about: dict[str, Any]) -> dict[str, Any]:
-    """Without what may be called otherwise and be the same."""
+    """Leave out what may be called otherwise and be the same."""
     return {name: value for name, value in about.items() if name not in ("run", "weights")}
 
 
-def _result(run: Path, found: Rebuilt, asked: Asked, spectra: Sequence[Spectrum]) -> Result:
-    rows = [spectrum.numbers(asked.threshold) for spectrum in spectra]
+def _result(
+    run: Path, rebuilt: Rebuilt, settings: SpectrumSettings, spectra: Sequence[Spectrum]
+) -> Result:
+    rows = [spectrum.numbers(settings.threshold) for spectrum in spectra]
     metrics = {
         name: None if rows[0][name] is None else statistics.fmean(row[name] for row in rows)
         for name in rows[0]
     }
     first = spectra[0]
     details: dict[str, Any] = {
-        "hessian": {**found.about, "asked": asdict(asked)},
+        "hessian": {**rebuilt.about, "asked": asdict(settings)},
         "verdict": first.verdict(),
         "learning_rate": {
-            "at_step": found.learning_rate,
-            "peak": found.peak,
-            "verdict": first.step(found.learning_rate),
-            "verdict_of_peak": first.step(found.peak),
+            "at_step": rebuilt.learning_rate,
+            "peak": rebuilt.peak,
+            "verdict": first.step(rebuilt.learning_rate),
+            "verdict_of_peak": first.step(rebuilt.peak),
         },
-        "seeds": dict(zip(map(str, asked.seeds), rows, strict=True)),
+        "seeds": dict(zip(map(str, settings.seeds), rows, strict=True)),
         "spread": {name: _spread([row[name] for row in rows]) for name in SPREAD},
     }
-    if asked.optimum is not None:
-        directions = first.descent(asked.optimum)
+    if settings.optimum is not None:
+        directions = first.descent(settings.optimum)
         details["descent"] = {
-            "optimum": asked.optimum,
-            "proxy": first.proxy(asked.optimum),
+            "optimum": settings.optimum,
+            "proxy": first.proxy(settings.optimum),
             "positive": [asdict(d) for d in directions if d.rate is not None],
             "escape": [asdict(d) for d in directions if d.rate is None],
         }
     return Result(
         kind="spectrum",
         name=run.name,
-        metrics={"step": found.step, **metrics},
+        metrics={"step": rebuilt.step, **metrics},
         details=details,
-        provenance=provenance(seed=asked.seeds[0], data=found.about["data"]),
+        provenance=provenance(seed=settings.seeds[0], data=rebuilt.about["data"]),
     )
 
 
@@ -268,12 +278,12 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": mean, "min": min(values), "max": max(values), "std": deviation}
 
 
-def as_csv(found: Found, seeds: Sequence[int]) -> str:
+def as_csv(measured: RunSpectra, seeds: Sequence[int]) -> str:
     """Return one line for each Ritz value: seed, probe, value, error bound, weight, slope."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["seed", "probe", "ritz_value", "error", "weight", "slope"])
-    for seed, spectrum in zip(seeds, found.spectra, strict=True):
+    for seed, spectrum in zip(seeds, measured.spectra, strict=True):
         for probe, ritz in enumerate(spectrum.probes):
             columns = (ritz.values, ritz.errors, ritz.weights, ritz.slopes)
             for row in zip(*columns, strict=True):

@@ -1,9 +1,53 @@
-"""What a training step of text and one of images have in common."""
+"""What a training step of text and one of images have in common: its seed and its loss."""
 
-__all__ = ["step_seed"]
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from isotrope.core.distributed import GlobalBatch
+from isotrope.core.views import Views
+from isotrope.paradigm.shares import shared_loss
+from isotrope.training.nan_guard import GuardedModule
+
+__all__ = ["step_loss", "step_seed"]
 
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
     """Return the random seed of one step in one process, a function of these three alone."""
     mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
     return (mixed + 1) % 2**63
+
+
+def step_loss(
+    module: GuardedModule,
+    step: int,
+    terms: Sequence[GlobalBatch],
+    embeddings: Sequence[Views],
+    measure: Callable[[], dict[str, float | None]],
+) -> Tensor:
+    """Return the mean of the objective over the terms of a batch.
+
+    Similarities and the loss are computed in float32 even when the encoder is not. Every
+    ``log_every`` steps, and in the last, what ``measure`` returns goes into ``module.measured``. A
+    step with something that is not finite has a loss of 0 without a gradient, or ends the run.
+
+    Args:
+        module: what is trained.
+        step: its number.
+        terms: the rows of all processes, one batch of views for each term of the loss.
+        embeddings: the views in which everything must be finite.
+        measure: looks at the batch.
+
+    Raises:
+        Diverged: something is not finite, and such steps are not left out.
+    """
+    with torch.autocast(terms[0].views.anchors.device.type, enabled=False):
+        losses = [shared_loss(module.objective, term, backend=module.backend) for term in terms]
+        loss = torch.stack(losses).mean()
+        if not module.guard.forward_is_finite(module, step, loss, embeddings):
+            return module.guard.no_loss(module)
+        if step % module.log_every == 0 or step == module.steps - 1:
+            module.measured = measure()
+            module.measured["loss"] = float(loss.detach())
+    return loss

@@ -6,9 +6,8 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
-from isotrope.core.result import Result, provenance
+from isotrope.core.result import Result
 from isotrope.data.text.batches import Batch, Batches, collate
 from isotrope.data.text.corpora import read
 from isotrope.data.text.tokens import TokenStore, build
@@ -36,27 +35,17 @@ from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import (
-    Checkpoints,
-    DataFingerprintCheck,
-    Dev,
-    Metrics,
-    ProvenanceWriter,
-    Stop,
-    Timer,
-)
+from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.gradient_cache import refuse_batch_statistics
+from isotrope.training.loop import Task
 from isotrope.training.nan_guard import refuse_broken
-from isotrope.training.progress import Progress, warn
+from isotrope.training.progress import warn
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    checkpoint,
-    empty_result,
-    make_steps,
-    remove_intermediates,
+    closing,
     run,
     stopped,
     try_objective,
@@ -91,7 +80,7 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
     """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: say how far it is without a bar, too; warnings are always printed.
 
@@ -105,10 +94,10 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
 def _train(settings: TrainSettings, lines: bool) -> Outcome:
     if rank() > 0:
         barrier()  # until the first has read the data
-    prepared = _prepare(settings, Path(settings.output))
+    task = _prepare(settings, Path(settings.output))
     if rank() == 0:
         barrier()
-    return _run(settings, *prepared, lines=lines)
+    return task.run(lines=lines)
 
 
 def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetric | None]:
@@ -126,9 +115,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
     return encoder_of(settings), objective, watch
 
 
-def _prepare(
-    settings: TrainSettings, output: Path
-) -> tuple[SentenceEncoder, Objective, TokenStore, Batches, DevMetric | None]:
+def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
     ours = rank() == 0 and is_effectively_empty(output)
@@ -151,7 +138,35 @@ def _prepare(
         if ours:
             clear(output)
         raise
-    return encoder, objective, store, batches, watch
+    if settings.query_prompt or settings.passage_prompt:
+        # where encode_query and encode_document of sentence-transformers look for them
+        encoder.model.prompts = {
+            "query": settings.query_prompt,
+            "document": settings.passage_prompt,
+        }
+    module = module_of(settings, encoder, objective, steps_of(settings, batches))
+    if world_size() > 1:
+        share_statistics(module)
+    return TextTask(
+        settings=settings,
+        module=module,
+        objective_name=settings.objective,
+        batch_size=settings.batch_size,
+        steps_per_epoch=batches.steps_per_epoch,
+        fingerprint=store.report.fingerprint,
+        clip=settings.clip,
+        dev=Dev(
+            None if watch is None else functools.partial(watch.score, encoder),
+            name="dev" if watch is None else watch.name,
+            column="dev",
+            every=settings.eval_every,
+            last=module.steps,
+            keeps_best=True,
+            otherwise=_NOT_SCORED,
+        ),
+        store=store,
+        batches=batches,
+    )
 
 
 def encoder_of(settings: TrainSettings) -> SentenceEncoder:
@@ -205,8 +220,8 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
             f"--matryoshka {longest} is more than the {encoder.dimension} coordinates of "
             f"{settings.encoder}"
         )
-    found = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
-    if not found:
+    prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
+    if not prefixes:
         raise InputError(
             f"--matryoshka {longest} is the whole embedding, which is trained anyway; give fewer "
             "coordinates, e.g. 256 128 64"
@@ -216,7 +231,7 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
             "--matryoshka needs --head none: a head mixes all coordinates, and the first ones of "
             "what it gives are not the first ones of the saved model's embeddings"
         )
-    return found
+    return prefixes
 
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
@@ -359,204 +374,110 @@ def batch_at(
     )
 
 
-def _run(
-    settings: TrainSettings,
-    encoder: SentenceEncoder,
-    objective: Objective,
-    store: TokenStore,
-    batches: Batches,
-    watch: DevMetric | None,
-    *,
-    lines: bool,
-) -> Outcome:
-    output = Path(settings.output)
-    per_epoch, steps = batches.steps_per_epoch, steps_of(settings, batches)
-    module = module_of(settings, encoder, objective, steps)
-    if world_size() > 1:
-        share_statistics(module)
-    module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
-    progress = Progress(steps=steps, bar=settings.progress, lines=lines)
-    timer = Timer()
-    metrics = Metrics(
-        output,
-        batch_size=settings.batch_size,
-        steps_per_epoch=per_epoch,
-        timer=timer,
-        wandb=settings.wandb,
-        progress=progress,
-    )
-    checkpoints = Checkpoints(
-        output / "checkpoints",
-        every=settings.checkpoint_every,
-        keep=settings.keep_every,
-        last=steps,
-        timer=timer,
-    )
-    stop = Stop(checkpoints)
-    same = DataFingerprintCheck(store.report.fingerprint)
-    origin = ProvenanceWriter(output, seed=settings.seed, data=same.fingerprint)
+@dataclass(frozen=True, kw_only=True)
+class TextTask(Task):
+    """A training on text, checked and prepared.
 
-    if settings.query_prompt or settings.passage_prompt:
-        # where encode_query and encode_document of sentence-transformers look for them
-        encoder.model.prompts = {
-            "query": settings.query_prompt,
-            "document": settings.passage_prompt,
-        }
+    Attributes:
+        store: the tokenised corpus.
+        batches: the records of every step.
+    """
 
-    def card(step: int, judgement: Judgement | None) -> str:
-        return model_card(
-            settings,
-            objective,
-            store.report,
-            step=step,
-            steps=steps,
-            dev=dev.scores,
-            name=dev.name,
-            judgement=judgement,
-            lora=lora_facts(encoder),
-            prefixes=module.prefixes,
+    kind = "train"
+    columns = COLUMNS
+    logged = MEASURED
+
+    settings: TrainSettings
+    module: SimCSE
+    store: TokenStore
+    batches: Batches
+
+    def loader(self, start: int) -> DataLoader[Batch]:
+        """Return what gives the batch of each step from ``start`` on."""
+        at = functools.partial(
+            batch_at, self.settings, self.module.encoder, self.store, self.batches
         )
+        return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
-    def keep(step: int) -> str:
+    def introduce(self, say: Callable[[str], None]) -> None:
+        """Say what is about to happen: what most silent failures of SimCSE would have shown."""
+        settings, encoder, report = self.settings, self.module.encoder, self.store.report
+        rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
+        dropout = ", ".join(f"{p:g}" for p in rates) or "none"
+        pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
+        say(
+            f"{report.kept:,} {_unit(self.store)} "
+            f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
+            f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
+        )
+        say(
+            f"{self.module.steps:,} steps of {settings.batch_size}{pieces}; "
+            f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
+        )
+        if lora := lora_facts(encoder):
+            say(lora_line(lora))
+        say("loss by the {} backend: {}".format(*backend_of(settings)))
+        if report.views == "dropout" and not any(rates):
+            warn("warning: without dropout the two views are the same; the positives teach nothing")
+
+    def keep(self, step: int) -> str:
+        """Save the model of this step; return its fingerprint."""
+        encoder, output = self.module.encoder, self.output
         refuse_broken(encoder, step)
         ensure_not_replaced(output)
-        encoder.save(output / "model", card=card(step, None))
+        encoder.save(output / "model", card=self._card(step, None))
         with merged(encoder):
             return encoder.fingerprint()
 
-    dev = Dev(
-        None if watch is None else lambda: watch.score(encoder),
-        every=settings.eval_every,
-        last=steps,
-        keep=keep,
-        metrics=metrics,
-        timer=timer,
-        progress=progress,
-        name="dev" if watch is None else watch.name,
-    )
-    _introduce(settings, encoder, store, steps, progress.say)
-    resumed, start = checkpoint(output / "checkpoints", warn)
-    at = functools.partial(batch_at, settings, encoder, store, batches)
-    loader: DataLoader[Batch] = DataLoader(Steps(at, start, steps), batch_size=None)
-    began = time.perf_counter()
-    code = make_steps(
-        settings,
-        module,
-        loader,
-        steps=steps,
-        resumed=resumed,
-        callbacks=[
-            timer,
-            # the first process alone tells, scores and writes
-            *([progress, origin, metrics, dev] if rank() == 0 else []),
-            *(same, checkpoints, stop),
-        ],
-        clip=settings.clip,
-    )
-    if code:
-        result = _result(settings, objective, store, dev, metrics, timer, module)
-        return Outcome(result, output, code, encoder, first=rank() == 0)
-    if rank() > 0:
-        return Outcome(empty_result(output), output, encoder=encoder, first=False)
-    if watch is None:
-        dev.weights[steps] = keep(steps)
-    result = _result(settings, objective, store, dev, metrics, timer, module)
-    result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
-    ensure_not_replaced(output)
-    if dev.best is not None:  # what is saved could not be judged before the last step
-        with atomic_replace(output / "model" / "README.md") as temporary:
-            text = card(dev.best[0], Judgement.read(result.details["judgement"]))
-            temporary.write_text(text, encoding="utf-8")
-    result.save(output / "result.json")
-    remove_intermediates(output)
-    return Outcome(result, output, encoder=encoder)
+    def finish(self) -> Result:
+        """Save the last step where there was no score, and complete the model card."""
+        dev, output = self.dev, self.output
+        if dev.score is None:
+            dev.weights[dev.last] = self.keep(dev.last)
+        result = self.result()
+        if dev.best is not None:  # what is saved could not be judged before the last step
+            judgement = Judgement.read(result.details["judgement"])
+            ensure_not_replaced(output)
+            with atomic_replace(output / "model" / "README.md") as temporary:
+                temporary.write_text(self._card(dev.best[0], judgement), encoding="utf-8")
+        return result
 
-
-def _introduce(
-    settings: TrainSettings,
-    encoder: SentenceEncoder,
-    store: TokenStore,
-    steps: int,
-    say: Callable[[str], None],
-) -> None:
-    """Say what is about to happen: what most silent failures of SimCSE would have shown."""
-    report = store.report
-    rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
-    shown = ", ".join(f"{p:g}" for p in rates) or "none"
-    pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
-    say(
-        f"{report.kept:,} {_unit(store)} "
-        f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
-        f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
-    )
-    say(
-        f"{steps:,} steps of {settings.batch_size}{pieces}; views by {report.views}; "
-        f"dropout {shown}; pooling {encoder.pooling}"
-    )
-    if lora := lora_facts(encoder):
-        say(lora_line(lora))
-    say("loss by the {} backend: {}".format(*backend_of(settings)))
-    if report.views == "dropout" and not any(rates):
-        warn("warning: without dropout the two views are the same; the positives teach nothing")
-
-
-def _result(
-    settings: TrainSettings,
-    objective: Objective,
-    store: TokenStore,
-    dev: Dev,
-    metrics: Metrics,
-    timer: Timer,
-    module: SimCSE,
-) -> Result:
-    best = dev.best
-    first, last = (dev.scores[f(dev.scores)] if dev.scores else None for f in (min, max))
-    newest, report = metrics.last(), store.report
-    judgement = dev.judgement(_NOT_SCORED)
-    return Result(
-        kind="train",
-        name=Path(settings.output).name,
-        metrics={
-            "dev_start": first,
-            "dev_best": None if best is None else best[1],
-            "dev_best_step": None if best is None else best[0],
-            "dev_final": last,
-            "steps": module.global_step,
-            **module.guard.counted,
-            "seconds": round(timer.seconds, 3),
-            "samples_per_second": round(
-                timer.steps * settings.batch_size / max(timer.seconds, 1e-9), 2
-            ),
-            **{name: newest.get(name) for name in ("loss", *MEASURED)},
-        },
-        details={
-            "objective": {
-                "name": settings.objective,
-                "parameters": {k: _plain(v) for k, v in objective.hyperparameters().items()},
-            },
-            "cut": {"c": settings.cut, "what": settings.cut_what},
+    def details(self) -> dict[str, Any]:
+        """Return what a training on text adds to the result's details."""
+        settings, module, report = self.settings, self.module, self.store.report
+        dev, best = self.dev, self.dev.best
+        return {
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
             "model": {
                 "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
                 "start": dev.weights.get(0),
             },
-            "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
             "data": {
                 "files": list(settings.files),
                 "records": report.kept,
-                "unit": _unit(store),
+                "unit": _unit(self.store),
                 "duplicates_dropped": report.duplicates_dropped,
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
                 "views": report.views,
             },
-            "verdict": judgement.sentence,
-            "judgement": asdict(judgement),
-        },
-        provenance=provenance(seed=settings.seed, data=report.fingerprint),
-    )
+        }
+
+    def _card(self, step: int, judgement: Judgement | None) -> str:
+        return model_card(
+            self.settings,
+            self.module.objective,
+            self.store.report,
+            step=step,
+            steps=self.module.steps,
+            dev=self.dev.scores,
+            name=self.dev.name,
+            judgement=judgement,
+            lora=lora_facts(self.module.encoder),
+            prefixes=self.module.prefixes,
+        )
 
 
 def _unit(store: TokenStore) -> str:
@@ -564,16 +485,11 @@ def _unit(store: TokenStore) -> str:
     return "texts" if store.report.columns == 1 else "pairs"
 
 
-def _plain(value: object) -> object:
-    return value if isinstance(value, (int, float, str)) or value is None else str(value)
-
-
 def summary(outcome: Outcome) -> str:
     """Return what the command line prints at the end."""
-    result, output = outcome.result, outcome.output
     if outcome.exit_code:
         return stopped(outcome)
-    metrics = result.metrics
+    metrics = outcome.result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (
         f"gradient dissipation {metrics['dissipation']:.2g}: {dead:.0%} of the last batch's "
@@ -582,11 +498,6 @@ def summary(outcome: Outcome) -> str:
         else ""
     )
     # runs of an earlier version did not say what they count
-    unit, each = result.details["data"].get("unit"), metrics.get("samples_per_second")
-    speed = "" if unit is None or each is None else f", {each:.0f} {unit}/s"
-    return (
-        f"{result.details['verdict']}\n{spent}"
-        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{speed}\n"
-        f"model:  {output / 'model'}\n"
-        f"report: isotrope report {output}"
-    )
+    unit, rate = outcome.result.details["data"].get("unit"), metrics.get("samples_per_second")
+    speed = "" if unit is None or rate is None else f", {rate:.0f} {unit}/s"
+    return closing(outcome, spent, speed)

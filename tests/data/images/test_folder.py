@@ -170,7 +170,7 @@ class TestBroken:
         folders(root, classes=3, each=4)
         for name in broken:
             cut(root / name)
-        images = load_folder(root).train.images.fitted(8)
+        images = load_folder(root).train.images.resized(8)
         assert isinstance(images, EncodedImages)
         return images
 
@@ -210,7 +210,7 @@ class TestBroken:
 
 
 def test_a_copy_for_another_process_reads_the_same(tmp_path: Path) -> None:
-    images = load_folder(folders(tmp_path)).train.images.fitted(8)
+    images = load_folder(folders(tmp_path)).train.images.resized(8)
     again = pickle.loads(pickle.dumps(images))
     assert np.array_equal(again.read([1, 4]), images.read([1, 4]))
 

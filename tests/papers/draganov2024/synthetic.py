@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Rendered
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict
 
 NAMES = ("knn", "norm", "opposite_halves", "far_opposite", "clusters")
@@ -26,7 +26,7 @@ def made(epochs: Sequence[int], **numbers: Sequence[float | None]) -> Result:
     return Result("images", "x", {}, {"looks": looks(epochs, **numbers)})
 
 
-def over(jobs: Sequence[Job], epochs: Sequence[int], **numbers: Sequence[float]) -> dict:
+def over(jobs: Sequence[PaperJob], epochs: Sequence[int], **numbers: Sequence[float]) -> dict:
     """A result for each seed, a little apart from each other."""
     return {
         job: made(

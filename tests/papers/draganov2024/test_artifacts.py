@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from papers.machinery.artifact import SCALES, Artifact, Results, Scale
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import missing_data
 from papers.machinery.small_images import NAMES, small_images
@@ -28,7 +28,7 @@ def artifact(name: str) -> Artifact:
 
 
 def test_what_there_is() -> None:
-    shared = {"cuts", "grids", "looks", "trainings"}
+    shared = {"cuts", "grids", "logged", "trainings"}
     there = {module.name for module in pkgutil.iter_modules(paper.__path__)}
     assert there - shared == {*FORMULAS, *TRAINED}
     for name in (*FORMULAS, *TRAINED):
@@ -81,7 +81,7 @@ def test_numbers_that_do_not_exist_do_no_harm(name: str) -> None:
     assert {v.holds for v in shown.verdicts if v not in poles} == {None}
 
 
-def _result(job: Job, number: float) -> Result:
+def _result(job: PaperJob, number: float) -> Result:
     every = [0, 1, 2, 4, 6, 8, 16, 100, 300, 500]
     columns = {
         "knn": [number + epoch for epoch in every],
@@ -125,7 +125,7 @@ def test_the_paper_trains_equal_things_once() -> None:
 
 def test_a_latent_space_is_trained(tmp_path: Path) -> None:
     asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1]}
-    job, places = Job("latent", asked), DataRegistry(None, tmp_path)
+    job, places = PaperJob("latent", asked), DataRegistry(None, tmp_path)
     assert latent.check(job, places) == []
     result = latent.run(job, places, tmp_path)
     assert [look["epoch"] for look in result.details["looks"]] == [0, 1]
@@ -145,4 +145,4 @@ def test_a_latent_space_is_trained(tmp_path: Path) -> None:
 def test_a_latent_space_that_cannot_be(wrong: dict, told: str, tmp_path: Path) -> None:
     asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1], **wrong}
     with pytest.raises(InputError, match=told):
-        latent.check(Job("latent", asked), DataRegistry(None, tmp_path))
+        latent.check(PaperJob("latent", asked), DataRegistry(None, tmp_path))

@@ -15,7 +15,7 @@ from papers.draganov2024 import (
     table6,
 )
 from papers.draganov2024.cuts import cut_groups
-from papers.draganov2024.logged import at, course, growth, last, verdict
+from papers.draganov2024.logged import at, curve, growth, last, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, decayed
 from papers.machinery.artifact import Results
 from papers.machinery.verdicts import Spread, ahead, spread
@@ -52,8 +52,8 @@ def test_looks_over_seeds() -> None:
     grown = growth(found, jobs, "norm")
     assert grown is not None
     assert grown.mean == 2.5
-    assert course(found, jobs, "knn")[:2] == ([4.0], [32.0])
-    assert course(found, jobs, "norm")[:2] == ([1.0, 4.0], [2.0, 5.0])
+    assert curve(found, jobs, "knn")[:2] == ([4.0], [32.0])
+    assert curve(found, jobs, "norm")[:2] == ([1.0, 4.0], [2.0, 5.0])
 
 
 def decays(name: str, **numbers: list[float]) -> dict:

@@ -10,7 +10,7 @@ from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
 from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.paradigm import registry
 from papers.machinery.artifact import Artifact, Rendered, Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 Look = dict[str, Any]
 
@@ -64,7 +64,7 @@ def trained(*looks: Look) -> Result:
     return Result("text", "paradigm", metrics, {"looks": list(looks)})
 
 
-def each(jobs: Iterable[Job], make: Callable[[Job], Result]) -> Results:
+def each(jobs: Iterable[PaperJob], make: Callable[[PaperJob], Result]) -> Results:
     """Results of all jobs."""
     return Results({job: make(job) for job in jobs})
 

@@ -20,7 +20,7 @@ from papers.li2024 import (
 from papers.li2024.baseline import VALUES, baseline, undissipated, varied
 from papers.machinery.artifact import SCALES, Artifact, Results
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import missing_data
 from papers.machinery.verdicts import UNDECIDED, trend
@@ -32,10 +32,10 @@ TRAINED = {
 }
 
 
-def only(value: Callable[[Job], dict[str, Any]]) -> Callable[[Job], Result]:
+def only(value: Callable[[PaperJob], dict[str, Any]]) -> Callable[[PaperJob], Result]:
     """Trainings whose last look is changed."""
 
-    def make(job: Job) -> Result:
+    def make(job: PaperJob) -> Result:
         return trained(look(0), {**look(50), **value(job)})
 
     return make
@@ -86,8 +86,8 @@ def test_numbers_that_do_not_exist(name: str) -> None:
 def test_the_gap_without_dissipation_is_larger() -> None:
     without = set(undissipated("cpu"))
 
-    def gaps(with_gd: float, spread: float = 0.0) -> Callable[[Job], dict[str, Any]]:
-        def value(job: Job) -> dict[str, Any]:
+    def gaps(with_gd: float, spread: float = 0.0) -> Callable[[PaperJob], dict[str, Any]]:
+        def value(job: PaperJob) -> dict[str, Any]:
             return look(50, gap=1.0 if job in without else with_gd + spread * job.seed)
 
         return value
@@ -99,7 +99,7 @@ def test_the_gap_without_dissipation_is_larger() -> None:
     assert holds(figure5.ARTIFACT, each(jobs, only(gaps(0.5, 0.45))))[0] == UNDECIDED
 
 
-def curves(job: Job, margin: float, tau: Mapping[str, float], ratio: float) -> Result:
+def curves(job: PaperJob, margin: float, tau: Mapping[str, float], ratio: float) -> Result:
     """STS-B dev of a training by what its job changes."""
     s = job.settings
     m = float(s["objective.dissipation"].partition(":")[2])
@@ -194,7 +194,7 @@ def test_lemma_1() -> None:
 
 def test_ratios_over_training() -> None:
     def found(arccon: float, met: float | None) -> Results:
-        def make(job: Job) -> Result:
+        def make(job: PaperJob) -> Result:
             rows = [look(step) for step in (0, 50, 100)]
             rows[1]["ratios"]["arccon"]["mean"] = arccon
             rows[1]["ratios"]["met"]["mean"] = met

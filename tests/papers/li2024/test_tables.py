@@ -40,7 +40,7 @@ from papers.li2024.original_losses import BEFORE
 from papers.li2024.printed_formulas import proved
 from papers.machinery.artifact import SCALES, Artifact, Results
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import (
     combine_by_seed,
     format_change,
@@ -96,7 +96,7 @@ KEPT = {loss.objective: 85.5 for loss in MODIFIED}
 """Transfer of the modified losses; all others have 85."""
 
 
-def named(job: Job) -> str:
+def named(job: PaperJob) -> str:
     step = job.settings.get("objective.step")
     return f"{job.settings['objective']}{f' {step}' if step else ''}"
 
@@ -106,10 +106,10 @@ def scored(
     transfer: Mapping[str, float] | None = None,
     noise: float = 0.01,
     end: str = "last",
-) -> Callable[[Job], Result]:
+) -> Callable[[PaperJob], Result]:
     """Trainings that end so, or start at 65; noise differs by seed and loss."""
 
-    def make(job: Job) -> Result:
+    def make(job: PaperJob) -> Result:
         name = named(job)
         wobble = noise * ((job.seed * (1 + len(name))) % 3 - 1)
         if job.settings.get("ends") == ["first"]:
@@ -297,7 +297,7 @@ def test_longer_trainings_are_shown_step_by_step() -> None:
     jobs = TRAINED["table3"].jobs("cpu")
     own = {"infonce": 70.0, "modifiedvicreg": 71.5}
 
-    def make(job: Job) -> Result:
+    def make(job: PaperJob) -> Result:
         made = scored({**STS, **own})(job)
         looks = [{"step": step, "dev": 65 + step / 100} for step in (0, 100, 400)]
         return Result("text", made.name, made.metrics, {"looks": looks})
@@ -469,8 +469,8 @@ def test_the_whole_grid_at_paper_scale() -> None:
         assert len(set(artifact.jobs("paper"))) == 3 * (16 + 60 - 1) + 16 + 20 - 1
 
 
-def _at(best: Mapping[str, float]) -> Callable[[Job], Result]:
-    def make(job: Job) -> Result:
+def _at(best: Mapping[str, float]) -> Callable[[PaperJob], Result]:
+    def make(job: PaperJob) -> Result:
         own = {k.removeprefix("objective."): v for k, v in job.settings.items()}
         return Result("text", "", {"dev best": 70.0 + sum(own[k] == v for k, v in best.items())})
 

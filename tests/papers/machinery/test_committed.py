@@ -26,7 +26,7 @@ def store() -> JobStore:
 def test_tables_and_verdicts_are_what_the_cells_say(artifact: Artifact, store: JobStore) -> None:
     jobs = {job: store.find(job) for job in artifact.jobs("cpu")}
     every = Results({job: result for job, result in jobs.items() if result is not None})
-    numbers = {c: r for c, r in every.results.items() if "diverged" not in r.details}
+    numbers = {c: r for c, r in every.by_job.items() if "diverged" not in r.details}
     shown = with_notes(artifact.render("cpu", Results(numbers)), "cpu", every)
     file = FOLDER / artifact.paper / f"{artifact.name}.csv"
     assert as_csv(shown) == file.read_text(encoding="utf-8"), "make reproduce"

@@ -7,13 +7,15 @@ import pytest
 from isotrope.core.durations import format_duration
 from isotrope.core.errors import InputError
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.runner import _without_folder, missing_data, run
 from papers.machinery.store import JobStore
 from tests.papers.machinery.toy import asked_for, job
 
 
-def measure(out: Path, jobs: list[Job], **options: object) -> tuple[dict[Job, str], list[str]]:
+def measure(
+    out: Path, jobs: list[PaperJob], **options: object
+) -> tuple[dict[PaperJob, str], list[str]]:
     lines: list[str] = []
     places = DataRegistry(None, out / "data")
     store = JobStore(out / "cells")
@@ -105,8 +107,8 @@ def test_a_second_command_is_refused_before_it_does_anything(toys: Path) -> None
 
 def test_processes_do_real_cells(tmp_path: Path) -> None:
     """Digits are counted in a moment."""
-    jobs = [Job("image_set", {"data": "digits"}, seed) for seed in range(3)]
-    wrong = Job("image_set", {"data": "flowers"})
+    jobs = [PaperJob("image_set", {"data": "digits"}, seed) for seed in range(3)]
+    wrong = PaperJob("image_set", {"data": "flowers"})
     failed, lines = measure(tmp_path, [*jobs[:2], wrong, jobs[2]], processes=2)
     assert list(failed) == [wrong]
     assert "flowers: no folder of data was given (--data DIR)" in failed[wrong]
@@ -125,7 +127,7 @@ def test_every_name_is_resolved(toys: Path) -> None:
     with pytest.raises(InputError, match=r"toy colour=1, seed 0: unknown setting 'colour'"):
         missing_data([job(colour=1)], places)
     with pytest.raises(InputError, match=r"there is no work 'txet' \(did you mean 'text'\?\)"):
-        missing_data([Job("txet", {})], places)
+        missing_data([PaperJob("txet", {})], places)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 
 
@@ -18,8 +18,8 @@ def result(value: float, **details: object) -> Result:
     return Result("text", "x", {"value": value}, dict(details), {"seconds": 2.0})
 
 
-def job(number: int, seed: int = 0) -> Job:
-    return Job("text", {"number": number}, seed, f"number {number}")
+def job(number: int, seed: int = 0) -> PaperJob:
+    return PaperJob("text", {"number": number}, seed, f"number {number}")
 
 
 @pytest.fixture

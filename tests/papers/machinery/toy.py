@@ -9,7 +9,7 @@ import pytest
 import papers
 from papers import measurements
 from papers.machinery import artifact
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 
 WORK = '''
 """Counts how often it is asked; what it does stands in the settings."""
@@ -54,16 +54,16 @@ TABLE = '''
 
 from papers.machinery.artifact import Artifact, Rendered, Table
 from papers.machinery.verdicts import Verdict
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from tests.papers.machinery.toy import ASKED
 
 def jobs(scale):
-    return [Job("toy", settings, seed) for settings in ASKED[scale] for seed in (0, 1)]
+    return [PaperJob("toy", settings, seed) for settings in ASKED[scale] for seed in (0, 1)]
 
 def render(scale, results):
     rows, means = [], []
     for settings in ASKED[scale]:
-        spread = results.spread([Job("toy", settings, seed) for seed in (0, 1)], "value")
+        spread = results.spread([PaperJob("toy", settings, seed) for seed in (0, 1)], "value")
         rows.append([str(settings.get("value")), spread and str(spread)])
         means.append(spread and spread.mean)
     known = [mean for mean in means if mean is not None]
@@ -113,8 +113,8 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = True
         monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
 
 
-def job(seed: int = 0, **settings: object) -> Job:
-    return Job("toy", settings, seed)
+def job(seed: int = 0, **settings: object) -> PaperJob:
+    return PaperJob("toy", settings, seed)
 
 
 def asked_for(output: Path) -> list[str]:

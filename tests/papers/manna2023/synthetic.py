@@ -4,7 +4,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Rendered, Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict
 
 SIZE = 1000
@@ -55,7 +55,7 @@ def accuracy(knn: float) -> Result:
     return Result(kind="images", name="x", metrics={"knn": knn})
 
 
-def found(some: dict[Job, Result]) -> Results:
+def found(some: dict[PaperJob, Result]) -> Results:
     return Results(some)
 
 

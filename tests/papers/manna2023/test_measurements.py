@@ -9,14 +9,14 @@ from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian
 from papers.machinery.artifact import Results
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 from papers.manna2023.frameworks import at_end
-from papers.manna2023.spectra import looks, said, variants
+from papers.manna2023.spectra import format_over_seeds, spectra_of, variants
 from papers.measurements import image_set, spectrum
 
 
-def tiny(**changes: Any) -> Job:
+def tiny(**changes: Any) -> PaperJob:
     own = {
         "limit": 64,
         "width": 2,
@@ -27,7 +27,7 @@ def tiny(**changes: Any) -> Job:
         "spectrum.variants": [{"batch_norm": "running", "seeds": [1]}],
     }
     settings = {**at_end("smoke", "MIOv1")[0].settings, **own, **changes}
-    return Job("spectrum", {k: v for k, v in settings.items() if v is not None})
+    return PaperJob("spectrum", {k: v for k, v in settings.items() if v is not None})
 
 
 def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
@@ -63,7 +63,7 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
     JobStore(tmp_path / "cells").keep(job, result)
     again = JobStore(tmp_path / "cells").find(job)
     found = Results({job: again} if again else {})
-    first, last = looks(found, "MIOv1", [job])
+    first, last = spectra_of(found, "MIOv1", [job])
     assert (first.epoch, last.epoch) == (1, 2)
     assert last.spectrum.largest[0] == pytest.approx(result.metrics["lambda_max"], rel=1e-5)
     assert last.spectrum.negative() == result.metrics["negative"]
@@ -100,13 +100,13 @@ def test_settings_that_do_not_exist(changes, message, tmp_path: Path) -> None:
 
 
 def test_the_sizes_of_digits(tmp_path: Path) -> None:
-    places, job = DataRegistry(None, tmp_path), Job("image_set", {"data": "digits"})
+    places, job = DataRegistry(None, tmp_path), PaperJob("image_set", {"data": "digits"})
     assert image_set.check(job, places) == []
     found = image_set.run(job, places, tmp_path).metrics
     assert found == {"classes": 10, "training": 1438, "test": 359, "side": 8}
-    assert "no folder of data" in image_set.check(Job("image_set", {"data": "x"}), places)[0]
+    assert "no folder of data" in image_set.check(PaperJob("image_set", {"data": "x"}), places)[0]
     with pytest.raises(InputError, match="has data and nothing else"):
-        image_set.check(Job("image_set", {"data": "digits", "side": 8}), places)
+        image_set.check(PaperJob("image_set", {"data": "digits", "side": 8}), places)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_the_sizes_of_digits(tmp_path: Path) -> None:
     ],
 )
 def test_mean_and_deviation_end_at_the_same_digit(values: list[float], text: str) -> None:
-    assert said(values) == text
+    assert format_over_seeds(values) == text

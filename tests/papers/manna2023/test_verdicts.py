@@ -3,7 +3,7 @@
 import pytest
 
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.manna2023 import (
     figure2,
     figure3,
@@ -170,7 +170,7 @@ def test_figure5_is_of_other_data() -> None:
     assert figure5.render("cpu", last({"MIOv3": values})).verdicts[0].holds is None
 
 
-def evolution(name: str, *some: list[float]) -> dict[Job, object]:
+def evolution(name: str, *some: list[float]) -> dict[PaperJob, object]:
     spectra = [spectrum(v, epoch=e) for e, v in zip((2, 4, 8), some, strict=True)]
     return {job: result(*spectra) for job in evolving("cpu", name)}
 
@@ -211,7 +211,7 @@ def test_supplement_figure3_mass() -> None:
 
 
 def test_table1_sizes() -> None:
-    job = Job("image_set", {"data": "cifar10"})
+    job = PaperJob("image_set", {"data": "cifar10"})
     right = {"classes": 10, "training": 50000, "test": 10000, "side": 32}
     for sizes, holds in ((right, True), ({**right, "test": 9999}, False)):
         one = accuracy(0.0)

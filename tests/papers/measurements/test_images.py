@@ -9,12 +9,12 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 from papers.measurements import images
 
 
-def smoke(**more: Any) -> Job:
+def smoke(**more: Any) -> PaperJob:
     small = {"method.hidden": 8, "method.dimension": 4, "limit": 64, "width": 2}
     (job,) = image_jobs("smoke", "simclr", **{**small, **more})
     return job
@@ -56,7 +56,7 @@ def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any],
 
 def test_a_cell_has_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a job of images has data"):
-        images.check(Job("images", {"method": "simclr"}), DataRegistry(None, tmp_path))
+        images.check(PaperJob("images", {"method": "simclr"}), DataRegistry(None, tmp_path))
 
 
 def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:

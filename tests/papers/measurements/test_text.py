@@ -10,12 +10,12 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 from papers.measurements import text
 
 
-def smoke(**more: Any) -> Job:
+def smoke(**more: Any) -> PaperJob:
     (job,) = text_jobs("smoke", "infonce", {"temperature": 0.05}, **more)
     return job
 
@@ -144,7 +144,7 @@ def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any],
 
 def test_a_cell_names_its_texts_encoder_and_objective(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has texts, encoder and objective"):
-        text.check(Job("text", {"texts": "docs:9"}), DataRegistry(None, tmp_path))
+        text.check(PaperJob("text", {"texts": "docs:9"}), DataRegistry(None, tmp_path))
 
 
 def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:

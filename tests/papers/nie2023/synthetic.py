@@ -5,7 +5,7 @@ from typing import Any
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Results, Scale, find_artifacts
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict
 
 Made = Callable[[int], Mapping[str, Any]]
@@ -21,7 +21,7 @@ def result(metrics: Mapping[str, float | None], looks: Sequence[Mapping[str, Any
     return Result(kind="text", name="made", metrics=dict(metrics), details={"looks": rows})
 
 
-def every(jobs: Iterable[Job], made: Callable[[Job], Result]) -> dict[Job, Result]:
+def every(jobs: Iterable[PaperJob], made: Callable[[PaperJob], Result]) -> dict[PaperJob, Result]:
     return {job: made(job) for job in jobs}
 
 
@@ -31,9 +31,9 @@ def curves(**by_look: Sequence[float]) -> list[dict[str, float]]:
     return [{k.replace("_", " "): v[i] for k, v in by_look.items()} for i in range(length)]
 
 
-def verdicts(name: str, results: Mapping[Job, Result], scale: Scale = "cpu") -> list[Verdict]:
+def verdicts(name: str, results: Mapping[PaperJob, Result], scale: Scale = "cpu") -> list[Verdict]:
     return list(artifact(name).render(scale, Results(results)).verdicts)
 
 
-def words(name: str, results: Mapping[Job, Result], scale: Scale = "cpu") -> list[str]:
+def words(name: str, results: Mapping[PaperJob, Result], scale: Scale = "cpu") -> list[str]:
     return [verdict.word for verdict in verdicts(name, results, scale)]

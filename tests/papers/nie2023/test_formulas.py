@@ -66,7 +66,7 @@ def test_bounds_hold_and_what_is_read_into_them_does_not() -> None:
 
 
 def test_a_false_inequality_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_tight(x: bounds.Trial) -> Bound:
+    def too_tight(x: bounds.RandomBatch) -> Bound:
         step = bounds.infonce_bounds(x.a, x.b, x.tau).dcl_plus
         return Bound(step.left, step.right - math.log(2))
 
@@ -82,7 +82,7 @@ def test_a_false_inequality_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_eq_12_with_too_small_a_margin_by_hand() -> None:
     """Two equal negatives: the printed margin is 0 where log 2 is needed."""
     a = torch.eye(3, dtype=torch.float64)
-    x = bounds.Trial(a, a.roll(1, 0), 0.5, 1.0, 0.5, torch.tensor([[1]]), torch.tensor([[2]]))
+    x = bounds.RandomBatch(a, a.roll(1, 0), 0.5, 1.0, 0.5, torch.tensor([[1]]), torch.tensor([[2]]))
     y = dataclasses.replace(x, b=-a)  # every negative is as far
     bound = bounds.too_few(y)
     torch.testing.assert_close(bound.left, bound.right + math.log(2))

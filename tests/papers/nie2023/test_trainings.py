@@ -6,17 +6,17 @@ import pytest
 
 from isotrope.core.result import Result
 from papers.machinery.artifact import Results
-from papers.machinery.job import Job
+from papers.machinery.job import PaperJob
 from papers.nie2023 import probes
 from papers.nie2023.losses import MARGINS, longer, trained, with_margin
-from papers.nie2023.table1 import Measured
+from papers.nie2023.table1 import BackboneScores
 from papers.paper_numbers import printed
 from tests.papers.nie2023.synthetic import artifact, curves, every, result, verdicts, words
 
 ALL = [*probes.TRAIN, *probes.DEV]
 
 
-def table1(changed: Mapping[str, tuple[float, float]] | None = None) -> dict[Job, Result]:
+def table1(changed: Mapping[str, tuple[float, float]] | None = None) -> dict[PaperJob, Result]:
     """Trainings that end with the paper's averages on BERT-base, a little different by seed."""
     rows = {
         k.partition("/")[2]: v
@@ -60,8 +60,8 @@ def test_table_1_turned(changed: Mapping[str, tuple[float, float]], failing: lis
 
 
 def test_rows_of_table_1_that_cannot_be_believed_support_no_verdict() -> None:
-    assert Measured("paper", Results(), "bert-large").margins == ("mpt",)
-    assert Measured("paper", Results(), "roberta-large").margins == ("mpt", "met", "mat")
+    assert BackboneScores("paper", Results(), "bert-large").margins == ("mpt",)
+    assert BackboneScores("paper", Results(), "roberta-large").margins == ("mpt", "met", "mat")
     tables = artifact("table1").render("paper", Results()).tables
     assert [table.title for table in tables][1] == "bert-large"
 
@@ -130,7 +130,7 @@ def test_overfitting_is_told_from_training() -> None:
     assert probed("figure3d", dev_contrastive=again) == ["fails", "fails"]
 
 
-def ends(small: Mapping[str, float]) -> dict[Job, Result]:
+def ends(small: Mapping[str, float]) -> dict[PaperJob, Result]:
     """MPT at .23 ends with ones, and at .10 with these and ones."""
     ones = dict.fromkeys(ALL, 1.0)
     made = every(with_margin("cpu", MARGINS[1]), lambda job: result({}, [ones]))
@@ -145,7 +145,7 @@ def test_too_small_a_margin() -> None:
     assert words("figure3c", ends(narrow)) == ["holds", "fails"]
 
 
-def gaps(**by_loss: tuple[float, float, float]) -> dict[Job, Result]:
+def gaps(**by_loss: tuple[float, float, float]) -> dict[PaperJob, Result]:
     made = {}
     for name in ("infonce", "alignuniform", "dcl"):
         looks = [{"train distance gap": gap} for gap in by_loss.get(name, (0.2, 0.6, 0.6))]
@@ -161,7 +161,7 @@ def test_distance_gaps() -> None:
     assert words("figure3b", gaps(**wide, infonce=(0.2, 0.9, 0.95))) == ["fails", "holds"]
 
 
-def margins(*ends: tuple[float, float, float]) -> dict[Job, Result]:
+def margins(*ends: tuple[float, float, float]) -> dict[PaperJob, Result]:
     """Gap, STS and transfer of three margins."""
     made = {}
     for margin, (gap, sts, tr) in zip(MARGINS, ends, strict=True):

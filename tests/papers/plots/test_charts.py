@@ -21,7 +21,7 @@ from papers.plots import charts as module
 from papers.plots.charts import Chart, Series, charts
 from papers.plots.framing import extent
 from papers.plots.labels import apart, beside, room
-from papers.plots.shapes import look
+from papers.plots.shapes import style_at
 from papers.plots.ticks import linear_ticks, log_ticks, numbers
 
 LINE = Series("InfoNCE", [0, 1, 2, 3], [10.0, 20.0, 25.0, 26.0], [1.0, 1.0, 2.0, 0.5])
@@ -189,9 +189,9 @@ def test_a_title_looks_the_same_in_all_panels(drawn: list[Figure]) -> None:
 
 
 def test_looks_differ_in_more_than_colour() -> None:
-    assert len({look(i) for i in range(36)}) == 36
+    assert len({style_at(i) for i in range(36)}) == 36
     for what in ("colour", "marker", "dash", "hatch"):
-        assert len({getattr(look(i), what) for i in range(6)}) == 6
+        assert len({getattr(style_at(i), what) for i in range(6)}) == 6
 
 
 def test_a_line_breaks_where_nothing_was_measured(drawn: list[Figure]) -> None:
@@ -353,8 +353,8 @@ def test_numbers_of_ticks(ticks: Sequence[float], texts: Sequence[str]) -> None:
 
 
 def test_ticks_are_round() -> None:
-    assert linear_ticks(-0.1, 3.2, 5, whole=True) == [0, 1, 2, 3]
-    assert linear_ticks(4.75, 5.25, 5, whole=True) == [5]
+    assert linear_ticks(-0.1, 3.2, 5, integers=True) == [0, 1, 2, 3]
+    assert linear_ticks(4.75, 5.25, 5, integers=True) == [5]
     assert linear_ticks(0.0, 1.0, 5) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
     assert log_ticks(0.5, 2e9, 6) == [1, 100, 10_000, 1e6, 1e8]
     assert log_ticks(0.9, 12, 6) == [1, 3, 10]

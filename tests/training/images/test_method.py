@@ -3,6 +3,7 @@
 import copy
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -25,6 +26,7 @@ from isotrope.paradigm import registry
 from isotrope.training.images.measures import TRACKED, measure
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.images.registry import METHODS
+from isotrope.training.nan_guard import NonFiniteGuard
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
 
 
@@ -159,15 +161,17 @@ def test_a_loss_that_is_not_finite_ends_the_run() -> None:
 
 def test_a_gradient_that_is_not_finite_ends_the_run_unless_it_is_scaled() -> None:
     for scaled in (False, True):
-        made = method("simclr", scaled=scaled)
+        made = method("simclr")
+        scaler = SimpleNamespace(get_scale=lambda: 2.0) if scaled else None
+        trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler), global_step=0)
         made.projector[0].weight.grad = torch.full_like(made.projector[0].weight, math.inf)
         if scaled:
-            made.configure_gradient_clipping(made.configure_optimizers())
+            made.guard.on_before_optimizer_step(trainer, made, made.configure_optimizers())
             assert made.gradient_norm is not None
             assert not made.gradient_norm.isfinite()
             continue
         with pytest.raises(InputError, match="training diverged: the gradient is not finite"):
-            made.configure_gradient_clipping(made.configure_optimizers())
+            made.guard.on_before_optimizer_step(trainer, made, made.configure_optimizers())
 
 
 def test_a_method_that_writes_nothing_says_so() -> None:
@@ -214,13 +218,12 @@ def trained(
     made: ImageMethod, start: int, stop: int, *, resumed: Path | None = None
 ) -> tuple[L.Trainer, Kept]:
     """The steps from ``start`` of a run of six, which ends before ``stop``."""
-    kept = Kept()
+    kept, made.guard = Kept(), NonFiniteGuard(clip=1.0)
     trainer = L.Trainer(
         accelerator="cpu",
         max_steps=stop,
         max_epochs=-1,
-        gradient_clip_val=1.0,
-        callbacks=[kept],
+        callbacks=[made.guard, kept],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,

@@ -1,18 +1,19 @@
-"""sentence-transformers: our objectives, anatomy and scores inside of its own trainer.
+"""sentence-transformers: our objectives and scores inside of its own trainer.
 
-``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, ``record`` notes the
-gradient anatomy of any loss, and ``ProtocolEvaluator`` scores as ``isotrope evaluate`` does::
+``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, and
+``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` looks at these
+losses as at any other::
 
-    from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator, record
+    from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator
 
-    loss = ObjectiveLoss(model, "met")
-    evaluator = ProtocolEvaluator(sts="data/sts")
     trainer = SentenceTransformerTrainer(
-        model=model, args=args, train_dataset=data, loss=loss, evaluator=evaluator
+        model=model,
+        args=args,
+        train_dataset=data,
+        loss=ObjectiveLoss(model, "met"),
+        evaluator=ProtocolEvaluator(sts="data/sts"),
+        callbacks=[isotrope.Doctor()],
     )
-    anatomy = record(trainer, "runs/theirs")
-    trainer.train()
-    print(anatomy.diagnose())
 """
 
 from isotrope.core.errors import MissingExtra
@@ -24,6 +25,5 @@ except ModuleNotFoundError as error:
 
 from isotrope.adapters.sentence_transformers.evaluators import ProtocolEvaluator
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
-from isotrope.adapters.sentence_transformers.record import record
 
-__all__ = ["CachedObjectiveLoss", "ObjectiveLoss", "ProtocolEvaluator", "record"]
+__all__ = ["CachedObjectiveLoss", "ObjectiveLoss", "ProtocolEvaluator"]

@@ -209,7 +209,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
         if not with_backward:
             return loss
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss.detach()
 
     def get_config_dict(self) -> dict[str, Any]:

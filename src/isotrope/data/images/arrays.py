@@ -65,13 +65,13 @@ class ArrayImages:
             to[:] = square(row, self.side)
         return made
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
+    def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the pictures at these places."""
         if len(places) and np.array_equal(places, np.arange(len(places))):
             return replace(self, array=self.array[: len(places)])  # a prefix needs no copy
         return replace(self, array=self.array[places])
 
-    def fitted(self, side: int) -> Self:
+    def resized(self, side: int) -> Self:
         """Return the same pictures, read as side x side."""
         return replace(self, side=side)
 
@@ -131,7 +131,7 @@ class _Archive:
         self.path, self._arrays, self.names = path, arrays, list(arrays)
 
     def one_of(self, names: Sequence[str]) -> str | None:
-        """Return the first of these names that is there."""
+        """Return the first of these names that the archive holds."""
         return next((name for name in names if name in self.names), None)
 
     def need(self, *names: str) -> None:
@@ -347,4 +347,4 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     everything = RecognisedPart(images, digits.target.astype(np.int64))
     train, test = held_out(digits.target, share or _DIGITS_TEST, seed)
     names = tuple(map(str, range(10)))
-    return RecognisedSet("digits", everything.taken(train), everything.taken(test), names)
+    return RecognisedSet("digits", everything.select(train), everything.select(test), names)

@@ -1,9 +1,9 @@
 """Augments batches of images: random crops, colours and blur, drawn and applied for all at once.
 
-What is drawn (:meth:`Augment.draw`) and what is done with it (:meth:`Augment.apply`) are apart:
-the numbers are those of the whole batch, drawn on the CPU, and every process applies those of its
-own rows on its own device. Each view of a method has one :class:`Augment`; :func:`two_views` gives
-those of a published recipe.
+Drawing (:meth:`Augment.draw`) and applying (:meth:`Augment.apply`) are separate: the numbers of the
+whole batch are drawn on the CPU, and every process applies those of its own rows on its own device.
+Each view of a method has one :class:`Augment`; :func:`two_views` returns those of a published
+recipe.
 
 Order, ranges and distributions are torchvision's: crop and flip, colour jitter, grey, blur,
 solarisation; a factor of brightness, contrast or saturation is uniform in
@@ -57,7 +57,7 @@ class Draws(NamedTuple):
     solarize: Tensor
 
     def rows(self, part: slice) -> "Draws":
-        """Return those of a part of the images."""
+        """Return the draws of a part of the images."""
         return Draws(*(x[part] for x in self))
 
 
@@ -184,8 +184,8 @@ class Augment:
 
         Args:
             images: n x 3 x height x width on any device: uint8, or float in [0, 1].
-            draws: of these images. Which rows are changed is looked up in them, so that draws on
-                the CPU keep a GPU from waiting.
+            draws: the draws of these images. Which rows are changed is looked up in them, so that
+                draws on the CPU keep a GPU from waiting.
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.

@@ -53,8 +53,8 @@ class ImageBatches:
         """Return the batch of a step counted from the start of training.
 
         Args:
-            step: from 0.
-            part: which of its rows to read; None for all. ``core.gather.rows_of(size)`` gives
+            step: the step, from 0.
+            part: which of its rows to read; None for all. ``core.distributed.rows_of(size)`` gives
                 those of this process.
         """
         rows = self._batches.at(step)[part or slice(None)]

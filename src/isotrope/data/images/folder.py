@@ -37,10 +37,10 @@ class Files(Protocol):
         ...
 
     def open(self, i: int) -> Path | BinaryIO:
-        """Return where its bytes are."""
+        """Return the picture's bytes, or the path of its file."""
         ...
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
+    def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the files at these places."""
         ...
 
@@ -68,7 +68,7 @@ class FolderFiles:
         """Return the path."""
         return self.folder / self.names[i]
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
+    def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the files at these places."""
         return replace(self, names=tuple(self.names[i] for i in places))
 
@@ -116,11 +116,11 @@ class EncodedImages:
         """
         pixels = np.empty((len(indices), 3, self.side, self.side), np.uint8)
         for row, i in zip(pixels, indices, strict=True):
-            row[:] = self._whole(int(i))
+            row[:] = self._decoded(int(i))
         return pixels
 
-    def _whole(self, i: int) -> NDArray[np.uint8]:
-        """Return a picture, or the one that stands in for it."""
+    def _decoded(self, i: int) -> NDArray[np.uint8]:
+        """Return a decoded picture, or the one that replaces it if it is broken."""
         for candidate in self._candidates(i):
             if not self.broken[candidate]:
                 try:
@@ -140,13 +140,13 @@ class EncodedImages:
             after = np.concatenate([after[same], after[~same]])
         yield from after.tolist()
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
+    def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the pictures at these places."""
         labels = None if self.labels is None else self.labels[places]
-        files, facts = self.files.taken(places), self.facts_of[places]
+        files, facts = self.files.select(places), self.facts_of[places]
         return replace(self, files=files, facts_of=facts, labels=labels, broken=_flags(len(files)))
 
-    def fitted(self, side: int) -> Self:
+    def resized(self, side: int) -> Self:
         """Return the same pictures, read as side x side."""
         return replace(self, side=side)
 
@@ -162,7 +162,7 @@ class EncodedImages:
 
 def _flags(n: int) -> Tensor:
     """Return n times False, where worker processes can change it."""
-    flags: Tensor = torch.zeros(n, dtype=torch.bool).share_memory_()  # type: ignore[no-untyped-call]
+    flags: Tensor = torch.zeros(n, dtype=torch.bool).share_memory_()
     return flags
 
 
@@ -197,7 +197,7 @@ def readable_pictures(
             "give PNG, JPEG, WebP, GIF, BMP or TIFF"
         )
     kept_labels = None if labels is None else labels[places]
-    images = EncodedImages(files.taken(places), facts[places], kept_labels, _flags(len(places)))
+    images = EncodedImages(files.select(places), facts[places], kept_labels, _flags(len(places)))
     return RecognisedPart(images, kept_labels), skipped
 
 
@@ -301,7 +301,7 @@ def _top(name: str) -> str:
 
 
 def _endings(folder: Path) -> str:
-    """Say what is looked for and what was found."""
+    """Return which endings are read and which were found, for a message."""
     endings = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
     listed = ", ".join(sorted(endings)[:5])
     return f"files in {', '.join(SUFFIXES)}; found {listed or 'no files'}"

@@ -104,7 +104,7 @@ class _Plain(_InPython):  # type: ignore[misc]
 
     dispatch[pickle.DICT[0]] = load_dict
 
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+    def find_class(self, module: str, name: str) -> object:
         """Return what stands here for one of the four names that a pickled array needs."""
         if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
             return {"ndarray": _Bytes, "dtype": _Kind}[name]

@@ -21,7 +21,7 @@ class Images(Protocol):
 
 
 class Pictures(Images, Protocol):
-    """What a loader returns: pictures of any size, which can be chosen from and fitted."""
+    """Pictures of any size, as a loader returns them, to select from and to resize."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -33,11 +33,11 @@ class Pictures(Images, Protocol):
         """Names of pictures that turned out to be damaged when they were decoded."""
         ...
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
+    def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the pictures at these places, in this order."""
         ...
 
-    def fitted(self, side: int) -> Self:
+    def resized(self, side: int) -> Self:
         """Return the same pictures, read as side x side."""
         ...
 
@@ -46,7 +46,7 @@ class Pictures(Images, Protocol):
         ...
 
     def facts(self) -> Iterator[Any]:
-        """Yield what the fingerprint of the set is taken of."""
+        """Yield the values that the fingerprint of the set is computed from."""
         ...
 
 
@@ -103,10 +103,10 @@ class RecognisedPart:
     images: Pictures
     labels: NDArray[np.int64] | None
 
-    def taken(self, places: NDArray[np.int64]) -> "RecognisedPart":
+    def select(self, places: NDArray[np.int64]) -> "RecognisedPart":
         """Return only the rows at these places, in this order."""
         labels = None if self.labels is None else self.labels[places]
-        return RecognisedPart(self.images.taken(places), labels)
+        return RecognisedPart(self.images.select(places), labels)
 
 
 @dataclass(frozen=True, eq=False)

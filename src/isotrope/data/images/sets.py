@@ -44,7 +44,7 @@ def load_images(
     limit: int | None = None,
     classes: Sequence[str] | Path | None = None,
 ) -> ImageSet:
-    """Open a set of pictures, whatever it lies in; files are decoded only when they are read.
+    """Open a set of pictures in any known form; files are decoded only when they are read.
 
     Args:
         path: a folder, an ``.npz`` file, or ``"digits"``.
@@ -111,7 +111,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
 def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> RecognisedSet:
-    """Open what lies there."""
+    """Open a path with the loader for what lies there."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(f"{place(Path(path))}: a list of classes is for a folder of classes")
     if path == "digits":
@@ -169,9 +169,9 @@ def _prepare(
                 "on; put them into one folder a class"
             )
         train_rows, test_rows = held_out(train.labels, holdout, seed)
-        train, test = train.taken(train_rows), train.taken(test_rows)
+        train, test = train.select(train_rows), train.select(test_rows)
     if limit is not None:
-        train = train.taken(balanced_prefix(train.labels, limit, len(train.images)))
+        train = train.select(balanced_prefix(train.labels, limit, len(train.images)))
     if len(train.images) < 2:
         raise InputError(
             f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
@@ -191,7 +191,7 @@ def _prepare(
 
 
 def _resized(part: RecognisedPart, side: int) -> RecognisedPart:
-    return replace(part, images=part.images.fitted(side))
+    return replace(part, images=part.images.resized(side))
 
 
 def _side(sizes: NDArray[np.int64], requested: int | None) -> int:

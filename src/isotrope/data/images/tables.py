@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import place, quoted
 from isotrope.data.splits import TRAIN, named_split
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 __all__ = ["TableFiles", "is_table", "load_table"]
 
@@ -58,8 +61,8 @@ class TableFiles:
             return io.BytesIO(cell["bytes"])
         return Path(cell.get("path") or "")
 
-    def taken(self, places: NDArray[np.int64]) -> Self:
-        """Return only these."""
+    def select(self, places: NDArray[np.int64]) -> Self:
+        """Return only the rows at these places."""
         return replace(self, places=self.places[places])
 
 
@@ -145,9 +148,7 @@ def load_table(folder: Path) -> RecognisedSet:
 
 
 def _part(
-    rows: Any,  # noqa: ANN401 - a datasets.Dataset
-    folder: Path,
-    names: tuple[str, ...] | None = None,
+    rows: "Dataset", folder: Path, names: tuple[str, ...] | None = None
 ) -> tuple[RecognisedPart, tuple[str, ...] | None, tuple[str, ...]]:
     """Return a split, the names of its classes, and what could not be read."""
     import datasets
@@ -171,7 +172,7 @@ def _part(
     return part, names, skipped
 
 
-def _column(rows: Any, kind: type, names: tuple[str, ...]) -> str | None:  # noqa: ANN401
+def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
     """Return the first column of a kind, or of a name."""
     features = rows.features
     typed = [name for name, feature in features.items() if isinstance(feature, kind)]
@@ -179,10 +180,7 @@ def _column(rows: Any, kind: type, names: tuple[str, ...]) -> str | None:  # noq
 
 
 def _labels(
-    rows: Any,  # noqa: ANN401
-    column: str | None,
-    names: tuple[str, ...] | None,
-    folder: Path,
+    rows: "Dataset", column: str | None, names: tuple[str, ...] | None, folder: Path
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
     """Return the labels as numbers, and the names of the classes."""
     if column is None:

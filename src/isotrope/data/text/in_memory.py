@@ -43,9 +43,9 @@ def is_in_memory(data: object) -> bool:
         )
     if _library(data) or not isinstance(data, Sequence):
         return True
-    files = [one for one in data if isinstance(one, Path) or _names_file(one)]
+    files = [item for item in data if isinstance(item, Path) or _names_file(item)]
     if files and len(files) < len(data):
-        text = next(one for one in data if one not in files)
+        text = next(item for item in data if item not in files)
         raise InputError(
             f"some of the list are names of files ({brief(str(files[0]))}) and some are not "
             f"({brief(text)}): check the names, or give files and texts apart"
@@ -57,11 +57,11 @@ def _names_file(value: object) -> bool:
     if not isinstance(value, str) or not value or len(value) > 1000:
         return False
     try:
-        found = Path(value).exists()
+        exists = Path(value).exists()
     except (OSError, ValueError):
         return False
     plain = value.lower().removesuffix(".gz")
-    return found or (len(value.split()) == 1 and plain.endswith(SUFFIXES))
+    return exists or (len(value.split()) == 1 and plain.endswith(SUFFIXES))
 
 
 def _library(data: object) -> str:
@@ -120,7 +120,7 @@ def write_records(data: Any, columns: Sequence[str], file: Path) -> bool:  # noq
     lines = map(_line, _records(data, columns))
     if file.exists():
         with file.open(encoding="utf-8") as handle:
-            if any(one != other for one, other in zip_longest(lines, handle)):
+            if any(line != other for line, other in zip_longest(lines, handle)):
                 raise InputError(
                     f"{place(file)} holds other data than was given now; give the same to go on "
                     "with that run, or choose another output folder"
@@ -195,8 +195,8 @@ def _rows(data: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # no
 
 def _table(data: Any, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
     """Yield the chosen columns of a table, row by row; what is missing is None."""
-    found = data.column_names if library == "datasets" else list(data.columns)
-    names = (named(columns) if columns else usual_columns)(_DATA, list(map(str, found or ())))
+    available = data.column_names if library == "datasets" else list(data.columns)
+    names = (named(columns) if columns else usual_columns)(_DATA, list(map(str, available or ())))
     if library == "datasets":
         for row in data.select_columns(list(names)):
             yield tuple(row[name] for name in names)

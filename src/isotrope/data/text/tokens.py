@@ -45,7 +45,7 @@ _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokeniz
 
 @dataclass(frozen=True)
 class StoreReport:
-    """What the first pass found.
+    """The counts of the first pass over a corpus.
 
     Attributes:
         views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.

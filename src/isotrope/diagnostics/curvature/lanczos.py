@@ -37,17 +37,21 @@ class Operator(Protocol):
     size: int
 
     @property
-    def dtype(self) -> torch.dtype: ...  # noqa: D102
+    def dtype(self) -> torch.dtype:
+        """The dtype of its vectors."""
+        ...
 
     @property
-    def device(self) -> torch.device: ...  # noqa: D102
+    def device(self) -> torch.device:
+        """The device of its vectors."""
+        ...
 
     def __matmul__(self, vector: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Ritz:
-    """What k steps of Lanczos know about the eigenvalues.
+    """The Ritz values of k steps of Lanczos, with what they say about the eigenvalues.
 
     Attributes:
         values: k, ascending.
@@ -65,7 +69,7 @@ class Ritz:
 
 
 class Lanczos:
-    """The process from a random start vector; ``run`` goes on where it stands.
+    """The process from a random start vector; :meth:`run` continues where it stands.
 
     Args:
         operator: symmetric, N x N.
@@ -107,7 +111,7 @@ class Lanczos:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left of the start vector: then the Ritz values are eigenvalues."""
+        """Whether the start vector is used up; then the Ritz values are eigenvalues."""
         if not self.rows:
             return False
         scale = max(max(abs(row[0]), row[1]) for row in self.rows)
@@ -118,7 +122,7 @@ class Lanczos:
         """Go on until there are ``iterations`` rows, or fewer if the start vector is used up.
 
         Args:
-            iterations: in all, one product each.
+            iterations: the number of rows in all, one product each.
             progress: told the number of rows: once of those that were there, then 1 for each.
 
         Raises:

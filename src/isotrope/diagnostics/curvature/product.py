@@ -1,8 +1,8 @@
 """Products of a Hessian with vectors, exact: the gradient is differentiated once more.
 
-Which Hessian. That of one number, the objective of one fixed batch (or the mean over several), as
-a function of parameters or of embeddings. The whole batch's loss is differentiated, so that losses
-which couple the rows of a batch are right: one batch cut in pieces would be another function.
+The Hessian is that of one number, the objective of one fixed batch (or the mean over several), as a
+function of parameters or of embeddings. The whole batch's loss is differentiated, because losses
+that couple the rows of a batch would be another function if it were cut in pieces.
 
 - Views, dropout masks and crops are fixed: every random number comes from a fixed seed.
 - Batch norms are in the mode the module is in: with batch statistics in training mode, whose
@@ -38,7 +38,8 @@ class Hessian:
     """The Hessian of a scalar by some tensors, as a linear operator: ``hessian @ v``.
 
     Args:
-        losses: each gives a scalar with a graph, the same at every call; the mean is meant.
+        losses: functions that return a scalar with a graph, the same at every call; the Hessian is
+            that of their mean.
         parameters: the tensors by which to differentiate, in this order; N numbers in all.
         decay: added to the diagonal; one number, or one for each parameter.
         keep_graph: keep the graph of the gradient, so that a product is one backward pass through
@@ -86,7 +87,7 @@ class Hessian:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the parameters, and so of vectors."""
+        """The dtype of the parameters, and so of vectors."""
         return self.parameters[0].dtype
 
     @property

@@ -1,10 +1,9 @@
 """The distribution of a model's angles, beside what Li et al. (2024) assume of it.
 
-Its simulations draw theta_ii' and theta_ij' from normal distributions with given means and spreads
-(section 3.1); appendix A.1 and figure 9 say that trained models stay within these. Here are the
-numbers to see it by: besides mean and spread the skewness, the excess kurtosis and the distance of
-Kolmogorov and Smirnov to the normal distribution of that mean and spread. Figure 5 is the density
-of the cosines.
+Their simulations draw theta_ii' and theta_ij' from normal distributions with given means and
+spreads (section 3.1); appendix A.1 and figure 9 say that trained models stay within these. Beside
+mean and spread there are the skewness, the excess kurtosis and the Kolmogorov-Smirnov distance to
+the normal distribution of that mean and spread. Figure 5 is the density of the cosines.
 """
 
 import math
@@ -37,10 +36,10 @@ class AngleStatistics:
         std: sigma; the variance divides by the number of angles.
         skew: third standardised moment, 0 for a normal distribution.
         kurtosis: fourth, less 3: 0 for a normal distribution.
-        ks: largest distance between the distribution function and that of N(mu, sigma^2). No test:
-            mu and sigma are of the same angles, and angles of one anchor depend on each other.
+        ks: largest distance between the distribution function and that of N(mu, sigma^2). It is no
+            test: mu and sigma come from the same angles, and angles of one anchor are dependent.
         in_range: whether mu lies in the range that Li et al. (2024) assume.
-        spread: sigma over the one it assumes.
+        spread: sigma over the one that they assume.
         count: the number of angles.
     """
 
@@ -110,7 +109,7 @@ def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
 
 @torch.no_grad()
 def _cosines(batches: Sequence[Views]) -> tuple[Tensor, Tensor]:
-    """The cosines with positives and with negatives of all batches, in float64."""
+    """Return the cosines with positives and with negatives of all batches, in float64."""
     seen = [choose_pairs(b.map(lambda x: x.detach().cpu().double()).unit()) for b in batches]
     near = [pairs.positive for pairs in seen]
     far = [pairs.similarity()[pairs.negative()] for pairs in seen]
@@ -120,14 +119,14 @@ def _cosines(batches: Sequence[Views]) -> tuple[Tensor, Tensor]:
 
 
 def _kolmogorov_smirnov(z: Tensor) -> float:
-    """The distance of the distribution of ``z`` from the standard normal one."""
+    """Return the distance of the distribution of ``z`` from the standard normal one."""
     below = torch.special.ndtr(z.sort().values)
     steps = torch.arange(len(z) + 1, dtype=z.dtype) / len(z)
     return float(torch.maximum(steps[1:] - below, below - steps[:-1]).max())
 
 
 def _density(values: Tensor, grid: Tensor) -> Tensor:
-    """A Gaussian kernel estimate of the density of ``values`` on the grid."""
+    """Return a Gaussian kernel estimate of the density of ``values`` on the grid."""
     if len(values) > _KEPT:
         values = values.sort().values[torch.linspace(0, len(values) - 1, _KEPT).long()]
     spread = values.std(correction=0).clamp_min(1e-3)  # of equal values: a narrow bell

@@ -25,9 +25,9 @@ class RatioStatistics:
 
     Attributes:
         mean: the mean of R; None if no anchor is active.
-        std: the variance divides by the number of anchors; None as above.
-        above_one: share of the active anchors with R > 1, None as above.
-        active: anchors with GD >= 0.01 and some weight.
+        std: the standard deviation, whose variance divides by the number of anchors; or None.
+        above_one: the share of the active anchors with R > 1, or None.
+        active: the number of anchors with GD >= 0.01 and some weight.
         count: the number of anchors.
     """
 

@@ -80,7 +80,7 @@ class _Batch:
         self.anchors, self.columns = pairs.views.anchors[counts], pairs.columns()
 
     def share(self, temperature: float, kind: str) -> Tensor:
-        """The share of each anchor."""
+        """Return the share of the hardest negative for each anchor."""
         weight = (self.similarity / temperature).softmax(dim=1)
         most = weight.gather(1, self.index)
         if kind == "weight":

@@ -23,7 +23,7 @@ def held_out(
     max_length: int | None = None,
     seed: int = 0,
 ) -> list[Views]:
-    """Return the embeddings of texts, or of pairs of texts, in batches; a rest is left out.
+    """Return the embeddings of texts or pairs in batches; an incomplete last batch is left out.
 
     Args:
         encoder: the encoder, in training mode while it works and as it was afterwards.

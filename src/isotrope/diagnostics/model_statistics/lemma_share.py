@@ -1,8 +1,8 @@
 """Counts anchors that a ratio brings closer to their positives (Li et al., 2024, figure 8a).
 
-Lemma 1 says for every anchor, and a step lambda, above which ratio it comes closer to its positive;
-the paper draws the distribution of that minimum over a model's anchors "under different lambda"
-without saying which. Those here are ours, and stand in the result.
+Lemma 1 says for every anchor, and a step lambda, above which ratio it comes closer to its positive.
+The paper draws the distribution of that minimum over a model's anchors "under different lambda"
+without saying which; isotrope chose those here, and the result names them.
 """
 
 from collections.abc import Sequence

@@ -49,7 +49,7 @@ def diverging(case: RunEvidence) -> Finding | None:
 
 
 def _exploding(case: RunEvidence, jump: float | None) -> bool:
-    """Whether norms explode; cut weights grow fast, and that is what they are for."""
+    """Return whether norms explode; after cut-initialization they are meant to grow fast."""
     if crosses("radial", case.end("radial")):
         return False
     if case.kind == "images":
@@ -58,13 +58,13 @@ def _exploding(case: RunEvidence, jump: float | None) -> bool:
 
 
 def _over_first(case: RunEvidence, column: str) -> float | None:
-    """A column in the first third of the run, over its value before the first update."""
+    """Return a column in the first third of the run over its value before the first update."""
     first, early = case.first(column), case.early(column)
     return early / first if first and early is not None else None
 
 
 def _rise(case: RunEvidence) -> float | None:
-    """The loss at the end over that of step 0, where both are positive."""
+    """Return the loss at the end over that of step 0, where both are positive."""
     first, end = case.first("loss"), case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
 
@@ -120,7 +120,7 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
 
 
 def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
-    """The cause, the change, and the numbers that decide between causes."""
+    """Return the cause, the change, and the numbers that decide between causes."""
     decay = weight_decay(case)
     if not case.rows or collapsed_at_start(case):
         why = "The encoder did so before the first step, and training has not led out of it."
@@ -142,12 +142,12 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
 
 
 def _decayed(case: RunEvidence) -> bool:
-    """Whether the weight decay is one that kills encoders of images."""
+    """Return whether the weight decay is so high that encoders of images collapse."""
     return case.kind == "images" and crosses("decay_that_kills", weight_decay(case))
 
 
 def _nothing_pushes(case: RunEvidence) -> bool:
-    """Whether neither the objective nor the method keeps embeddings apart."""
+    """Return whether neither the objective nor the method keeps embeddings apart."""
     if case.objective is None or pushing(case.objective):
         return False
     return case.setting("method") not in _HELD_APART

@@ -70,7 +70,9 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
     share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
     if share is None or count is None or (tau is None and case.objective is not None):
         return None
-    if crosses("spread", case.end("uniformity")):
+    spread = case.end("uniformity")
+    # scores without embeddings: whether they lie together is not known
+    if crosses("spread", spread) or (spread is None and case.losses):
         return None
     if not crosses("hardest_times_uniform", share * count):
         return None
@@ -169,7 +171,7 @@ def ratio_under_bound(case: RunEvidence) -> Finding | None:
 
 
 def _stopping(objective: Objective) -> str:
-    """The form of an objective that says when an anchor is done."""
+    """Return the flag for a form of the objective whose gradient ends when an anchor is done."""
     registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
         if form in registered:
@@ -178,7 +180,7 @@ def _stopping(objective: Objective) -> str:
 
 
 def _harder(case: RunEvidence) -> str:
-    """What leaves anchors more to learn."""
+    """Return the flag that leaves anchors more to learn."""
     values = parameters(case)
     margin, tau = values.get("margin"), values.get("temperature")
     if isinstance(tau, float):

@@ -39,7 +39,7 @@ def norms_too_large(case: RunEvidence) -> Finding | None:
 
 
 def _shorter(case: RunEvidence) -> str:
-    """What makes the embeddings shorter to begin with."""
+    """Return the flag that makes the embeddings shorter at the start."""
     if case.kind != "images" and case.setting("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"
     return "--cut 9" if case.setting("method") in ("byol", "simsiam") else "--cut 3"

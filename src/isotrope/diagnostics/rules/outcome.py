@@ -9,7 +9,7 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
 
-_LOOKS = 3  # of which a median says something
+_LOGGED_STEPS = 3  # fewer have no median worth judging
 
 
 def anisotropic_start(case: RunEvidence) -> Finding | None:
@@ -38,7 +38,7 @@ def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
     Where training itself has brought them there, it is dissipated-early.
     """
     dead, gain = case.series("dead"), gained(case)
-    if len(dead) < _LOOKS or not crosses("done_at_first", dead[0]):
+    if len(dead) < _LOGGED_STEPS or not crosses("done_at_first", dead[0]):
         return None
     # without a dev score the anchors alone decide, as for dissipated-early
     name = "dead_early" if gain is None else "done_throughout"

@@ -36,7 +36,7 @@ Progress = Callable[[float], object]
 
 @dataclass(frozen=True)
 class Angles:
-    """What angles are drawn from, in radians; by default as in Li et al., 2024, section 3.1.
+    """The distributions of the angles, in radians; by default as in Li et al., 2024, section 3.1.
 
     Attributes:
         positive: p values of mu_pos: 100 from pi/20 to pi/2, both included.
@@ -44,7 +44,7 @@ class Angles:
         spread_positive: standard deviation of the angle to the positive.
         spread_negative: standard deviation of the angles to the negatives.
         negatives: the number of negatives in a batch.
-        batches: drawn for every pair of means.
+        batches: the number of batches drawn for every pair of means.
     """
 
     positive: Floats = field(default_factory=lambda: np.linspace(0.05, 0.5, 100) * np.pi)
@@ -86,7 +86,7 @@ class Angles:
 
 
 class _Sums:
-    """What was drawn so far in every cell: how many values count, their sum and that of squares."""
+    """Count, sum and sum of squares of the values drawn so far, for every pair of means."""
 
     def __init__(self, *shape: int) -> None:
         self.count, self.first, self.second = (np.zeros(shape) for _ in range(3))
@@ -119,8 +119,8 @@ def means(
     """Return mean and standard error of a measure over the batches, each objectives x p x q.
 
     Args:
-        measure: what is averaged.
-        objectives: what it is measured on; all of them see the same draws.
+        measure: the function to average.
+        objectives: the objectives it is evaluated on; all of them see the same draws.
         of_rows: for each objective, whether the measure is a function of the row statistics of the
             negatives. Then the objective sees nothing else, and weighs no negatives; with
             ``common`` the statistics are computed once for each mu_neg.

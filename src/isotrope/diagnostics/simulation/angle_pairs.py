@@ -96,12 +96,12 @@ class AnglePairs(Pairs):
                 "a simulation needs at least one anchor and one negative; found "
                 f"{tuple(negatives.shape)}"
             )
-        self.views = _embeddings(len(positive), positive)
+        super().__init__(_embeddings(len(positive), positive))
         self._positive = positive
         self._negatives = negatives
         # several objectives of one temperature share it
-        self._logsumexp: dict[float | Tensor, Tensor] = {}
-        self._hardest: Tensor | None = None
+        self._sums: dict[float | Tensor, Tensor] = {}
+        self._largest: Tensor | None = None
 
     def of(self, views: Views) -> Pairs:
         return EagerPairs(views)  # of unknown embeddings, as all that these pairs can show
@@ -110,30 +110,30 @@ class AnglePairs(Pairs):
     def positive(self) -> Tensor:
         return self._positive
 
-    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        if temperature not in self._logsumexp:
-            value = torch.logsumexp(self._negatives / temperature, dim=1)
-            self._logsumexp[temperature] = value
-        return self._logsumexp[temperature]
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
+        if temperature not in self._sums:
+            found = torch.logsumexp(self._negatives / temperature, dim=1)
+            self._sums[temperature] = found
+        return self._sums[temperature]
 
-    def hardest(self, against: Against = "cross") -> Tensor:
-        if self._hardest is None:
-            self._hardest = self._negatives.amax(dim=1)
-        return self._hardest
+    def _hardest(self, against: Against) -> Tensor:
+        if self._largest is None:
+            self._largest = self._negatives.amax(dim=1)
+        return self._largest
 
-    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return softplus(self._negatives / temperature).sum(dim=1)
 
-    def count(self, against: Against = "cross") -> Tensor:
+    def _count(self, against: Against) -> Tensor:
         return torch.full_like(self._positive, self._negatives.shape[1])
 
-    def similarity(self, against: Against = "cross") -> Tensor:
+    def _similarity(self, against: Against) -> Tensor:
         return self._negatives
 
-    def negative(self, against: Against = "cross") -> Tensor:
+    def _negative(self, against: Against) -> Tensor:
         return torch.ones((), dtype=torch.bool).expand(self._negatives.shape)
 
-    def columns(self, against: Against = "cross") -> Tensor:
+    def _columns(self, against: Against) -> Tensor:
         return self.views.anchors
 
 
@@ -154,7 +154,7 @@ class RowPairs(Pairs):
     def __init__(self, positive: Tensor, rows: Pairs) -> None:
         self._positive = positive
         self._rows = rows
-        self.views = _embeddings(positive.numel(), positive)
+        super().__init__(_embeddings(positive.numel(), positive))
 
     def _each(self, statistic: Tensor) -> Tensor:
         return statistic.expand(self._positive.shape).flatten()
@@ -166,40 +166,40 @@ class RowPairs(Pairs):
     def positive(self) -> Tensor:
         return self._positive.flatten()
 
-    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._each(self._rows.logsumexp(temperature, against))
 
-    def hardest(self, against: Against = "cross") -> Tensor:
+    def _hardest(self, against: Against) -> Tensor:
         return self._each(self._rows.hardest(against))
 
-    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._each(self._rows.softplus(temperature, against))
 
-    def count(self, against: Against = "cross") -> Tensor:
+    def _count(self, against: Against) -> Tensor:
         return self._each(self._rows.count(against))
 
-    def similarity(self, against: Against = "cross") -> Tensor:
+    def _similarity(self, against: Against) -> Tensor:
         return self.hardest(against)[:, None]
 
-    def negative(self, against: Against = "cross") -> Tensor:
+    def _negative(self, against: Against) -> Tensor:
         return torch.ones(self._positive.numel(), 1, dtype=torch.bool)
 
-    def columns(self, against: Against = "cross") -> Tensor:
+    def _columns(self, against: Against) -> Tensor:
         return self.views.anchors
 
 
 def check_computable(*computed: Tensor) -> None:
-    """Check that none of these came from embeddings.
+    """Check that none of these tensors was computed from embeddings, which are unknown here.
 
     Raises:
-        InputError: one did.
+        InputError: one was.
     """
     if any(x.device.type == "meta" for x in computed):
         raise InputError(_NO_EMBEDDINGS)
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes; and again with their negatives reversed."""
+    """Return 256 anchors with angles of all sizes, and the same with their negatives reversed."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

@@ -2,8 +2,8 @@
 
 The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), those between the
 anchor and its 127 negatives from N(mu_neg, 0.10^2), and a component is averaged over 1,000 such
-batches for every pair of means. Not a copy of the formulas but the objective's own ``components``
-are asked, so every objective that needs no more than angles can be simulated.
+batches for every pair of means. The objective's own ``components`` are evaluated, so every
+objective that needs no more than angles can be simulated.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,7 @@ def hardest_share(
 
 
 def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
-    """GD alone: in a composition it is a part, and the weights need not be computed for it."""
+    """Return GD; in a composition it is a part, for which no weights need be computed."""
     part = _part(objective)
     if part is None:
         return components(objective, pairs).dissipation
@@ -126,7 +126,7 @@ def _part(objective: Objective) -> Dissipation | None:
 
 
 def _is_of_rows(objective: Objective) -> bool:
-    """Whether the dissipation is a function of the row statistics: tried on angles of all sizes.
+    """Return whether the dissipation is a function of the row statistics, tried on many angles.
 
     Its ``coupling`` does not say so: the components of an anchor that depends on no other may still
     be computed from each of its similarities.

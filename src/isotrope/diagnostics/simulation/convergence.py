@@ -1,8 +1,8 @@
 """Counts the steps in which free embeddings reach their positives, by norm and angle.
 
-Draganov et al., 2024, figure 2. n random pairs in d dimensions are themselves what is trained, by
-plain gradient descent on both views, until the mean cosine of the pairs exceeds 0.999. The starts
-differ in one thing: the norm of all embeddings, or the angle of the pairs. The numbers are those of
+Source: Draganov et al., 2024, figure 2. Plain gradient descent moves n random pairs in d dimensions
+until their mean cosine exceeds 0.999; no network is trained. The starts differ in one thing: the
+norm of all embeddings, or the angle of the pairs. The numbers are those of
 the authors' released notebook: n = 500, d = 20, learning rate 10 on the mean of n losses (0.02 for
 each pair), angles by moving random positives towards their anchors or away from them.
 
@@ -82,7 +82,7 @@ def grid(count: int) -> tuple[tuple[Start, ...], tuple[Start, ...]]:
 
 @dataclass(frozen=True)
 class ConvergenceProtocol:
-    """What is the same in all runs; by default as in the paper's released code.
+    """The settings that all runs share; by default those of the paper's released code.
 
     Attributes:
         pairs: n.
@@ -122,12 +122,12 @@ class ConvergenceProtocol:
 
 @dataclass(frozen=True)
 class Convergence:
-    """What became of one start.
+    """How the run from one start ended.
 
     Attributes:
         start: where it began.
-        angle: mean angle of the pairs there, radians.
-        steps: until the mean cosine exceeded the target; None if it did not.
+        angle: the mean angle of the pairs there, in radians.
+        steps: the steps until the mean cosine exceeded the target; None if it did not.
         cosine: mean cosine of the pairs at the end.
         growth: mean norm at the end over that at the start.
         at_least: steps that theorem 3.3 says it takes at least, see :func:`least_steps`; None where
@@ -181,7 +181,7 @@ def convergence(
     Args:
         objective: an objective of two views.
         places: the starts.
-        protocol: what they share.
+        protocol: the settings that they share.
         progress: is told the number of starts done since the last time.
 
     Returns:
@@ -255,7 +255,7 @@ def _going(
 
 
 def _gradients(objective: Objective, z: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Those of the sum of k losses, each of n pairs, by k x n x d anchors and positives."""
+    """Return the gradients of the sum of k losses, each of n pairs, by anchors and positives."""
     leaves = [x.detach().flatten(0, 1).requires_grad_() for x in (z, other)]
     # the fused kernels compute n x n similarities, also where none is asked for
     loss = objective(*leaves, backend="eager") * len(z)

@@ -24,9 +24,9 @@ While a block is met the next one is on its way: in the second pass 6 n n d oper
 6 n d bytes, bfloat16 keys and their sums, so from n of some thousands on nobody should wait.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -246,7 +246,9 @@ class RowStatistics:
         return replace(self, place=self.place.where(self.place == NOWHERE, self.place + first))
 
 
-def _map(function: Any, parts: Sequence[RowStatistics]) -> RowStatistics:  # noqa: ANN401 - of lists of tensors
+def _map(
+    function: Callable[[tuple[Tensor, ...]], Tensor], parts: Sequence[RowStatistics]
+) -> RowStatistics:
     """Apply a function to the tops, the masses and the places of all parts."""
     columns = zip(*((x.top, x.mass, x.place) for x in parts), strict=True)
     top, mass, place = (None if x[0] is None else function(x) for x in columns)

@@ -2,25 +2,27 @@
 
 A formula that is not fused (it asks for more than statistics) gets each of them from a meeting,
 with a gradient of its own; surrogates out of components get the masses and pushes of both
-directions from the meetings that ``kernels.pushes`` makes of blocks of rows. There are no second
+directions that ``kernels.surrogate_sums`` gets from blocks of rows. There are no second
 derivatives.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from functools import cached_property
+from typing import NamedTuple, cast
 
 import torch
 import triton.language as tl
 from torch import Tensor
 
+from isotrope.core.autograd import Context
 from isotrope.core.errors import NeedsEager
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.job import LN2
 from isotrope.kernels.mask import Mask
-from isotrope.kernels.rowblock import RowBlockPairs
-from isotrope.kernels.surrogate_sums import Exponent, Masses, SurrogatePairs
+from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.surrogate_sums import Exponent, Masses, SurrogatePairs, SurrogateSums, Swept
 from isotrope.kernels.triton.operands import (
     NOWHERE,
     Factors,
@@ -33,13 +35,15 @@ from isotrope.kernels.triton.parts import ColumnSources, Part
 from isotrope.kernels.triton.passes import reduced, spread
 from isotrope.kernels.triton.tiles import EXP, NONE, POWER, SOFTPLUS
 
-__all__ = ["TritonPairs", "TritonSurrogatePairs"]
+__all__ = ["TritonPairs", "TritonSums", "surrogate_pairs"]
 
 
-class TritonPairs(RowBlockPairs):
+class TritonPairs(Pairs):
     """Row statistics from tiles that stay on the GPU's cores.
 
     Attributes:
+        side: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
+        shared: what both directions of the batch have in common.
         raw: the views before they were normalised, if in bfloat16.
     """
 
@@ -49,37 +53,34 @@ class TritonPairs(RowBlockPairs):
         self,
         views: Views,
         side: int = 0,
-        kept: dict[object, Any] | None = None,
+        shared: dict[str, object] | None = None,
         raw: Views | None = None,
     ) -> None:
-        super().__init__(views, side, kept)
-        self.raw = raw
-
-    def of(self, views: Views) -> "TritonPairs":
-        return type(self)(views)
+        super().__init__(views)
+        self.side, self.shared, self.raw = side, {} if shared is None else shared, raw
 
     def swapped(self) -> "TritonPairs":
         raw = None if self.raw is None else self.raw.swapped()
-        return type(self)(self.views.swapped(), 1 - self.side, self.kept, raw)
-
-    def pushing(self) -> "TritonSurrogatePairs":
-        return TritonSurrogatePairs(self.views, self.side, self.kept, self.raw)
+        return type(self)(self.views.swapped(), 1 - self.side, self.shared, raw)
 
     @property
     def parts(self) -> ColumnSources:
-        """The meetings of both directions, made once."""
-        if "parts" not in self.kept:
+        """The columns of both directions, made once."""
+        if "parts" not in self.shared:
             given = self.views.detached() if self.raw is None else self.raw
             square = len(given.anchors) == len(given.positives)
             given = given if self.side == 0 else given.swapped()
-            self.kept["parts"] = ColumnSources(given, 2 if square else 1, given=self.raw is None)
-        return cast("ColumnSources", self.kept["parts"])
+            self.shared["parts"] = ColumnSources(given, 2 if square else 1, given=self.raw is None)
+        return cast("ColumnSources", self.shared["parts"])
 
-    def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._summed(EXP, temperature, against)
 
-    def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._summed(SOFTPLUS, temperature, against)
+
+    def _count(self, against: Against) -> Tensor:
+        return Mask(self.views, against).counts()
 
     def _summed(self, kind: tl.constexpr, temperature: float | Tensor, against: Against) -> Tensor:
         views = self.views
@@ -94,12 +95,12 @@ class TritonPairs(RowBlockPairs):
         )
         return found
 
-    def nearest(self, k: int, against: Against = "cross") -> Tensor:
+    def _nearest(self, k: int, against: Against) -> Tensor:
         width = sum(len(x) for x in Mask(self.views, against).columns)
         found = self.parts.nearest(min(k, width), against, self.side)
         return found.masked_fill(found == NOWHERE, -1).long()
 
-    def hardest(self, against: Against = "cross") -> Tensor:
+    def _hardest(self, against: Against) -> Tensor:
         """The gradient goes through the columns that were found; the choice is constant."""
         at = self.nearest(1, against).squeeze(1)
         columns = self.columns(against)
@@ -148,13 +149,13 @@ class _Summed(torch.autograd.Function):
     """A sum of each row as a function of anchors, positives, further negatives and temperature."""
 
     @staticmethod
-    def forward(ctx: Any, asked: _Asked, *inputs: Tensor | None) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Context, asked: _Asked, *inputs: Tensor | None) -> Tensor:
         ctx.asked, ctx.found = asked, asked.found()
         ctx.whole = asked.parts.joined(asked.against, asked.side, ctx.found)
         return asked.value(ctx.whole)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
             raise NeedsEager(
                 "the triton backend has no second derivatives; ask for backend='eager'"
@@ -181,65 +182,67 @@ class _Summed(torch.autograd.Function):
         return None, *grads, slope
 
 
-class TritonSurrogatePairs(SurrogatePairs, TritonPairs):
-    """The same where only anchors move, for both directions at once."""
+def surrogate_pairs(pairs: TritonPairs) -> SurrogatePairs:
+    """Return pairs of the same direction of which only the anchors move."""
+    if "sums" not in pairs.shared:
+        views = pairs.views.detached()
+        views = views.swapped() if pairs.side else views
+        pairs.shared["sums"] = TritonSums(views, pairs.parts, given=pairs.raw is None)
+    return SurrogatePairs(pairs, cast("TritonSums", pairs.shared["sums"]), pairs.side)
 
-    def __init__(
-        self,
-        views: Views,
-        side: int = 0,
-        kept: dict[object, Any] | None = None,
-        raw: Views | None = None,
-    ) -> None:
-        super().__init__(views, side, kept)
-        self.raw = raw
 
-    def first(self, by: By) -> tuple[Tensor, Tensor]:
-        key = ("first", by, self.side)
-        if key not in self.kept:
-            found = self._found_by(by, NONE, 1.0, place=True)
-            assert found.place is not None
-            at = found.place.masked_fill(found.place == NOWHERE, -1)
-            self.kept[key] = (at.long(), found.tops)
-        at, top = self.kept[key]
-        return at, top
+class TritonSums(SurrogateSums):
+    """The sums of both directions from tiles.
 
-    def _sweep(
-        self, part: Part, exponent: Exponent | None = None, crossed: bool | None = None
-    ) -> None:
+    Args:
+        views: unit views, without history, as side 0 has them.
+        parts: the columns of both directions.
+        given: the columns are the unit views, not raw ones.
+    """
+
+    def __init__(self, views: Views, parts: ColumnSources, *, given: bool) -> None:
+        super().__init__(views)
+        self.parts, self.given = parts, given
+
+    def _first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
+        statistics = self._statistics(side, by, NONE, 1.0, place=True)
+        assert statistics.place is not None
+        at = statistics.place.masked_fill(statistics.place == NOWHERE, -1)
+        return at.long(), statistics.tops
+
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
         kind, scale = _kind(exponent)
         similar = kind is not POWER  # exponents are similarities
         found = self.parts.reduced(part, kind, scale, top=similar)
         both = self.parts.both
-        if similar:
-            self.kept["hardest", part] = [found[k].tops / scale for k in (0, 1)]
+        hardest = [found[k].tops / scale for k in (0, 1)] if similar else None
         if exponent is None:
-            return
-        self.kept["mass", part, exponent] = [found[k].mass for k in (0, 1)]
+            return Swept(hardest)
+        mass = [cast("Tensor", found[k].mass) for k in (0, 1)]
         if crossed is None:
-            return
+            return Swept(hardest, mass)
         other = crossed and part == "inside"  # the other view pushes and is pushed
         sums, one = [x.zeros() for x in both], Factors(torch.ones_like(both[0].reciprocal))
         for meeting, rows, columns in self.parts.meetings(part):
             moved = (both[1 - rows],) * 2 if other else None
             into = None if columns is None else sums[columns]
             spread(replace(meeting, moved=moved), kind, scale, one, None, sums[rows], into)
-        self.kept["push", part, exponent, crossed] = [
-            both[1 - k if other else k].by_unit(sums[k]) for k in (0, 1)
-        ]
+        push = [both[1 - k if other else k].by_unit(sums[k]) for k in (0, 1)]
+        return Swept(hardest, mass, push)
 
-    def _one_way(self, by: By, exponent: Exponent) -> Masses:
+    def _one_way(self, side: int, by: By, exponent: Exponent) -> Masses:
         kind, scale = _kind(exponent)
-        found = self._found_by(by, kind, scale, shifted=True)
+        found = self._statistics(side, by, kind, scale, shifted=True)
         assert found.mass is not None
-        rows = self.parts.both[self.side] if by != "positives" else self._own
+        rows = self.parts.both[side] if by != "positives" else self._own(side)
         sums, one = rows.zeros(), Factors(torch.ones_like(found.mass), finite(found.tops))
-        for _, meeting in self._meetings(by):
+        for _, meeting in self._meetings(side, by):
             spread(meeting, kind, scale, one, None, sums, None)
         return Masses(found.tops * LN2, found.mass, rows.by_unit(sums))
 
-    def _found_by(
+    def _statistics(
         self,
+        side: int,
         by: By,
         kind: tl.constexpr,
         scale: float,
@@ -247,40 +250,38 @@ class TritonSurrogatePairs(SurrogatePairs, TritonPairs):
         shifted: bool = False,
         place: bool = False,
     ) -> RowStatistics:
-        """What the anchors of this direction find, where ``by`` is compared."""
+        """The statistics of the anchors of a side, where ``by`` is compared."""
         found = [
             reduced(meeting, kind, scale, shifted=shifted, place=place)[0].counted_from(first)
-            for first, meeting in self._meetings(by)
+            for first, meeting in self._meetings(side, by)
         ]
         return (
-            RowStatistics.joined(found)
-            if found
-            else RowStatistics.nothing(self.parts.both[self.side])
+            RowStatistics.joined(found) if found else RowStatistics.nothing(self.parts.both[side])
         )
 
-    def _meetings(self, by: By) -> Iterator[tuple[int, RowColumnBlock]]:
+    def _meetings(self, side: int, by: By) -> Iterator[tuple[int, RowColumnBlock]]:
         """The anchors of this direction with each part of their columns, and the first's number."""
-        parts, against, side = self.parts, AGAINST[by], self.side
+        parts, against, own = self.parts, AGAINST[by], self._own(side)
         for part in parts.of(against):
             first = parts.first(against, part, side)
             meeting = parts.meetings(part, side)[0].meeting.whole()
             if by == "positives":  # compared; what pushes is what pushes the anchors
-                moved = (self._own, meeting.columns)
-                columns = self._own if part == "inside" else meeting.columns
-                meeting = replace(meeting, rows=self._own, columns=columns, moved=moved)
+                moved = (own, meeting.columns)
+                columns = own if part == "inside" else meeting.columns
+                meeting = replace(meeting, rows=own, columns=columns, moved=moved)
             yield first, meeting
 
-    @property
-    def _own(self) -> Rows:
+    def _own(self, side: int) -> Rows:
         """The positives of the anchors."""
         parts = self.parts
         if parts.sides == 2:
-            return parts.both[1 - self.side]
-        if "own" not in self.kept:
-            own = parts.views
-            groups = own.own_groups
-            self.kept["own"] = Rows(own.own, groups=groups, given=self.raw is None)
-        return cast("Rows", self.kept["own"])
+            return parts.both[1 - side]
+        return self._positives
+
+    @cached_property
+    def _positives(self) -> Rows:
+        views = self.parts.views
+        return Rows(views.own, groups=views.own_groups, given=self.given)
 
 
 def _kind(exponent: Exponent | None) -> tuple[tl.constexpr, float]:

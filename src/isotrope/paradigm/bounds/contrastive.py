@@ -1,4 +1,4 @@
-"""Bounds of paper 001: InfoNCE under DCL+ and a triplet loss, uniformity over the distances.
+"""Bounds of Nie et al. 2023: InfoNCE under DCL+ and a triplet loss, uniformity over the distances.
 
 Temperatures stand inside the exponentials and h'_j is of the other view, which the printed
 equations (1, 5, 12, 43 to 46, 50) leave to be guessed.
@@ -40,7 +40,7 @@ class InfoNCEBounds(NamedTuple):
 
 
 def infonce_bounds(anchors: Tensor, positives: Tensor, temperature: float) -> InfoNCEBounds:
-    """Return both sides of paper 001, eq. 12, for every anchor.
+    """Return both sides of Nie et al. 2023, eq. 12, for every anchor.
 
     N is the size of the batch there, so that N - 1 counts the negatives.
 
@@ -63,15 +63,15 @@ def infonce_bounds(anchors: Tensor, positives: Tensor, temperature: float) -> In
 def spread(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return the mean of ||h_i - h'_j||^2 over all i != j, in 0..4.
 
-    It is what both lower bounds of uniformity have in common (paper 001, appendix D): minimising
-    either loss maximises it.
+    It is what both lower bounds of uniformity have in common (Nie et al. 2023, appendix D):
+    minimising either loss maximises it.
     """
     pairs = _with_negatives(anchors, positives)
     return 2 - 2 * pairs.similarity()[pairs.negative()].mean()
 
 
 def uniformity_bound(anchors: Tensor, positives: Tensor, t: float = 2.0) -> Bound:
-    """Return -t spread <= log mean_{i != j} exp(-t ||h_i - h'_j||^2) (paper 001, eq. 44).
+    """Return -t spread <= log mean_{i != j} exp(-t ||h_i - h'_j||^2) (Nie et al. 2023, eq. 44).
 
     Args:
         anchors: n x d raw embeddings.

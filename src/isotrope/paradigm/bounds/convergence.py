@@ -1,4 +1,4 @@
-"""How small gradients become in stochastic gradient descent: paper 004, supplement 6.2."""
+"""How small gradients become in stochastic gradient descent: Manna et al. 2023, supplement 6.2."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""What one step on the cosine similarity does to embeddings: the results of paper 003.
+"""What one step on the cosine similarity does to embeddings: the results of Draganov et al. 2024.
 
 phi is the angle of two embeddings, rho a norm, gamma a step; x = gamma / rho^2. Vectors are rows
 and must not be zero.
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def attraction(z: Tensor, other: Tensor) -> Tensor:
-    """Return the gradient of -cos(z, other) with respect to z, n x d (paper 003, Prop. 3.1).
+    """Return the gradient of -cos(z, other) by z, n x d (Draganov et al. 2024, Prop. 3.1).
 
     It is -(other / |other|) orthogonal to z, over |z|. The printed vector lacks the minus: it is
     the direction of ascent of the cosine, the one a descent step goes.

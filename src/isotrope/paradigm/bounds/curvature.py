@@ -1,4 +1,4 @@
-"""Second derivatives of the MIO losses by the weights of a linear projector (paper 004, supp. 3).
+"""Second derivatives of the MIO losses by a linear projector (Manna et al. 2023, supplement 3).
 
 z_n = psi^T h_n for the 2N rows of [view; other view], row n + N being the positive of row n, and
 C_nm = z_n . z_m, the plain product that the supplement differentiates (not the cosine). With

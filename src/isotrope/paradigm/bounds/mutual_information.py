@@ -1,4 +1,4 @@
-"""MIOv1 and mutual information: paper 004, section 2.2, with its last two steps corrected."""
+"""MIOv1 bounds mutual information (Manna et al. 2023, section 2.2, two steps corrected)."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ __all__ = ["critic_at_optimum", "miov1_bound", "mutual_information"]
 
 
 def critic_at_optimum(joint: Tensor) -> Tensor:
-    """Return log p(x, y) / (p(x) p(y)), the C that minimises MIOv1 (paper 004, eq. 5 to 9).
+    """Return log p(x, y) / (p(x) p(y)), the C that minimises MIOv1 (Manna et al. 2023, eq. 5 to 9).
 
     That is for a critic free in every entry; a cosine stays within -1..1 and needs a temperature
     to come near. Entries of probability 0 are -inf.
@@ -38,7 +38,7 @@ def mutual_information(joint: Tensor) -> Tensor:
 
 
 def miov1_bound(joint: Tensor, critic: Tensor | None = None) -> Bound:
-    """Return -I(positives) + E_neg[log ratio] <= MIOv1 (paper 004, eq. 10, corrected).
+    """Return -I(positives) + E_neg[log ratio] <= MIOv1 (Manna et al. 2023, eq. 10, corrected).
 
     Positive pairs are drawn from ``joint``, negative ones from the product of its margins. In
     print the second term is the mutual information of the negatives; it is

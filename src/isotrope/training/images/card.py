@@ -56,8 +56,8 @@ def image_card(settings: ImageSettings, result: Result) -> str:
     """Return the card of the model that a run ended with.
 
     Args:
-        settings: of the run.
-        result: of the run.
+        settings: the run's settings.
+        result: the run's result.
     """
     details, metrics = result.details, result.metrics
     scores = {"kNN (k = 200, t = 0.1)": metrics["knn_final"], "linear probe": metrics["linear"]}

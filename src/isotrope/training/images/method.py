@@ -6,14 +6,13 @@ queues, centres). All of that state is in buffers and modules of the method, so 
 exact; randomness is a function of (seed, step) for the whole batch, never of the process.
 """
 
-import contextlib
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import lightning as L
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 
 from isotrope.core.distributed import GlobalBatch, all_gather_views, rank, rows_of, world_size
@@ -26,13 +25,12 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.paradigm.shares import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.recipe import Plan, Recipe
-from isotrope.training.step import step_seed
+from isotrope.training.step import step_loss, step_seed
 
 __all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 
@@ -79,9 +77,9 @@ class ImageMethod(L.LightningModule):
         name: what it is called on the command line.
         paper: its source.
         recipe: what it is trained with by default.
-        options_class: of its options.
+        options_class: the class of its options.
         measured: numbers of the last step if it was a logged one, else empty.
-        gradient_norm: of the last step, before clipping.
+        gradient_norm: the norm in the last step, before clipping.
     """
 
     name: ClassVar[str]
@@ -114,7 +112,7 @@ class ImageMethod(L.LightningModule):
             augments = self.augments_of(encoder.image_size, self.options)
         self.augments = tuple(augments)
         self.seed, self.log_every, self.caching, self.scaled = seed, log_every, caching, scaled
-        self.step = 0
+        self.step, self.steps, self.learning_rate = 0, plan.steps, plan.learning_rate
         self.guard = NonFiniteGuard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
@@ -158,9 +156,9 @@ class ImageMethod(L.LightningModule):
         """Return one augmentation for each crop: two, whatever small ones a recipe has besides.
 
         Args:
-            size: of the crops.
-            options: of the method.
-            name: of the augmentation, if it is not the recipe's.
+            size: the side of the crops.
+            options: the method's options.
+            name: the augmentation, if it is not the recipe's.
         """
         return two_views(name or cls.recipe.augment, size)[:2]
 
@@ -180,14 +178,14 @@ class ImageMethod(L.LightningModule):
 
         With ``caching`` there is the graph of a few images at a time.
         """
-        found: Tensor
+        features: Tensor
         if self.caching is None:
-            found = self.encoder(crops)
+            features = self.encoder(crops)
         else:
             pieces = [(piece,) for piece in torch.split(crops, self.caching)]
-            found = torch.cat(cached(self.encoder, pieces))
-        self._features = found.detach()
-        return found
+            features = torch.cat(cached(self.encoder, pieces))
+        self._features = features.detach()
+        return features
 
     @torch.no_grad()
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
@@ -198,8 +196,8 @@ class ImageMethod(L.LightningModule):
         """
         encoder, head = target.module.children()
         pieces = torch.split(crops, self.caching or len(crops))
-        found: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
-        return found
+        projections: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
+        return projections
 
     # the step
 
@@ -219,51 +217,32 @@ class ImageMethod(L.LightningModule):
         wholes = self.completed(
             [all_gather_views(_wide(views)) for views in self.views(self.crops(batch))]
         )
-        with _full_precision(wholes[0].views.anchors.device.type):
-            terms = [shared_loss(self.objective, w, backend=self.backend) for w in wholes]
-            loss = torch.stack(terms).mean()
-            if not self.guard.forward_is_finite(self, self.step, loss, [w.views for w in wholes]):
-                return self.guard.no_loss(self)
-            if self.step % self.log_every == 0 or self.step == self.plan.steps - 1:
-                assert self._features is not None
-                self.measured = measure(self.objective, wholes[0].views, self._features)
-                self.measured["loss"] = float(loss.detach())
-        return loss
+        views = [whole.views for whole in wholes]
+        return step_loss(self, self.step, wholes, views, lambda: self._measured(views[0]))
+
+    def _measured(self, views: Views) -> dict[str, float | None]:
+        assert self._features is not None
+        return measure(self.objective, views, self._features)
 
     def on_train_batch_start(self, batch: ImageBatch, batch_idx: int) -> None:
         """Make sure that no step is left out or repeated, also where a run was resumed."""
         assert batch.step == self.global_step, f"step {batch.step} at {self.global_step} updates"
 
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Lightning's
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
         """Update, and at once what follows: callbacks then save and score the whole step."""
-        super().optimizer_step(*args, **kwargs)
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         if not self.guard.skipping:
             self.after_step()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Set the rates of this step."""
         set_rates(optimizer, self.plan, self.step)
-
-    def on_train_batch_end(self, outputs: Any, batch: ImageBatch, batch_idx: int) -> None:  # noqa: ANN401 - Lightning's signature
-        """Drop the gradients now: Lightning would keep them through the next forward pass."""
-        self.zero_grad(set_to_none=True)
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: torch.optim.Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip by the norm of all gradients, and keep the norm for the log."""
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(
-            self.parameters(), gradient_clip_val or math.inf
-        )
-        self.guard.check_gradient(self, self.step, self.gradient_norm)
-
-    @property
-    def learning_rate(self) -> float:
-        """The largest of the run."""
-        return self.plan.learning_rate
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -286,17 +265,10 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
 
 
 def _wide(views: Views) -> Views:
-    """At least float32, as the losses compute, and as the queue is."""
+    """Return views in float32 or wider, as the losses compute, and as the queue is."""
     return views.map(at_least_float)
 
 
 def at_least_float(x: Tensor) -> Tensor:
     """Return ``x`` in float32, or as it is if it is wider."""
     return x.float() if x.dtype.itemsize < 4 else x
-
-
-@contextlib.contextmanager
-def _full_precision(device: str) -> Iterator[None]:
-    """Similarities and the loss are computed in float32 even when the encoder is not."""
-    with torch.autocast(device, enabled=False):
-        yield

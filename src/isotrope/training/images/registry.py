@@ -47,7 +47,7 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
     """Return the options of a method; those not given are its recipe's.
 
     Args:
-        name: of the method.
+        name: the method.
         settings: values, or the text of flags, by option.
 
     Raises:

@@ -3,7 +3,7 @@
 Options of the method are ``--method.queue 4096``, as hyperparameters of the objective are
 ``--objective.temperature 0.1``. What is left out is the method's own: optimiser, learning rate,
 weight decay, warm-up, augmentation and objective differ from method to method (docs/methods).
-Batch size and epochs are those of paper 004 for small images.
+Batch size and epochs are those of Manna et al. 2023 for small images.
 """
 
 from typing import Literal

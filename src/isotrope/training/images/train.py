@@ -9,7 +9,6 @@ import math
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,28 +20,19 @@ from torch.utils.data import DataLoader
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError
 from isotrope.core.lock import ensure_not_replaced
-from isotrope.core.result import Result, provenance
+from isotrope.core.result import Result
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.images.pixels import need_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
-from isotrope.encoders.image import IMAGENET_MEAN, IMAGENET_STD, ImageEncoder
-from isotrope.encoders.image_nets import ARCHITECTURES
+from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
 from isotrope.evaluation.image_scores import image_scores, knn_evaluation
-from isotrope.measures.judgement import DevEvaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import (
-    Checkpoints,
-    DataFingerprintCheck,
-    Dev,
-    Metrics,
-    ProvenanceWriter,
-    Stop,
-    Timer,
-)
+from isotrope.training.callbacks import Dev
 from isotrope.training.fit_text import by_name, speaking_python
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
@@ -50,22 +40,19 @@ from isotrope.training.images.method import ImageMethod, Options, Plan
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
+from isotrope.training.loop import Task
 from isotrope.training.nan_guard import refuse_broken
-from isotrope.training.progress import Progress, warn
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    checkpoint,
-    empty_result,
-    make_steps,
-    remove_intermediates,
+    closing,
     run,
     stopped,
     try_objective,
     write_config,
 )
 
-__all__ = ["IMAGE_COLUMNS", "Prepared", "fit_images", "labelled", "prepare", "summary", "train"]
+__all__ = ["IMAGE_COLUMNS", "ImageTask", "fit_images", "labelled", "prepare", "summary", "train"]
 
 _SOCKETS = 75  # bytes; with /pymp-XXXXXXXX/listener-XXXXXXXX they are the 107 of a socket
 SMALL = 96  # pixels of a side up to which images are taken as they are
@@ -98,27 +85,29 @@ def fit_images(
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
     """
-    own = encoder if isinstance(encoder, ImageEncoder) else None
-    name = encoder if own is None else own.name
+    own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
+    name = encoder if own_encoder is None else own_encoder.name
     with speaking_python(ImageSettings):
-        return _fitted({"data": data, "encoder": name, **by_name(settings)}, own, resume=resume)
+        return _fitted(
+            {"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume
+        )
 
 
-def _fitted(settings: dict[str, Any], own: ImageEncoder | None, *, resume: bool) -> Outcome:
-    given = ImageSettings.read(settings, python=True)
-    if own is not None and given.devices > 1:
+def _fitted(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: bool) -> Outcome:
+    checked = ImageSettings.read(settings, python=True)
+    if own_encoder is not None and checked.devices > 1:
         raise InputError(
-            f"devices={given.devices} starts other processes, which do not have your encoder; "
+            f"devices={checked.devices} starts other processes, which do not have your encoder; "
             "start them by torchrun, each with its own"
         )
-    return run(given, functools.partial(_train, own=own), resume=resume)
+    return run(checked, functools.partial(_train, own_encoder=own_encoder), resume=resume)
 
 
 def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
     """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: say how far it is without a bar, too; warnings are always printed.
 
@@ -129,40 +118,24 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
     return run(settings, _train, resume=resume, lines=lines)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What was found good before anything is written.
-
-    Attributes:
-        objective: its name.
-        images: to train and to test on.
-        batches: of every step.
-        module: what is trained, as it is before the first step.
-        steps: of the run.
-    """
-
-    objective: str
-    images: ImageSet
-    batches: ImageBatches
-    module: ImageMethod
-    steps: int
-
-
-def _train(settings: ImageSettings, lines: bool, own: ImageEncoder | None = None) -> Outcome:
+def _train(
+    settings: ImageSettings, lines: bool, own_encoder: ImageEncoder | None = None
+) -> Outcome:
     """Check everything, and only then write: what is wrong leaves no folder behind."""
-    prepared = prepare(settings, own)
+    task = prepare(settings, own_encoder)
     if rank() == 0:
         write_config(settings)
     barrier()
-    return _run(settings, prepared, lines=lines)
+    torch.manual_seed(settings.seed)
+    return task.run(lines=lines)
 
 
-def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepared:
+def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) -> "ImageTask":
     """Check everything, read the data and build what is trained; nothing is written.
 
     Args:
-        settings: of the run.
-        own: the user's encoder, if it is one.
+        settings: the run's settings.
+        own_encoder: the user's encoder, if it is one.
 
     Raises:
         InputError: anything wrong with the settings, the data or the encoder.
@@ -175,8 +148,8 @@ def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepare
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
     need_kornia()
-    scratch = own is None and settings.encoder in ARCHITECTURES
-    encoder = None if scratch else _pretrained(settings, own)
+    scratch = own_encoder is None and settings.encoder in ARCHITECTURES
+    encoder = None if scratch else _pretrained(settings, own_encoder)
     images = _data(settings, encoder.image_size if encoder else settings.image_size)
     images.train.images.read([0])  # where nothing can be decoded, this says so
     if encoder is None:
@@ -204,7 +177,37 @@ def prepare(settings: ImageSettings, own: ImageEncoder | None = None) -> Prepare
         backend=settings.backend,
     )
     module.cut_heads(settings.cut, settings.cut_what)
-    return Prepared(name, images, batches, module, steps)
+    return ImageTask(
+        settings=settings,
+        module=module,
+        objective_name=name,
+        batch_size=batches.size,
+        steps_per_epoch=batches.steps_per_epoch,
+        fingerprint=images.fingerprint,
+        clip=settings.clip or method.recipe.clip,
+        dev=_neighbours(settings, module, images, batches.steps_per_epoch),
+        images=images,
+        batches=batches,
+    )
+
+
+def _neighbours(
+    settings: ImageSettings, module: ImageMethod, images: ImageSet, per_epoch: int
+) -> Dev:
+    """Return when the encoder is scored by its neighbours, in percent: never without labels."""
+    most = settings.knn_images
+    look = functools.partial(
+        knn_evaluation, module.encoder, images, limit_train=most, limit_test=most
+    )
+    return Dev(
+        look if labelled(images) else None,
+        name="kNN accuracy",
+        column="knn",
+        every=settings.knn_every * per_epoch,
+        last=module.steps,
+        keeps_best=False,
+        otherwise="no labels to test with: whether training helped is not known",
+    )
 
 
 def _plan(
@@ -245,8 +248,8 @@ def _objective(
 ) -> tuple[str, Objective]:
     """Return the objective and its name: as asked, with the recipe's numbers where none are."""
     name = (settings.objective or method.recipe.objective).lower()
-    own = method.settings_of(name, options)
-    objective = registry.build(name, {**own, **settings.objective_settings})
+    recipe_settings = method.settings_of(name, options)
+    objective = registry.build(name, {**recipe_settings, **settings.objective_settings})
     try_objective(objective, negatives=False)
     return name, objective
 
@@ -278,14 +281,14 @@ def _encoder(settings: ImageSettings, side: int) -> ImageEncoder:
     )
 
 
-def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncoder:
+def _pretrained(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
     """Load an encoder, or take the user's; it brings its size of images and normalisation."""
     for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
         if getattr(settings, name) != default:
             raise InputError(
                 f"--{name} is for an encoder from scratch; {settings.encoder} brings its own"
             )
-    encoder = own or ImageEncoder.load(settings.encoder, device=settings.device)
+    encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
     if settings.image_size not in (None, encoder.image_size):
         raise InputError(
             f"--image-size {settings.image_size}: {settings.encoder} takes images of "
@@ -294,121 +297,12 @@ def _pretrained(settings: ImageSettings, own: ImageEncoder | None) -> ImageEncod
     return encoder
 
 
-def _run(settings: ImageSettings, prepared: Prepared, *, lines: bool) -> Outcome:
-    output, module, steps = Path(settings.output), prepared.module, prepared.steps
-    per_epoch = prepared.batches.steps_per_epoch
-    torch.manual_seed(settings.seed)
-    module.train()
-    progress = Progress(steps=steps, bar=settings.progress, lines=lines)
-    timer = Timer()
-    metrics = Metrics(
-        output,
-        batch_size=prepared.batches.size,
-        steps_per_epoch=per_epoch,
-        timer=timer,
-        columns=IMAGE_COLUMNS,
-        wandb=settings.wandb,
-        progress=progress,
-    )
-    checkpoints = Checkpoints(
-        output / "checkpoints",
-        every=settings.checkpoint_every,
-        keep=settings.keep_every,
-        last=steps,
-        timer=timer,
-    )
-    stop = Stop(checkpoints)
-    same = DataFingerprintCheck(prepared.images.fingerprint)
-    origin = ProvenanceWriter(output, seed=settings.seed, data=same.fingerprint)
-    dev = Dev(
-        _neighbours(settings, prepared),
-        every=settings.knn_every * per_epoch,
-        last=steps,
-        keep=None,  # what is saved is the last step
-        metrics=metrics,
-        timer=timer,
-        progress=progress,
-        name="kNN accuracy",
-        column="knn",
-    )
-    _introduce(settings, prepared, progress.say)
-    resumed, start = checkpoint(output / "checkpoints", warn)
-    began = time.perf_counter()
-    code = make_steps(
-        settings,
-        module,
-        _loader(settings, prepared, start),
-        steps=steps,
-        resumed=resumed,
-        callbacks=[
-            timer,
-            # the first process alone tells, scores and writes
-            *([progress, origin, metrics, dev] if rank() == 0 else []),
-            *(same, checkpoints, stop),
-        ],
-        clip=settings.clip or type(module).recipe.clip,
-    )
-    if code:
-        result = _result(settings, prepared, dev, metrics, timer, module.global_step)
-        return Outcome(result, output, code, module.encoder, first=rank() == 0)
-    if rank() > 0:
-        return Outcome(empty_result(output), output, encoder=module.encoder, first=False)
-    result = _result(settings, prepared, dev, metrics, timer, steps)
-    refuse_broken(module.encoder, steps)
-    _probe(settings, prepared, result, progress.say)
-    ensure_not_replaced(output)
-    module.encoder.save(output / "model", card=image_card(settings, result))
-    result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
-    result.save(output / "result.json")
-    remove_intermediates(output)
-    return Outcome(result, output, encoder=module.encoder)
-
-
 def labelled(images: ImageSet) -> bool:
     """Return whether there are classes to tell apart, and pictures to see it on."""
     known, test = images.train.labels, images.test
     if known is None or test is None or test.labels is None:
         return False
     return bool((known != known[0]).any())
-
-
-def _neighbours(settings: ImageSettings, prepared: Prepared) -> Callable[[], DevEvaluation] | None:
-    """Return what scores the encoder by its neighbours, in percent; None without labels."""
-    if not labelled(prepared.images):
-        return None
-    most = settings.knn_images
-    return lambda: knn_evaluation(
-        prepared.module.encoder, prepared.images, limit_train=most, limit_test=most
-    )
-
-
-def _probe(
-    settings: ImageSettings,
-    prepared: Prepared,
-    result: Result,
-    say: Callable[[str], None],
-) -> None:
-    """Add the linear probe at the end to the result."""
-    if not settings.linear or not labelled(prepared.images):
-        return
-    found = image_scores(prepared.module.encoder, prepared.images, knn=False, linear=True)
-    accuracy = 100 * float(found.metrics["linear_top1"] or 0)
-    result.metrics["linear"] = accuracy
-    say(f"linear probe: {accuracy:.2f}")
-
-
-def _loader(settings: ImageSettings, prepared: Prepared, start: int) -> DataLoader[ImageBatch]:
-    """Return what gives the batches of the steps that are left, decoded by workers if need be."""
-    batches = prepared.batches
-    dataset = ImageSteps(batches, start, prepared.steps, rows_of(batches.size))
-    return DataLoader(
-        dataset,
-        batch_size=None,
-        num_workers=_workers(settings, prepared.images),
-        pin_memory=find_device(settings.device).type == "cuda",
-        # Ctrl-C is ours to handle: the workers go on until the present step is done
-        worker_init_fn=_deaf,
-    )
 
 
 def _workers(settings: ImageSettings, images: ImageSet) -> int:
@@ -427,106 +321,107 @@ def _short_enough(folder: str) -> None:
         )
 
 
-def _deaf(worker: int) -> None:
+def _ignore_interrupts(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _introduce(settings: ImageSettings, prepared: Prepared, say: Callable[[str], None]) -> None:
-    """Say what is about to happen."""
-    images, module = prepared.images, prepared.module
-    tested = "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
-    skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
-    say(
-        f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
-        f"{tested}{skipped}"
-    )
-    plan = module.plan
-    say(
-        f"{prepared.steps:,} steps of {prepared.batches.size}; {module.name} with "
-        f"{prepared.objective}; {module.encoder.name}, {module.encoder.dimension} features; "
-        f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
-        f"{plan.weight_decay:g}" + (f"; cut {settings.cut:g}" if settings.cut != 1 else "")
-    )
-    say("loss by the {} backend: {}".format(*backend_of(settings)))
-    if not labelled(images):
-        say("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
+@dataclass(frozen=True, kw_only=True)
+class ImageTask(Task):
+    """A training on images, checked and prepared.
 
+    The last step is saved: to choose a step by its neighbours would be to choose by the test part.
 
-def _result(
-    settings: ImageSettings,
-    prepared: Prepared,
-    dev: Dev,
-    metrics: Metrics,
-    timer: Timer,
-    steps: int,
-) -> Result:
-    scores, best, newest = dev.scores, dev.best, metrics.last()
-    images, module = prepared.images, prepared.module
-    tested = images.test
-    judgement = dev.judgement("no labels to test with: whether training helped is not known")
-    return Result(
-        kind="train-images",
-        name=Path(settings.output).name,
-        metrics={
-            "knn_start": scores[min(scores)] if scores else None,
-            "knn_final": scores[max(scores)] if scores else None,
-            "knn_best": None if best is None else best[1],
-            "knn_best_step": None if best is None else best[0],
-            "linear": None,
-            "steps": steps,
-            **module.guard.counted,
-            "seconds": round(timer.seconds, 3),
-            "images_per_second": round(
-                timer.steps * prepared.batches.size / max(timer.seconds, 1e-9), 2
-            ),
-            **{name: newest.get(name) for name in ("loss", *MEASURED, *TRACKED)},
-        },
-        details={
+    Attributes:
+        images: what is trained and tested on.
+        batches: the images of every step.
+    """
+
+    kind = "train-images"
+    columns = IMAGE_COLUMNS
+    logged = (*MEASURED, *TRACKED)
+
+    settings: ImageSettings
+    module: ImageMethod
+    images: ImageSet
+    batches: ImageBatches
+
+    def loader(self, start: int) -> DataLoader[ImageBatch]:
+        """Return what gives the batches from ``start`` on, decoded by workers if need be."""
+        dataset = ImageSteps(self.batches, start, self.module.steps, rows_of(self.batches.size))
+        return DataLoader(
+            dataset,
+            batch_size=None,
+            num_workers=_workers(self.settings, self.images),
+            pin_memory=find_device(self.settings.device).type == "cuda",
+            # Ctrl-C is ours to handle: the workers go on until the present step is done
+            worker_init_fn=_ignore_interrupts,
+        )
+
+    def introduce(self, say: Callable[[str], None]) -> None:
+        """Say what is about to happen."""
+        images, module, cut = self.images, self.module, self.settings.cut
+        tested = (
+            "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
+        )
+        skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
+        say(
+            f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
+            f"{tested}{skipped}"
+        )
+        plan = module.plan
+        say(
+            f"{self.module.steps:,} steps of {self.batches.size}; {module.name} with "
+            f"{self.objective_name}; {module.encoder.name}, {module.encoder.dimension} features; "
+            f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
+            f"{plan.weight_decay:g}" + (f"; cut {cut:g}" if cut != 1 else "")
+        )
+        say("loss by the {} backend: {}".format(*backend_of(self.settings)))
+        if not labelled(images):
+            say("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
+
+    def finish(self) -> Result:
+        """Score the last step by a linear probe, and save it."""
+        result, encoder = self.result(), self.module.encoder
+        refuse_broken(encoder, self.module.steps)
+        result.metrics["linear"] = None
+        if self.settings.linear and labelled(self.images):
+            scores = image_scores(encoder, self.images, knn=False, linear=True)
+            accuracy = 100 * float(scores.metrics["linear_top1"] or 0)
+            result.metrics["linear"] = accuracy
+            self.dev.progress.say(f"linear probe: {accuracy:.2f}")
+        ensure_not_replaced(self.output)
+        encoder.save(self.output / "model", card=image_card(self.settings, result))
+        return result
+
+    def details(self) -> dict[str, Any]:
+        """Return what a training on images adds to the result's details."""
+        images, module = self.images, self.module
+        return {
             "method": {"name": module.name, "options": asdict(module.options)},
-            "objective": {
-                "name": prepared.objective,
-                "parameters": {
-                    k: v if isinstance(v, (int, float, str)) or v is None else str(v)
-                    for k, v in module.objective.hyperparameters().items()
-                },
-            },
-            "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
             "encoder": {"name": module.encoder.name, "dimension": module.encoder.dimension},
             "model": {"fingerprint": module.encoder.fingerprint()},
             "plan": asdict(module.plan),
-            "batch_size": prepared.batches.size,
+            "batch_size": self.batches.size,
             "augments": [asdict(augment) for augment in module.augments],
-            "cut": {"c": settings.cut, "what": settings.cut_what},
             "data": {
-                "path": settings.data,
+                "path": self.settings.data,
                 "images": len(images.train.images),
-                "test": None if tested is None else len(tested.images),
+                "test": None if images.test is None else len(images.test.images),
                 "side": images.side,
                 "skipped": len(images.skipped),
                 "replaced": len(images.replaced),
             },
-            "verdict": judgement.sentence,
-            "judgement": asdict(judgement),
-        },
-        provenance=provenance(seed=settings.seed, data=images.fingerprint),
-    )
+        }
 
 
 def summary(outcome: Outcome) -> str:
     """Return what the command line prints at the end."""
-    result, output = outcome.result, outcome.output
-    metrics = result.metrics
     if outcome.exit_code:
         return stopped(outcome)
+    metrics, data = outcome.result.metrics, outcome.result.details["data"]
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
-    data = result.details["data"]
-    broken = data["skipped"] + data["replaced"]
-    skipped = f"{broken:,} images could not be read and were skipped\n" if broken else ""
-    return (
-        f"{result.details['verdict']}\n{probed}{skipped}"
-        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, "
-        f"{metrics['images_per_second']:.0f} images/s\n"
-        f"model:  {output / 'model'}\n"
-        f"report: isotrope report {output}"
-    )
+    unreadable = data["skipped"] + data["replaced"]
+    skipped = f"{unreadable:,} images could not be read and were skipped\n" if unreadable else ""
+    speed = f", {metrics['images_per_second']:.0f} images/s"
+    return closing(outcome, probed + skipped, speed)

@@ -1,4 +1,4 @@
-"""The anatomy of someone else's LightningModule."""
+"""The doctor in trainings of someone else's LightningModule."""
 
 import csv
 import math
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from isotrope.adapters.lightning import AnatomyCallback
-from isotrope.core.errors import InputError
+from isotrope import Doctor
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.objectives import InfoNCE
@@ -49,7 +48,7 @@ def loader() -> DataLoader[Tensor]:
 
 
 def fit(
-    folder: Path, module: L.LightningModule, callback: L.Callback | None, **settings: Any
+    folder: Path, module: L.LightningModule, callback: Doctor | None, **settings: Any
 ) -> L.Trainer:
     common = {
         "accelerator": "cpu",
@@ -74,7 +73,7 @@ def fit(
 def test_a_module_of_someone_elses(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Theirs()
-    callback = AnatomyCallback(tmp_path / "rows", every=2, temperature=0.1, dev="score")
+    callback = Doctor(path=tmp_path / "rows", every=2, temperature=0.1, dev="score")
     logger = CSVLogger(tmp_path)
     fit(tmp_path, module, callback, logger=logger)
     assert "training_step" not in vars(module)
@@ -89,14 +88,16 @@ def test_a_module_of_someone_elses(tmp_path: Path) -> None:
         assert float(row["gradient_norm"]) > 0
     assert [row["step"] for row in rows if row["dev"]] == ["6"]
     with (Path(logger.log_dir) / "metrics.csv").open(newline="") as handle:
-        logged = [row for row in csv.DictReader(handle) if row.get("anatomy/norm")]
+        logged = [row for row in csv.DictReader(handle) if row.get("isotrope/uniformity")]
     assert [row["step"] for row in logged] == ["0", "2", "4"]
-    assert float(logged[1]["anatomy/norm"]) == pytest.approx(float(looked[1]["norm"]), rel=1e-6)
+    assert float(logged[1]["isotrope/uniformity"]) == pytest.approx(
+        float(looked[1]["uniformity"]), rel=1e-6
+    )
 
 
 def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
     weights = []
-    for callback in (None, AnatomyCallback(every=1)):
+    for callback in (None, Doctor(every=1)):
         torch.manual_seed(0)
         module = Theirs()
         fit(tmp_path, module, callback)
@@ -108,10 +109,10 @@ def test_the_gradient_norm_is_of_the_step_that_was_looked_at(tmp_path: Path) -> 
     """And of all batches that it accumulates; the loss is of the first."""
     torch.manual_seed(0)
     module = Theirs()
-    callback = AnatomyCallback(every=1)
+    callback = Doctor(every=1)
     before = module.encoder.weight.detach().clone(), module.encoder.bias.detach().clone()
     fit(tmp_path, module, callback, max_steps=1, accumulate_grad_batches=2)
-    (row,) = callback.anatomy.rows
+    (row,) = callback.rows
     after = module.encoder.weight.detach(), module.encoder.bias.detach()
     moved = math.sqrt(
         sum(float((a - b).square().sum()) for a, b in zip(before, after, strict=True))
@@ -121,16 +122,14 @@ def test_the_gradient_norm_is_of_the_step_that_was_looked_at(tmp_path: Path) -> 
 
 def test_a_resumed_training_goes_on_with_its_rows(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    first = AnatomyCallback(every=1)
+    first = Doctor(every=1)
     trainer = fit(tmp_path, Theirs(), first, max_steps=3)
     trainer.save_checkpoint(tmp_path / "three.ckpt")
-    second = AnatomyCallback(tmp_path, every=1)
+    second = Doctor(path=tmp_path, every=1)
     fit(tmp_path, Theirs(), second, ckpt_path=tmp_path / "three.ckpt")
     rows = Anatomy.load(tmp_path).rows
     assert [row["step"] for row in rows] == [0, 1, 2, 3, 4, 5]
-    assert [row["loss"] for row in second.anatomy.rows[:3]] == [
-        row["loss"] for row in first.anatomy.rows
-    ]
+    assert [row["loss"] for row in second.rows[:3]] == [row["loss"] for row in first.rows]
 
 
 def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
@@ -142,14 +141,19 @@ def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
 
     module = Breaks()
     with pytest.raises(RuntimeError, match="power"):
-        fit(tmp_path, module, AnatomyCallback(tmp_path, every=1))
+        fit(tmp_path, module, Doctor(path=tmp_path, every=1))
     assert [row["step"] for row in Anatomy.load(tmp_path).rows] == [0, 1]
     assert "training_step" not in vars(module)
 
 
-def test_a_step_without_embeddings_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"must return a dictionary with loss, .*; found Tensor"):
-        fit(tmp_path, Theirs(told=False), AnatomyCallback())
+def test_a_step_without_embeddings_is_said_once_and_trained_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    doctor = Doctor(every=1)
+    assert fit(tmp_path, Theirs(told=False), doctor).global_step == 6
+    assert doctor.off
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
+    assert "must return a dictionary with loss, anchors and positives; found Tensor" in said
 
 
 def test_manual_optimisation_has_no_graph_left(tmp_path: Path) -> None:
@@ -164,17 +168,17 @@ def test_manual_optimisation_has_no_graph_left(tmp_path: Path) -> None:
             optimizer.step()
             return output
 
-    alone, told = AnatomyCallback(every=2), AnatomyCallback(every=2, objective=InfoNCE())
+    alone, told = Doctor(every=2), Doctor(every=2, objective=InfoNCE())
     logger = CSVLogger(tmp_path)
     fit(tmp_path, Manual(), alone, logger=logger)
     fit(tmp_path, Manual(), told)
-    assert [row["step"] for row in alone.anatomy.rows] == [0, 2, 4]
-    for one, other in zip(alone.anatomy.rows, told.anatomy.rows, strict=True):
+    assert [row["step"] for row in alone.rows] == [0, 2, 4]
+    for one, other in zip(alone.rows, told.rows, strict=True):
         assert one["dissipation"] is None is not other["dissipation"]
         assert one["norm"] is not None is not one["loss"]
         assert one["learning_rate"] == 0.25
     with (Path(logger.log_dir) / "metrics.csv").open(newline="") as handle:
-        steps = [row["step"] for row in csv.DictReader(handle) if row.get("anatomy/norm")]
+        steps = [row["step"] for row in csv.DictReader(handle) if row.get("isotrope/uniformity")]
     assert steps == ["0", "2", "4"]
 
 
@@ -183,6 +187,6 @@ def test_a_batch_that_is_skipped_is_not_looked_at(tmp_path: Path) -> None:
         def training_step(self, batch: Tensor, batch_idx: int) -> Any:
             return super().training_step(batch, batch_idx) if batch_idx else None
 
-    callback = AnatomyCallback(every=1)
+    callback = Doctor(every=1)
     fit(tmp_path, Skips(), callback, max_steps=2)
-    assert [row["step"] for row in callback.anatomy.rows] == [1]
+    assert [row["step"] for row in callback.rows] == [1]

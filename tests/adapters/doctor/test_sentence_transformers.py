@@ -1,21 +1,40 @@
-"""The anatomy of trainings by sentence-transformers' own trainer."""
+"""The doctor in trainings by sentence-transformers' own trainer."""
 
 import csv
+import json
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 
 pytest.importorskip("accelerate")
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from transformers import TrainerCallback
 
-from isotrope.adapters.sentence_transformers import record
+from isotrope import Doctor
+from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.encoders.names import resolve
-from tests.adapters.trainers import columns, scratch, trainer
+from tests.adapters.trainers import columns, scratch, texts, trainer
+
+
+def watching(theirs: Any, **settings: Any) -> Doctor:
+    """A doctor who looks at every step, given to the trainer as users give it."""
+    doctor = Doctor(**{"every": 1, "say": None, **settings})  # type: ignore[arg-type]
+    theirs.add_callback(doctor)
+    return doctor
+
+
+def related() -> Dataset:
+    """Pairs that belong together: the same words in another order."""
+    anchors = texts(32, 0)
+    return Dataset.from_dict({"a": anchors, "p": [" ".join(t.split()[::-1]) for t in anchors]})
 
 
 @pytest.fixture
@@ -42,7 +61,7 @@ def test_minilm_with_their_loss_end_to_end(tmp_path: Path) -> None:
         metric_for_best_model="eval_dev_spearman_cosine",
         learning_rate=2e-5,
     )
-    anatomy = record(theirs, tmp_path / "rows", every=2)
+    doctor = watching(theirs, path=tmp_path / "rows", every=2)
     theirs.train()
 
     with (tmp_path / "rows" / "metrics.csv").open(newline="") as handle:
@@ -57,7 +76,7 @@ def test_minilm_with_their_loss_end_to_end(tmp_path: Path) -> None:
         assert 0 < float(row["learning_rate"]) <= 2e-5
     assert [row["step"] for row in rows if row["gradient_norm"]] == ["1", "3"]
     assert [row["step"] for row in rows if row["dev"]] == ["2", "4"]
-    assert Anatomy.load(tmp_path / "rows").rows[0]["loss"] == pytest.approx(anatomy.rows[0]["loss"])
+    assert Anatomy.load(tmp_path / "rows").rows[0]["loss"] == pytest.approx(doctor.rows[0]["loss"])
 
 
 def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
@@ -67,19 +86,19 @@ def test_nothing_of_their_training_changes(tmp_path: Path) -> None:
         loss = losses.MultipleNegativesRankingLoss(model)
         theirs = trainer(model, loss, columns("anchor", "positive"), tmp_path)
         if recorded:
-            anatomy = record(theirs, every=1)
+            doctor = watching(theirs)
         theirs.train()
         weights.append({k: v.clone() for k, v in model.state_dict().items()})
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][k], weights[1][k]) for k in weights[0])
-    assert len([row for row in anatomy.rows if row["norm"]]) == 4
+    assert len([row for row in doctor.rows if row["norm"]]) == 4
 
 
 def test_hard_negatives_are_negatives(tiny: SentenceTransformer, tmp_path: Path) -> None:
     """Their loss embeds positives and negatives in one call, anchors in another."""
     loss = losses.MultipleNegativesRankingLoss(tiny, scale=5.0)
     theirs = trainer(tiny, loss, columns("a", "p", "n", "m"), tmp_path, max_steps=1)
-    row = record(theirs).rows
+    row = watching(theirs).rows
     theirs.train()
     assert row[0]["misfit"] < 1e-3
     assert 0 < row[0]["dissipation"] <= 1
@@ -100,9 +119,9 @@ def test_a_loss_that_caches_gradients_shows_them_all_the_same(
         for module in tiny.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        anatomy = record(theirs)
+        doctor = watching(theirs)
         theirs.train()
-        rows.append(anatomy.rows[0])
+        rows.append(doctor.rows[0])
     assert rows[0]["misfit"] < 1e-3
     assert rows[0]["temperature"] == pytest.approx(0.2, rel=1e-3)
     for name in ("dissipation", "ratio", "embedding_gradient", "hardest_share"):
@@ -116,7 +135,7 @@ def test_the_longest_of_nested_prefixes_has_its_own_gradient(
     inner = losses.MultipleNegativesRankingLoss(tiny, scale=scale)
     nested = losses.MatryoshkaLoss(tiny, inner, [128, 64, 32])
     theirs = trainer(tiny, nested, columns("a", "p"), tmp_path, max_steps=1)
-    row = record(theirs).rows
+    row = watching(theirs).rows
     theirs.train()
     assert row[0]["misfit"] < 1e-3
     assert row[0]["temperature"] == pytest.approx(1 / scale, rel=1e-2)
@@ -128,7 +147,7 @@ def test_more_columns_than_dimensions_are_no_reason_for_silence(tmp_path: Path) 
     loss = losses.MultipleNegativesRankingLoss(model, scale=20.0)
     data = columns("a", "p", "n")
     theirs = trainer(model, loss, data, tmp_path, max_steps=1, per_device_train_batch_size=32)
-    row = record(theirs).rows
+    row = watching(theirs).rows
     theirs.train()
     assert row[0]["negatives"] == 63
     assert row[0]["misfit"] < 1e-3
@@ -163,12 +182,12 @@ def test_however_they_train_it_is_seen_and_changes_nothing(
             eval_dataset=columns("a", "p", count=8) if "eval_steps" in settings else None,
             **settings,
         )
-        anatomy = record(theirs, every=1) if recorded else None
+        doctor = watching(theirs) if recorded else None
         theirs.train()
         weights.append({k: v.clone() for k, v in model.state_dict().items()})
     assert all(torch.equal(weights[0][k], weights[1][k]) for k in weights[0])
-    assert anatomy is not None
-    looked = [row for row in anatomy.rows if row["norm"] is not None]
+    assert doctor is not None
+    looked = [row for row in doctor.rows if row["norm"] is not None]
     assert [row["step"] for row in looked] == [0, 1, 2, 3]
     assert not [r for r in caplog.records if r.name == "isotrope"]
     for row in looked:
@@ -189,12 +208,12 @@ def test_a_dictionary_of_data_sets_and_losses(tmp_path: Path) -> None:
         "scored": losses.CosineSimilarityLoss(model),
     }
     theirs = trainer(model, loss, data, tmp_path, max_steps=8)  # type: ignore[arg-type]
-    anatomy = record(theirs, every=1)
+    doctor = watching(theirs)
     theirs.train()
-    kinds = {row["negatives"] for row in anatomy.rows if row["norm"] is not None}
+    kinds = {row["negatives"] for row in doctor.rows if row["norm"] is not None}
     assert kinds == {0, 7}
-    assert all((row["dissipation"] is None) == (row["negatives"] == 0) for row in anatomy.rows)
-    assert "dissipated-early" not in anatomy.diagnose().verdict
+    assert all((row["dissipation"] is None) == (row["negatives"] == 0) for row in doctor.rows)
+    assert "dissipated-early" not in doctor.diagnose().verdict
 
 
 def test_an_error_of_their_loss_is_theirs(tiny: SentenceTransformer, tmp_path: Path) -> None:
@@ -204,7 +223,7 @@ def test_an_error_of_their_loss_is_theirs(tiny: SentenceTransformer, tmp_path: P
             raise ArithmeticError("of their own")
 
     theirs = trainer(tiny, Broken(tiny), columns("a", "p"), tmp_path)
-    record(theirs, every=1)
+    watching(theirs)
     with pytest.raises(ArithmeticError, match=r"^of their own$"):
         theirs.train()
 
@@ -219,28 +238,30 @@ def test_what_goes_wrong_while_looking_never_reaches_the_training(
         raise RuntimeError("out of memory")
 
     theirs = trainer(tiny, losses.MultipleNegativesRankingLoss(tiny), columns("a", "p"), tmp_path)
-    anatomy = record(theirs, tmp_path / "rows", every=1)
+    doctor = watching(theirs, path=tmp_path / "rows", every=1)
     monkeypatch.setattr(Anatomy, "observe", broken)
     monkeypatch.setattr(Anatomy, "save", broken)
     theirs.train()
     assert theirs.state.global_step == 4
-    assert all(row["norm"] is None for row in anatomy.rows)
+    assert all(row["norm"] is None for row in doctor.rows)
     (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
     assert "RuntimeError: out of memory" in said
 
 
 def test_a_loss_without_in_batch_negatives_is_told_once(
-    tiny: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny: SentenceTransformer, tmp_path: Path
 ) -> None:
     data = columns("a", "b").add_column("score", [float(i % 2) for i in range(32)])
     theirs = trainer(tiny, losses.CoSENTLoss(tiny), data, tmp_path, max_steps=8)
-    anatomy = record(theirs, every=1)
+    said: list[str] = []
+    doctor = watching(theirs, say=said.append)
     theirs.train()
-    assert all(row["negatives"] == 0 for row in anatomy.rows)
-    assert all(row["dissipation"] is row["dead"] is None for row in anatomy.rows)
-    assert anatomy.diagnose().verdict == ("healthy",)
-    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
-    assert "CoSENTLoss compares an anchor with nothing but its own pair" in said
+    assert all(row["negatives"] == 0 for row in doctor.rows)
+    assert all(row["dissipation"] is row["dead"] is None for row in doctor.rows)
+    assert doctor.diagnose().verdict == ("healthy",)
+    first, last = said
+    assert first.startswith("isotrope: CoSENTLoss is a loss of pairs")
+    assert last.startswith("isotrope: verdict: healthy")
 
 
 def test_a_batch_of_one_is_told_from_a_loss_that_is_done(
@@ -250,10 +271,10 @@ def test_a_batch_of_one_is_told_from_a_loss_that_is_done(
     theirs = trainer(
         tiny, loss, columns("a", "p"), tmp_path, max_steps=8, per_device_train_batch_size=1
     )
-    anatomy = record(theirs, every=1)
+    doctor = watching(theirs)
     theirs.train()
-    assert {row["loss"] for row in anatomy.rows} == {0.0}
-    assert anatomy.diagnose().verdict == ("no-negatives",)
+    assert {row["loss"] for row in doctor.rows} == {0.0}
+    assert doctor.diagnose().verdict == ("no-negatives",)
 
 
 def test_terms_told_apart_are_added_and_evaluation_is_not_looked_at(
@@ -265,11 +286,11 @@ def test_terms_told_apart_are_added_and_evaluation_is_not_looked_at(
             return {"most": 0.75 * value, "rest": 0.25 * value}
 
     theirs = trainer(tiny, Told(tiny), columns("a", "p"), tmp_path, max_steps=1)
-    anatomy = record(theirs, every=1)
+    doctor = watching(theirs)
     theirs.evaluate(columns("a", "p", count=8))
-    assert not anatomy.rows
+    assert not doctor.rows
     theirs.train()
-    assert anatomy.rows[0]["misfit"] < 1e-3
+    assert doctor.rows[0]["misfit"] < 1e-3
 
 
 def test_a_resumed_training_goes_on_with_its_rows(
@@ -278,30 +299,114 @@ def test_a_resumed_training_goes_on_with_its_rows(
     loss = losses.MultipleNegativesRankingLoss(tiny)
     data = columns("a", "p")
     theirs = trainer(tiny, loss, data, tmp_path, save_strategy="steps", save_steps=2)
-    record(theirs, tmp_path, every=1)
+    watching(theirs, path=tmp_path)
     theirs.train()
     first = Anatomy.load(tmp_path).rows
     again = trainer(tiny, loss, data, tmp_path, save_strategy="steps", save_steps=2)
     assert not loss._forward_hooks  # those of the first recording
     assert not tiny._forward_hooks
-    anatomy = record(again, tmp_path, every=1)
+    doctor = watching(again, path=tmp_path)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    steps = [row["step"] for row in anatomy.rows if row["norm"]]
+    steps = [row["step"] for row in doctor.rows if row["norm"]]
     assert steps == [0, 1, 2, 3]
-    assert [row["loss"] for row in anatomy.rows[:2]] == [row["loss"] for row in first[:2]]
+    assert [row["loss"] for row in doctor.rows[:2]] == [row["loss"] for row in first[:2]]
 
 
 def test_a_single_column_shows_how_embeddings_lie(
-    tiny: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny: SentenceTransformer, tmp_path: Path
 ) -> None:
     single = columns("a").add_column("label", [i % 4 for i in range(32)])
     theirs = trainer(tiny, losses.BatchHardTripletLoss(tiny), single, tmp_path)
-    anatomy = record(theirs, every=1)
+    said: list[str] = []
+    doctor = watching(theirs, say=said.append)
     theirs.train()
-    assert all(row["norm"] is not None for row in anatomy.rows)
-    assert all(row["positive_mean"] is None for row in anatomy.rows)
-    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
-    assert "BatchHardTripletLoss embeds one column" in said
+    assert all(row["norm"] is not None for row in doctor.rows)
+    assert all(row["positive_mean"] is None for row in doctor.rows)
+    assert "BatchHardTripletLoss is not recognised: it embeds one column" in said[0]
+
+
+def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    logged: list[dict[str, float]] = []
+
+    class Reporter(TrainerCallback):
+        def on_log(self, *given: Any, logs: dict[str, float], **named: Any) -> None:
+            logged.append(dict(logs))
+
+    said: list[str] = []
+    theirs = trainer(
+        tiny,
+        losses.MultipleNegativesRankingLoss(tiny),
+        related(),
+        tmp_path,
+        callbacks=[Reporter(), Doctor(every=1, say=said.append)],
+    )
+    theirs.train()
+    first, last = said
+    assert first.startswith(
+        "isotrope: MultipleNegativesRankingLoss is a softmax over the batch, temperature 0.05 "
+        "(scale=20); 7 negatives an anchor; "
+    )
+    assert "of the anchors are done (GD < 0.01); the hardest negative has " in first
+    assert "% of the push (14% if even)" in first
+    assert last == f"isotrope: verdict: healthy (nothing was found); see {tmp_path / 'isotrope'}"
+    told = [one for one in logged if "loss" in one]
+    assert len(told) == 2
+    assert all(one["isotrope/temperature"] == pytest.approx(0.05, rel=0.01) for one in told)
+    assert {"isotrope/dissipation", "isotrope/dead", "isotrope/ratio"} <= told[0].keys()
+    kept = [one for one in theirs.state.log_history if "loss" in one]
+    assert kept[0]["isotrope/dissipation"] == told[0]["isotrope/dissipation"]
+
+
+def test_the_folder_is_diagnosed_and_reported_after_the_fact(
+    tiny: SentenceTransformer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = trainer(
+        tiny,
+        losses.MultipleNegativesRankingLoss(tiny),
+        columns("a", "p"),
+        tmp_path / "out",
+        max_steps=6,
+        per_device_train_batch_size=1,
+        callbacks=[Doctor(every=1)],
+    )
+    theirs.train()
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("isotrope: ")]
+    assert "step 2: no-negatives (without negatives 1" in said[1]
+    assert "per_device_train_batch_size=64 (now 1)" in said[1]
+    assert len(said) == 3
+    found = json.loads((tmp_path / "out" / "isotrope" / "diagnosis.json").read_text())
+    assert found["verdict"] == ["no-negatives"]
+    assert found["loss"]["name"] == "MultipleNegativesRankingLoss"
+    assert found["settings"]["batch-size"] == 1
+
+    assert diagnose.run([str(tmp_path / "out"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again == {k: v for k, v in found.items() if k != "settings"}
+    assert diagnose.run([str(tmp_path / "out" / "isotrope")]) == 0
+    assert "CachedMultipleNegativesRankingLoss(model, mini_batch_size=8)" in capsys.readouterr().out
+    page = tmp_path / "page.html"
+    assert report.run([str(tmp_path / "out"), "-o", str(page)]) == 0
+    assert "no-negatives" in page.read_text(encoding="utf-8")
+
+
+def test_a_finding_is_an_alert_where_trackio_runs(
+    tiny: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alerts: list[dict[str, str]] = []
+    tracker = types.ModuleType("trackio")
+    tracker.alert = lambda **named: alerts.append(named)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trackio", tracker)
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(
+        tiny, loss, columns("a", "p"), tmp_path, max_steps=6, per_device_train_batch_size=1
+    )
+    watching(theirs)
+    theirs.train()
+    (alert,) = alerts
+    assert alert["title"] == "no-negatives"
+    assert "per_device_train_batch_size=64" in alert["text"]
 
 
 def test_a_batch_over_several_gpus_is_not_visible(
@@ -309,9 +414,53 @@ def test_a_batch_over_several_gpus_is_not_visible(
 ) -> None:
     loss = losses.MultipleNegativesRankingLoss(tiny)
     theirs = trainer(tiny, loss, columns("a", "p"), tmp_path)
-    record(theirs)
+    doctor = watching(theirs)
     theirs.args._n_gpu = 2
-    watching = theirs.callback_handler.callbacks[-1]
-    watching.on_train_begin(theirs.args, theirs.state, theirs.control)
+    doctor.on_train_begin(theirs.args, theirs.state, theirs.control, model=tiny)
+    assert doctor.off
     assert not tiny._forward_hooks
     assert "splits each batch between 2 GPUs" in caplog.text
+
+
+def test_lora_is_seen_through(tiny: SentenceTransformer, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    tiny.add_adapter(
+        peft.LoraConfig(task_type=peft.TaskType.FEATURE_EXTRACTION, target_modules=["query"])
+    )
+    loss = losses.MultipleNegativesRankingLoss(tiny, scale=50.0)
+    theirs = trainer(tiny, loss, related(), tmp_path, max_steps=2)
+    doctor = watching(theirs)
+    theirs.train()
+    assert not doctor.off
+    assert [row["temperature"] for row in doctor.rows] == pytest.approx([0.02, 0.02], rel=0.01)
+
+
+def test_hardness_weighting_is_told_as_the_lower_temperature_that_it_is(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    loss = losses.MultipleNegativesRankingLoss(
+        tiny, scale=20.0, hardness_mode="all_negatives", hardness_strength=5.0
+    )
+    data = related().add_column("n", texts(32, 5))
+    said: list[str] = []
+    theirs = trainer(tiny, loss, data, tmp_path, max_steps=1)
+    watching(theirs, say=said.append)
+    theirs.train()
+    assert "temperature 0.04 (scale=25) where the loss says 0.05" in said[0]
+
+
+def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path) -> None:
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(tiny, loss, related(), tmp_path, max_steps=2)
+    said: list[str] = []
+    doctor = watching(theirs, say=said.append)
+    theirs.train()
+    first = [row["loss"] for row in doctor.rows]
+    theirs.args.output_dir = str(tmp_path / "second")
+    theirs.train()
+    again = [row["loss"] for row in doctor.rows]
+    assert (tmp_path / "second" / "isotrope" / "diagnosis.json").is_file()
+    assert len(first) == len(again) == 2
+    assert first != again
+    assert len(said) == 4
+    assert not tiny._forward_hooks

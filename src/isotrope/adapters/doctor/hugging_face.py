@@ -1,0 +1,207 @@
+"""What the doctor does at the events of a trainer of transformers, sentence-transformers' included.
+
+Such a trainer does not introduce itself to its callbacks, but it stands on the stack of calls when
+it tells them that training begins. From it come the loss, and the list of callbacks: the doctor
+goes to its head, so that numbers it adds to a log are there when loggers write it.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from isotrope.adapters.doctor.watch import Watch
+from isotrope.core.recorded import NAME
+from isotrope.paradigm.objective import Objective
+
+if TYPE_CHECKING:
+    from isotrope.adapters.doctor.doctor import Doctor
+
+__all__ = ["HuggingFaceEvents"]
+
+
+class HuggingFaceEvents:
+    """Methods by the names of transformers' events, as far as the doctor needs them."""
+
+    def __init__(self, doctor: "Doctor") -> None:
+        self.doctor = doctor
+        self._watch: Watch | None = None
+        self._optimizer: Any = None
+        self._state: Any = None
+        self._writes = True
+
+    def on_train_begin(
+        self,
+        args: Any,  # noqa: ANN401 - the trainer's signature
+        state: Any,  # noqa: ANN401
+        control: Any,  # noqa: ANN401
+        model: nn.Module,
+        optimizer: Any = None,  # noqa: ANN401
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        """Look on; go on with the rows of a training that is resumed."""
+        self.close()  # a training that was broken off has left its hooks
+        doctor = self.doctor
+        trainer = _trainer(args)
+        if args.n_gpu > 1:
+            doctor.stop(
+                f"this trainer splits each batch between {args.n_gpu} GPUs: start one process a "
+                "GPU (torchrun), or show it one (CUDA_VISIBLE_DEVICES=0)"
+            )
+            return
+        self._state, self._optimizer = state, optimizer
+        self._writes = state.is_world_process_zero
+        if not self._writes:
+            doctor.say = doctor.path = None
+        else:
+            doctor.keep_in(Path(args.output_dir) / NAME)
+        losses = _losses(trainer)
+        self._learn(args, losses)
+        if trainer is not None:
+            others = [one for one in trainer.callback_handler.callbacks if one is not doctor]
+            trainer.callback_handler.callbacks = [doctor, *others]
+            model = trainer.model  # without what DistributedDataParallel puts around it
+        if state.global_step == 0:
+            doctor.forget()
+        elif doctor.path is not None:
+            doctor.anatomy.resume(doctor.path, state.global_step)
+        self._watch = Watch(
+            model if doctor.module is None else model.get_submodule(doctor.module),
+            losses=losses,
+            model=model,
+            batch_size=args.per_device_train_batch_size,
+            accumulated=args.gradient_accumulation_steps,
+            due=lambda: doctor.anatomy.due(state.global_step),
+            quietly=doctor.quietly,
+            compiled=args.torch_compile,
+        )
+
+    def _learn(self, args: Any, losses: list[nn.Module]) -> None:  # noqa: ANN401
+        """Take from arguments and losses what the diagnosis reasons with."""
+        anatomy = self.doctor.anatomy
+        anatomy.settings |= {
+            "trainer": "sentence-transformers" if losses else "transformers",
+            "batch-size": args.per_device_train_batch_size,
+            "learning-rate": args.learning_rate,
+        }
+        if anatomy.objective is None:
+            anatomy.objective = _objective(losses)
+        if anatomy.temperature is None:
+            anatomy.temperature = _temperature(losses)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = None
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+        """Look at a batch of several whose gradients are added up."""
+        self._look()
+
+    def on_pre_optimizer_step(
+        self,
+        args: Any,  # noqa: ANN401 - the trainer's signature
+        state: Any,  # noqa: ANN401
+        control: Any,  # noqa: ANN401
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        """Look at the batch, before the weights that made it change."""
+        self._look()
+
+    def _look(self) -> None:
+        if self._watch is None:
+            return
+        step = self._state.global_step
+        seen = self._watch.look(self.doctor.anatomy, step)
+        if seen is None:
+            return
+        if self._optimizer is not None:
+            rate = float(self._optimizer.param_groups[0]["lr"])
+            self.doctor.anatomy.note(step, learning_rate=rate)
+        self.doctor.noted(seen.name, seen.row)
+
+    def on_log(
+        self,
+        args: Any,  # noqa: ANN401 - the trainer's signature
+        state: Any,  # noqa: ANN401
+        control: Any,  # noqa: ANN401
+        logs: dict[str, Any] | None = None,
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        """Add our numbers to the trainer's; note the norm of the step's gradient."""
+        if not logs or "loss" not in logs:
+            return
+        if "grad_norm" in logs:
+            norm = float(logs["grad_norm"])
+            self.doctor.anatomy.note(state.global_step - 1, gradient_norm=norm)
+        numbers = self.doctor.numbers()
+        logs.update(numbers)
+        if state.log_history and state.log_history[-1].get("step") == state.global_step:
+            state.log_history[-1].update(numbers)
+
+    def on_evaluate(
+        self,
+        args: Any,  # noqa: ANN401 - the trainer's signature
+        state: Any,  # noqa: ANN401
+        control: Any,  # noqa: ANN401
+        metrics: Mapping[str, float] | None = None,
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        """Note the score by which the best model is chosen, if larger is better."""
+        name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
+        for told in (name, f"eval_{name}") if name else ():
+            if metrics and told in metrics:
+                self.doctor.anatomy.note(state.global_step, dev=float(metrics[told]))
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+        """Write what there is so far."""
+        if self.doctor.path is not None:
+            self.doctor.save()
+
+    def on_train_end(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
+        """Say the verdict; Lightning's event of the same name has two arguments, and is not it."""
+        if len(given) == 3:
+            self.close()
+            self.doctor.finish()
+
+
+def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
+    """The trainer that has these arguments, among those whose methods are running."""
+    frame = sys._getframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if hasattr(type(owner), "compute_loss") and getattr(owner, "args", None) is args:
+            return owner
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _losses(trainer: Any) -> list[nn.Module]:  # noqa: ANN401 - any trainer
+    """The losses of a trainer of sentence-transformers; none of another."""
+    told = getattr(trainer, "loss", None)
+    found: Iterable[object] = told.values() if isinstance(told, dict) else [told]
+    return [loss for loss in found if isinstance(loss, nn.Module)]
+
+
+def _objective(losses: list[nn.Module]) -> Objective | None:
+    """The objective of isotrope that is trained with, where it is one."""
+    if len(losses) != 1:
+        return None
+    own = (getattr(module, "objective", None) for module in losses[0].modules())
+    return next((one for one in own if isinstance(one, Objective)), None)
+
+
+def _temperature(losses: list[nn.Module]) -> float | None:
+    """What the losses say, if they say one and the same."""
+    found = set()
+    for loss in losses:
+        scale, own = getattr(loss, "scale", None), getattr(loss, "temperature", None)
+        if isinstance(scale, (int, float)) and scale > 0:
+            own = 1 / scale
+        found.add(own if isinstance(own, (int, float)) and own > 0 else None)
+    return found.pop() if len(found) == 1 else None

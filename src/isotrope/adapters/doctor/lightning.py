@@ -1,0 +1,122 @@
+"""What the doctor does at the events of Lightning.
+
+``training_step`` returns the embeddings beside the loss; nothing else of a module changes::
+
+    return {"loss": loss, "anchors": anchors, "positives": positives}
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.core.recorded import NAME
+
+if TYPE_CHECKING:
+    from isotrope.adapters.doctor.doctor import Doctor
+
+__all__ = ["LightningEvents"]
+
+
+class LightningEvents:
+    """Methods by the names of Lightning's events, as far as the doctor needs them.
+
+    ``negatives`` and ``groups`` of what ``training_step`` returns are looked at too. The first
+    process writes and speaks. Under manual optimisation the graph is gone when the step returns:
+    components need an ``objective`` there, and there are no norms of gradients.
+    """
+
+    def __init__(self, doctor: "Doctor") -> None:
+        self.doctor = doctor
+        self._module: Any = None
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+        """Put ourselves between ``training_step`` and the backward pass."""
+        doctor, self._module = self.doctor, pl_module
+        doctor.anatomy.settings |= {"trainer": "lightning"}
+        if not trainer.is_global_zero:
+            doctor.say = doctor.path = None
+        else:
+            logged = trainer.log_dir is not None and trainer.loggers
+            doctor.keep_in(Path(trainer.log_dir) / NAME if logged else None)
+        step, look = pl_module.training_step, doctor.quietly(self._observe)
+
+        @functools.wraps(step)
+        def watched(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - anyone's signature
+            at = trainer.global_step  # manual optimisation counts within the step
+            output = step(*given, **named)
+            if output is not None and doctor.anatomy.due(at):  # None skips a batch
+                look(trainer, pl_module, output, at)
+            return output
+
+        pl_module.training_step = watched
+
+    def _observe(
+        self,
+        trainer: Any,  # noqa: ANN401
+        pl_module: Any,  # noqa: ANN401
+        output: object,
+        step: int,
+    ) -> None:
+        """Look at a batch; without its graph where the backward pass has been."""
+        wanted = {"loss", "anchors", "positives"}
+        if not isinstance(output, Mapping) or not wanted <= output.keys():
+            found = list(output) if isinstance(output, Mapping) else type(output).__name__
+            raise InputError(
+                "training_step must return a dictionary with loss, anchors and positives; found "
+                f"{found}: add the embeddings that the loss was computed from"
+            )
+        graph = pl_module.automatic_optimization
+        anchors, positives, loss = (output[name] for name in ("anchors", "positives", "loss"))
+        self.doctor.observe(
+            anchors if graph else anchors.detach(),
+            positives,
+            loss if graph else loss.detach(),
+            negatives=output.get("negatives"),
+            groups=output.get("groups"),
+            step=step,
+        )
+        if not graph:
+            self._tell(trainer, trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:  # noqa: ANN401
+        """Note learning rate and norm of the gradient, and tell the loggers."""
+        row = self.doctor.rows[-1] if self.doctor.rows else None
+        if row is None or row["step"] != trainer.global_step or row["learning_rate"] is not None:
+            return
+        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(gradients))
+        self.doctor.anatomy.note(gradient_norm=norm)
+        self._tell(trainer, optimizer.param_groups[0]["lr"])
+
+    def _tell(self, trainer: Any, learning_rate: float) -> None:  # noqa: ANN401
+        """Note the learning rate in the newest row, and tell the loggers."""
+        self.doctor.anatomy.note(learning_rate=learning_rate)
+        step = int(self.doctor.rows[-1]["step"] or 0)
+        for logger in trainer.loggers:
+            logger.log_metrics(self.doctor.numbers(), step=step)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+        """Note the score of validation."""
+        name = self.doctor.dev
+        value = None if name is None else trainer.callback_metrics.get(name)
+        if value is not None and not trainer.sanity_checking:
+            self.doctor.anatomy.note(trainer.global_step, dev=float(value))
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ANN401
+        """Write what there is: what broke a training off may be seen in it."""
+        self.on_fit_end(trainer, pl_module)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+        """Say the verdict, and give ``training_step`` back."""
+        self.close()
+        self.doctor.finish()
+
+    def close(self) -> None:
+        """Give ``training_step`` back."""
+        if self._module is not None:
+            self._module.__dict__.pop("training_step", None)
+        self._module = None

@@ -1,0 +1,119 @@
+"""Scores: the matrix that a loss makes of its anchors and candidates, and its gradient."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Scores"]
+
+
+@dataclass
+class _Part:
+    """What one call has scored."""
+
+    scores: Tensor
+    gradient: Tensor | None = None
+
+    def receive(self, gradient: Tensor) -> None:
+        self.gradient = gradient.detach().clone()
+
+
+class Scores:
+    """What is scored for one batch.
+
+    ``similarity_fct`` of a loss is wrapped for the time of its call: it returns what it would
+    return. Where there is none, the model's own scores are columns, the positives' first.
+
+    Args:
+        quietly: makes of a function one from which no error reaches the training.
+    """
+
+    def __init__(self, quietly: Callable[[Callable[..., object]], Callable[..., None]]) -> None:
+        self._quietly = quietly
+        self._wrapped: list[tuple[nn.Module, Any]] = []
+        self._matrices: list[_Part] = []
+        self._columns: list[_Part] = []
+        self._activation: Callable[[Tensor], Tensor] | None = None
+
+    def open(self, loss: nn.Module) -> None:
+        """Wrap what scores within a loss."""
+        told = getattr(loss, "activation_fn", None)
+        self._activation = told if callable(told) else None
+        for module in loss.modules():
+            similarity = vars(module).get("similarity_fct")
+            if callable(similarity):
+                self._wrapped.append((module, similarity))
+                vars(module)["similarity_fct"] = self._watched(similarity)
+
+    def _watched(self, similarity: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        keep = self._quietly(functools.partial(self._keep, self._matrices))
+
+        @functools.wraps(similarity)
+        def watched(*given: Any, **named: Any) -> Tensor:  # noqa: ANN401 - anyone's signature
+            scores = similarity(*given, **named)
+            keep(scores)
+            return scores
+
+        return watched
+
+    def _keep(self, parts: list[_Part], scores: Tensor) -> None:
+        if scores.requires_grad:
+            part = _Part(scores.detach().clone())
+            scores.register_hook(part.receive)  # type: ignore[no-untyped-call]
+            parts.append(part)
+
+    def add(self, scores: object) -> None:
+        """Keep the scores that a model gives of pairs of texts, n or n x 1."""
+        if isinstance(scores, Tensor) and scores.numel() == len(scores):
+            self._keep(self._columns, scores)
+
+    def restore(self) -> None:
+        """Give the loss back what scores."""
+        for module, similarity in self._wrapped:
+            vars(module)["similarity_fct"] = similarity
+        self._wrapped.clear()
+
+    def close(self) -> None:
+        """Forget this batch."""
+        self.restore()
+        # the lists of a batch that was broken off may still be filled: they are not used again
+        self._matrices, self._columns = [], []
+
+    def found(self, rows: int | None) -> tuple[Tensor, Tensor] | None:
+        """Return scores and gradient, n x m both, of so many anchors; None where there are none."""
+        if rows is None:
+            return None
+        matrices = [p for p in self._matrices if p.gradient is not None and p.scores.ndim == 2]
+        width = matrices[0].scores.shape[1] if matrices else 0
+        held = [p for p in matrices if p.scores.shape[1] == width]
+        if width >= max(2, rows) and sum(len(p.scores) for p in held) >= rows:
+            scores, gradient = _joined(held, 0)
+            return scores[:rows], gradient[:rows]
+        columns = [p for p in self._columns if p.gradient is not None and len(p.scores) == rows]
+        if len(columns) < 3:  # of a pair, or a triplet, there is no batch to see
+            return None
+        scores, gradient = _joined(columns, 1)
+        return self._activated(scores, gradient)
+
+    def _activated(self, scores: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of what the loss compares, where it takes a function of the scores."""
+        if self._activation is None:
+            return scores, gradient
+        with torch.enable_grad():
+            leaf = scores.double().requires_grad_()
+            value = self._activation(leaf)
+            (slope,) = torch.autograd.grad(value.sum(), leaf)
+        return value.detach(), gradient.double() / slope.where(slope != 0, torch.inf)
+
+
+def _joined(parts: list[_Part], dim: int) -> tuple[Tensor, Tensor]:
+    """Scores and gradients of several parts together; those of one column as columns."""
+    shape = (-1, 1) if dim == 1 else None
+    scores = [p.scores if shape is None else p.scores.reshape(shape) for p in parts]
+    gradients = [p.gradient for p in parts if p.gradient is not None]
+    gradients = [g if shape is None else g.reshape(shape) for g in gradients]
+    return torch.cat(scores, dim=dim), torch.cat(gradients, dim=dim)

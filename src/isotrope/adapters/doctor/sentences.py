@@ -1,0 +1,83 @@
+"""Sentences: what the doctor says of a loss at the first look, of a change, and at the end."""
+
+from pathlib import Path
+
+from isotrope.diagnostics.anatomy import Anatomy, Row
+from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis
+
+__all__ = ["at_the_end", "changed", "first_look"]
+
+_LYING = "how embeddings lie is shown, GD, W and R are not"
+
+_KINDS = {
+    "softmax": "a softmax over the batch",
+    "other": "pushes and a pull within the batch, but no softmax of one temperature",
+    "pairs": "a loss of pairs: an anchor is compared with nothing but its own pair, so that there "
+    f"are no in-batch negatives; {_LYING}",
+    "scores": f"a fit of similarities to labels, not pushes and a pull; {_LYING}",
+    "unknown": f"not recognised: its gradient is not one of pushes and a pull; {_LYING}",
+    "nothing": "not recognised yet: its gradient is zero",
+    "lengths": "no loss of cosines (its gradient changes the embeddings' lengths): norm and rank "
+    "are shown, angles, GD, W and R are not",
+    "single": f"not recognised: it embeds one column, or its columns not each once; {_LYING}",
+    "unseen": f"not recognised: no gradient of it reaches the embeddings; {_LYING}",
+    "broken": "not recognised: its embeddings are not finite",
+    "vectorless": "not recognised: there are no embeddings of one vector a text to see, only the "
+    "loss is noted; where a part of the model has them, name the module that makes them: "
+    'Doctor(module="...")',
+}
+
+
+def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
+    """Return what the first look at a loss has shown, in one line.
+
+    Args:
+        name: of the loss.
+        kind: of ``Anatomy.kind``, or ``vectorless``.
+        row: the numbers; None where there were none.
+        anatomy: with the temperature that the loss was said to have.
+    """
+    if kind == "known" and anatomy.objective is not None:
+        what = f"the objective {anatomy.objective.name}"
+    else:
+        what = _KINDS[kind]
+    parts = [f"{name} is {what}"]
+    if row is None:
+        return parts[0]
+    tau, count, share = row["temperature"], row["negatives"], row["hardest_share"]
+    if tau is not None:
+        parts[0] += f", temperature {tau:.3g} (scale={1 / tau:.3g})"
+        said = anatomy.temperature
+        if said is not None and abs(tau / said - 1) > 0.02:
+            parts[0] += (
+                f" where the loss says {said:.3g}: it weighs hard negatives as a softmax of "
+                f"{tau:.3g} does"
+            )
+    if kind == "pairs":
+        return parts[0]
+    if count:
+        parts.append(f"{count:.0f} negatives an anchor")
+    if row["dead"] is not None:
+        parts.append(f"{row['dead']:.0%} of the anchors are done (GD < 0.01)")
+    if share is not None and count:
+        parts.append(f"the hardest negative has {share:.0%} of the push ({1 / count:.0%} if even)")
+    return "; ".join(parts)
+
+
+def changed(step: int, diagnosis: Diagnosis) -> str:
+    """Return the line of a verdict that is another one than before."""
+    if not diagnosis.findings:
+        return f"step {step}: healthy again"
+    first = diagnosis.findings[0]
+    return (
+        f"step {step}: {', '.join(diagnosis.verdict)} ({first.evidence[0]}); change: {first.change}"
+    )
+
+
+def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
+    """Return the verdict, and where the rest of it is to be read."""
+    told = [f"{v} ({VERDICTS[v]})" for v in diagnosis.verdict]
+    line = f"verdict: {', '.join(told)}"
+    if diagnosis.verdict != (HEALTHY,):
+        line += f"; change: {diagnosis.findings[0].change}"
+    return line + ("" if folder is None else f"; see {folder}")

@@ -1,0 +1,51 @@
+"""Recording: the folder that the doctor leaves of somebody's training, written and read.
+
+``metrics.csv`` has the rows, ``diagnosis.json`` what ``isotrope diagnose --json`` prints, and the
+settings that were read from the trainer, so that the diagnosis can be made again.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.documents import read_json
+from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
+from isotrope.diagnostics.anatomy import Anatomy
+from isotrope.diagnostics.evidence import RunEvidence
+from isotrope.diagnostics.findings import Diagnosis
+
+__all__ = ["of_recording", "save"]
+
+
+def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
+    """Write both files.
+
+    Raises:
+        InputError: they cannot be written.
+    """
+    anatomy.save(folder / "metrics.csv")
+    record = json.loads(diagnosis.to_json())
+    record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
+    with atomic_replace(folder / "diagnosis.json") as temporary:
+        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def of_recording(folder: Path) -> RunEvidence:
+    """Return the case of a recording.
+
+    Raises:
+        InputError: one of its files holds something else.
+    """
+    anatomy, file = Anatomy.load(folder), folder / "diagnosis.json"
+    record: Mapping[str, Any] = {}
+    if file.is_file():
+        read = read_json(file)
+        if not isinstance(read, Mapping):
+            raise InputError(f"{file} holds no diagnosis; remove it, or restore it")
+        record = read
+    settings, losses = record.get("settings"), record.get("loss")
+    anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
+    told = losses if isinstance(losses, list) else [losses]
+    return anatomy.case([loss for loss in told if isinstance(loss, Mapping)])

@@ -1,0 +1,116 @@
+"""The doctor in trainings by transformers' own trainer, with models of somebody's own."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("accelerate")
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import Trainer, TrainingArguments
+
+from isotrope import Doctor
+
+N, WIDTH = 8, 24
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(12, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class Retriever(nn.Module):
+    """A query and its own passages, which stand together: the positive, then negatives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+
+    def forward(self, query: Tensor, passages: Tensor) -> dict[str, Tensor]:
+        q, p = self.encoder(query), self.encoder(passages.flatten(0, 1))
+        scores = F.normalize(q, dim=1) @ F.normalize(p, dim=1).T / 0.05
+        own = torch.arange(len(q)) * passages.shape[1]
+        return {"loss": F.cross_entropy(scores, own), "scores": scores}
+
+
+class Rows(torch.utils.data.Dataset[dict[str, Tensor]]):
+    def __init__(self, passages: int) -> None:
+        random = torch.Generator().manual_seed(0)
+        self.query = torch.randn(64, 12, generator=random)
+        noise = torch.randn(64, passages, 12, generator=random)
+        self.passages = noise
+        self.passages[:, 0] = self.query + 1.5 * noise[:, 0]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"query": self.query[index], "passages": self.passages[index]}
+
+
+def trained(folder: Path, doctor: Doctor | None, *, passages: int = 3, **settings: Any) -> Tensor:
+    torch.manual_seed(0)
+    model = Retriever()
+    arguments = TrainingArguments(
+        str(folder),
+        per_device_train_batch_size=N,
+        max_steps=4,
+        learning_rate=1e-3,
+        use_cpu=True,
+        save_strategy="no",
+        report_to="none",
+        logging_steps=2,
+        disable_tqdm=True,
+        seed=1,
+        **settings,
+    )
+    theirs = Trainer(model=model, args=arguments, train_dataset=Rows(passages))
+    if doctor is not None:
+        theirs.add_callback(doctor)  # type: ignore[arg-type]
+    theirs.train()
+    return model.encoder.linear.weight.detach().clone()
+
+
+@pytest.mark.parametrize("passages", [1, 3])
+@pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 2}], ids=str)
+def test_a_named_module_shows_the_loss(
+    tmp_path: Path, passages: int, settings: dict[str, Any]
+) -> None:
+    said: list[str] = []
+    doctor = Doctor(every=1, module="encoder", say=said.append)
+    weights = trained(tmp_path, doctor, passages=passages, **settings)
+    assert torch.equal(weights, trained(tmp_path, None, passages=passages, **settings))
+    assert not doctor.off
+    assert [row["step"] for row in doctor.rows] == [0, 1, 2, 3]
+    for row in doctor.rows:
+        assert row["negatives"] == N * passages - 1
+        assert row["temperature"] == pytest.approx(0.05, rel=0.01)
+        assert row["ratio"] == pytest.approx(1, abs=0.02)
+        assert 0 < (row["dissipation"] or 0) <= 1
+        assert row["loss"] is not None
+    assert said[0].startswith("isotrope: Retriever is a softmax over the batch, temperature 0.05")
+    assert (tmp_path / "isotrope" / "diagnosis.json").is_file()
+
+
+def test_a_model_whose_output_is_no_embedding_asks_for_its_module(tmp_path: Path) -> None:
+    said: list[str] = []
+    trained(tmp_path, Doctor(every=1, say=said.append))
+    assert 'name the module that makes them: Doctor(module="...")' in said[0]
+
+
+def test_a_module_that_is_not_there_is_said_once_and_trained_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    doctor = Doctor(module="encode", say=None)
+    with caplog.at_level(logging.WARNING, logger="isotrope"):
+        trained(tmp_path, doctor)
+    assert doctor.off
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
+    assert "encode" in said
