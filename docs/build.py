@@ -77,7 +77,7 @@ def _read(file: str) -> list[dict[str, str]]:
 
 
 def gains() -> dict[str, list[float]]:
-    """Return what each objective gained over the untrained model, a value for each seed."""
+    """Return what each objective gained over the model before fine-tuning, by seed."""
     rows = _read("demo-seeds.csv")
     start = {row["seed"]: float(row["MRR@10"]) for row in rows if row["model"] == "untrained"}
     gained = defaultdict(list)
@@ -126,10 +126,10 @@ def _images() -> str:
 
 
 def _uses() -> str:
-    """What each objective can be fed, and what its papers print of it."""
+    """The inputs that each objective supports, and what its papers print of it."""
     averages = {
-        "000": (printed("unified-gradient", "table3"), "Avg"),
-        "001": (printed("align-uniform", "table1"), "STS"),
+        "Li et al. 2024": (printed("unified-gradient", "table3"), "Avg"),
+        "Nie et al. 2023": (printed("align-uniform", "table1"), "STS"),
     }
     lines = []
     for name in ours():
@@ -143,7 +143,7 @@ def _uses() -> str:
             [
                 f"[`{name}`](../objectives/{name}.md)",
                 "yes" if objective.takes_negatives else "-",
-                "rows" if objective.pairwise else "coordinates or pull only",
+                "inputs" if objective.pairwise else "coordinates, or pulls only",
                 ", ".join(objective.presets) or "-",
                 ", ".join(values) or "-",
             ]

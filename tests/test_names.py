@@ -41,6 +41,17 @@ def test_no_room_takes_the_name_of_a_function() -> None:
     assert not rooms & set(functions)
 
 
+def test_the_page_of_the_api_has_all() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in set(NAMES) - {"__version__"}:
+        written = (
+            f"`isotrope.{name}`"
+            if inspect.ismodule(getattr(isotrope, name))
+            else (f"\n::: isotrope.{name}\n")
+        )
+        assert written in page
+
+
 # pairs of private or nested classes that are still to be told apart
 SHARED_CLASS_NAMES = {"Asked", "Batch", "Hardest", "Part", "Task"}
 

@@ -1,4 +1,7 @@
-"""One page for each verb, written from its own parser: nothing on it is kept by hand."""
+"""One page for each verb, written from its own parser, and what the verb prints.
+
+Outputs are files in docs/generate/outputs, copied from a terminal; their first line is the command.
+"""
 
 import argparse
 import importlib
@@ -15,6 +18,7 @@ from isotrope.core.files import atomic_replace
 __all__ = ["command_page", "parser_of", "write_command_pages"]
 
 # verbs whose first word may choose another parser
+OUTPUTS = Path(__file__).with_name("outputs")
 FURTHER = {"simulate": ("convergence", "latent")}
 
 
@@ -64,14 +68,23 @@ def command_page(verb: str) -> str:
     blocks = [*_blocks(parser_of(verb), "#")]
     for kind in FURTHER.get(verb, ()):
         blocks += _blocks(parser_of(verb, kind), "##")
+    blocks += _output(verb)
     return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
+
+
+def _output(verb: str) -> list[str]:
+    """A command and what it printed, if there is a copy of it."""
+    file = OUTPUTS / f"{verb}.txt"
+    if not file.is_file():
+        return []
+    command, printed = file.read_text(encoding="utf-8").split("\n\n", 1)
+    return ["## Output", f"```console\n{command}\n```", f"```text\n{printed}```"]
 
 
 def _index() -> str:
     lines = [[f"[`{verb}`]({verb}.md)", line] for verb, line in VERBS.items()]
-    return (
-        "# Commands\n\n`isotrope VERB --help` prints the same as these pages, which `make docs` "
-        "writes from the commands.\n\n" + grid(["verb", "what it does"], lines)
+    return "# Commands\n\n`isotrope VERB --help` prints the same as these pages.\n\n" + grid(
+        ["verb", "what it does"], lines
     )
 
 

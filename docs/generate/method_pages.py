@@ -57,9 +57,8 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     return (
         "# Methods on images\n\n"
         "A method turns random crops of a batch into views, on which any objective that it can "
-        "feed is a loss. What is not asked for otherwise is its own: objective and temperature, "
-        "optimiser, learning rate, weight decay, warm-up and crops. `make docs` writes these "
-        "pages from the classes.\n\n" + grid(header, lines)
+        "feed is a loss. Its recipe sets whatever you do not set: objective and temperature, "
+        "optimiser, learning rate, weight decay, warm-up and crops.\n\n" + grid(header, lines)
     )
 
 

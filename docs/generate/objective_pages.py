@@ -1,13 +1,16 @@
-"""One page for each objective, written from its class: nothing on it is kept by hand.
+"""One page for each objective, written from its class; its TeX and its use are in objective_texts.
 
-A page holds the card (formula, gradient, shapes, reference, example), a picture of the three
-components, the settings with their ranges, the presets and what the class declares.
+A page holds the formula, when to use it, the line that trains with it, an example, a picture of the
+three components, the rest of the card (gradient, shapes, reference), the settings with their
+ranges, the presets and what the class declares.
 """
 
+import doctest
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
+from docs.generate.objective_texts import FORMULAS, TRAIN, USES
 from isotrope.core.files import atomic_replace
 from isotrope.core.hyper import hypers
 from isotrope.paradigm.objective import Objective
@@ -78,8 +81,7 @@ def index(names: Sequence[str]) -> str:
         "([notation](../notation.md)). GD is 1 (never ends), 1 or 0 (a margin) or 1 to 0 (a "
         "fraction); W is on the hardest negative alone, on all, or signed (some negatives are "
         "pulled); R is a number, dynamic, one for each coordinate (matrix), or there is only the "
-        "pull of the positive. `make docs` writes these pages from the classes.\n\n"
-        + grid(header, lines)
+        "pull of the positive.\n\n" + grid(header, lines)
     )
 
 
@@ -87,15 +89,24 @@ def page(cls: type[Objective]) -> str:
     """Return the page of one objective in Markdown."""
     sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
     objective = cls()
-    blocks = [f"# {cls.__name__}", escaped(sentence)]
+    train = TRAIN.get(
+        cls.name,
+        f"isotrope train pairs.tsv --objective {cls.name} --dev auto --output runs/{cls.name}",
+    )
+    blocks = [f"# {cls.__name__}", escaped(sentence), f"$$\n{FORMULAS[cls.name]}\n$$"]
+    blocks += ["## When to use it", USES[cls.name], "## Train with it", f"```console\n{train}\n```"]
+    blocks += ["[Notation](../notation.md) · [choose an objective](../guide/choose.md)"]
+    (example,) = (text for text in paragraphs if text.startswith("Example:"))
+    blocks += ["## In Python", *_example(cls, example)]
+    blocks += ["## The gradient"]
     if objective.has_terms:
         blocks += [
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
-            "Left and right: over the angles of the positive and of 31 negatives (standard "
-            "deviation .1 around their mean). Middle: W of each negative by its angle, the "
-            "positive at π/6.",
+            "Left and right: GD and R over the angles of the positive and of 31 negatives "
+            "(standard deviation 0.1 around their mean). Middle: W of each negative by its angle, "
+            "with the positive at π/6.",
         ]
-    blocks += [paragraph(text) for text in paragraphs]
+    blocks += [paragraph(text) for text in paragraphs if text != example]
     blocks += ["## Settings", settings(cls)]
     if cls.presets:
         blocks += ["## Presets", _presets(cls)]
@@ -104,12 +115,26 @@ def page(cls: type[Objective]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def _example(cls: type[Objective], text: str) -> list[str]:
+    """The docstring's example as a program that can be pasted, and what it prints."""
+    parsed = doctest.DocTestParser().get_examples(inspect.cleandoc(text.partition(":")[2]))
+    lines = [one.source.strip() for one in parsed]
+    imports = [line for line in lines if line.startswith(("import ", "from "))]
+    if all(not line.endswith(f"import {cls.__name__}") for line in imports):
+        imports.append(f"from isotrope.objectives import {cls.__name__}")
+    body = [
+        f"print({one.source.strip()})" if one.want else one.source.strip()
+        for one in parsed
+        if one.source.strip() not in imports
+    ]
+    printed = "".join(one.want for one in parsed)
+    code = "\n".join(sorted(imports, key=lambda line: "isotrope" in line))
+    return [f"```python\n{code}\n\n{chr(10).join(body)}\n```", f"```text\n{printed}```"]
+
+
 def paragraph(text: str) -> str:
     """Return a paragraph of the card; one that starts with a word and a colon gets it in bold."""
     head, colon, rest = text.partition(":")
-    if head == "Example":
-        lines = inspect.cleandoc(rest)
-        return f"## Example\n\n```python\n{lines}\n```"
     if colon and head.split("(")[0].strip() in _HEADS:
         return f"**{escaped(' '.join(head.split()))}.** {escaped(' '.join(rest.split()))}"
     return escaped(" ".join(text.split()))

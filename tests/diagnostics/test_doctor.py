@@ -81,8 +81,8 @@ def test_a_sound_run_is_healthy() -> None:
 def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> None:
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
-    assert "- dead early 0.1 of the anchors (sick above 0.9)" in lines
-    assert "- hardest times uniform 18.9 times uniform (sick below 1.5)" in lines
+    assert "- dead early 0.1 of the anchors (fault if above 0.9)" in lines
+    assert "- hardest times uniform 18.9 times uniform (fault if below 1.5)" in lines
 
 
 def test_healthy_never_stands_alone_beside_a_training_that_made_it_worse() -> None:
@@ -104,7 +104,7 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     assert found.verdict == ("nothing-left-to-learn",)
     (finding,) = found.findings
     assert "with a third column of near but wrong texts, or with other data" in finding.change
-    assert "   - done at first 0.8 of the anchors (sick above 0.5)" in str(found).splitlines()
+    assert "   - done at first 0.8 of the anchors (fault if above 0.5)" in str(found).splitlines()
     # more of them do not change the name, nor does the other finding come besides
     assert diagnose(case(**{**DONE, "dead": 1.0})).verdict == ("nothing-left-to-learn",)
     assert diagnose(case(**{**DONE, "dead": 1.0, "scores": ()})).verdict == (
@@ -429,7 +429,7 @@ def test_a_diagnosis_is_read_from_the_top() -> None:
     lines = str(found).splitlines()
     assert lines[0] == "verdict: dissipated-early"
     assert lines[2] == f"1. dissipated-early: {VERDICTS['dissipated-early']}"
-    assert "   - dead early 1 of the anchors (sick above 0.9)" in lines
+    assert "   - dead early 1 of the anchors (fault if above 0.9)" in lines
     assert "   change: --objective.temperature 0.1" in lines
     assert lines[-1] == "looked at: 10 steps; x"
     assert max(map(len, lines)) <= 96

@@ -32,4 +32,4 @@ def test_a_number_is_sick_on_one_side_only() -> None:
 
 
 def test_evidence_brings_its_threshold() -> None:
-    assert str(compared("norm", 250.0)) == "norm 250 (sick above 100)"
+    assert str(compared("norm", 250.0)) == "norm 250 (fault if above 100)"

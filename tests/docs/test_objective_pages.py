@@ -10,6 +10,7 @@ from docs.generate.objective_pages import index, page, write_pages
 from isotrope.core.hyper import hypers
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from tests.docs.run_page import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "docs" / "objectives"
@@ -21,7 +22,13 @@ def test_the_committed_page_is_what_the_class_says(name: str) -> None:
     cls = Objective.registered[name]
     text = (COMMITTED / f"{name}.md").read_text(encoding="utf-8")
     assert text == page(cls), "out of date: make docs"
-    for heading in ("**Loss", "**Gradient.**", "**Shapes.**", "**Reference.**", "## Example"):
+    for heading in (
+        "**Loss",
+        "**Gradient.**",
+        "**Shapes.**",
+        "**Reference.**",
+        "## When to use it",
+    ):
         assert heading in text
     for field in hypers(cls):
         assert f"| `{field}` |" in text
@@ -34,6 +41,15 @@ def test_the_committed_page_is_what_the_class_says(name: str) -> None:
         # two maps of colours or a hatched one, and the curve of the weights
         assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) >= 1
         assert root.find(".//*[@id='line2d_1']") is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_can_be_pasted(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, printed = (
+        block for block in blocks((COMMITTED / f"{name}.md").read_text("utf-8"))[1:3]
+    )
+    exec(compile(program.text, f"{name}.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == printed.text
 
 
 def test_the_committed_index_and_nothing_else() -> None:

@@ -269,7 +269,7 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
     number = {"name": "dead_early", "number": 0.25, "threshold": 0.9, "unit": "", "side": "above"}
     record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}
     _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
-    assert "Healthy: well. Nothing was found: dead early 0.25 (sick above 0.9)." in page.text
+    assert "Healthy: well. Nothing was found: dead early 0.25 (fault if above 0.9)." in page.text
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:

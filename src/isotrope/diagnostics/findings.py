@@ -45,7 +45,7 @@ class Evidence:
         number: what was found.
         threshold: what it was compared with; None where the number only explains.
         unit: of both.
-        side: where a number is sick: ``above`` the threshold or ``below`` it.
+        side: where a number is a fault: ``above`` the threshold or ``below`` it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Evidence:
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        against = "" if self.threshold is None else f" (sick {self.side} {self.threshold:g})"
+        against = "" if self.threshold is None else f" (fault if {self.side} {self.threshold:g})"
         return f"{self.name.replace('_', ' ')} {self.number:.4g}{unit}{against}"
 
 

@@ -33,7 +33,7 @@ def not_finite(case: RunEvidence) -> Finding | None:
 
 
 def not_enough_seen(case: RunEvidence) -> Finding | None:
-    """No model was probed, and hardly a step was logged: nothing can be said of the run."""
+    """No model was probed and hardly a step was logged: too little to say what is wrong."""
     steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
     if case.probe is not None or not crosses("logged_steps", steps):
         return None

@@ -1,0 +1,131 @@
+r"""What a page of an objective has beyond its class: the formula as TeX, and when to use it.
+
+Letters are those of docs/notation.md: h and h' the two views, s similarities, theta angles, d
+distances, tau a temperature, m a margin. The docstrings have the same formulas as plain text.
+"""
+
+__all__ = ["FORMULAS", "TRAIN", "USES"]
+
+_SOFTMAX = r"-\log\frac{e^{s_{ii'}/\tau}}{e^{s_{ii'}/\tau} + \sum_{j \ne i} e^{s_{ij'}/\tau}"
+_CUT_BARLOW = (
+    r"L_i = d_i \Big( \sum_{j \ne i} w_{ij}\, h_i^\top h_j"
+    r" - r \sum_{j \ne i} w_{ij}\, h_i^\top h'_i \Big)"
+)
+
+FORMULAS = {
+    "alignuniform": r"L = (1 - \lambda)\, \frac{1}{N} \sum_i \lVert h_i - h'_i \rVert^\alpha"
+    r" + \lambda \log \frac{1}{N(N-1)} \sum_{i \ne j} e^{-t \lVert h_i - h'_j \rVert^2}",
+    "arccon": r"L_i = -\log\frac{e^{\cos(\theta_{ii'} + u)/\tau}}"
+    r"{e^{\cos(\theta_{ii'} + u)/\tau} + \sum_{j \ne i} e^{s_{ij'}/\tau}}",
+    "barlowtwins": r"L = \sum_k (C_{kk} - 1)^2 + \nu \sum_{k \ne l} C_{kl}^2,"
+    r"\qquad C = \frac{1}{N} \sum_i h_i h_i'^\top",
+    "barlowtwinsgrad": r"L_i = -\frac{2}{N}\, h_i^\top A\, h'_i"
+    r" + \nu \sum_{j \ne i} \frac{2\, h_i'^\top h'_j}{N^2}\, h_i^\top h_j",
+    "dcl": r"L_i = -\frac{s_{ii'}}{\tau} + \log \sum_{j \ne i} e^{s_{ij'}/\tau}",
+    "dclplus": r"L_i = \max\Big(0,\; -\frac{s_{ii'}}{\tau}"
+    r" + \log \sum_{j \ne i} e^{s_{ij'}/\tau}\Big)",
+    "dclw": r"L_i = -w_i \frac{s_{ii'}}{\tau} + \log \sum_{j \ne i} e^{s_{ij'}/\tau},"
+    r"\qquad w_i = 2 - N \frac{e^{s_{ii'}/\sigma}}{\sum_k e^{s_{kk'}/\sigma}}",
+    "dino": r"L_i = -\sum_k \mathrm{softmax}(z'_i / \tau_t)_k\,"
+    r" \log \mathrm{softmax}(z_i / \tau)_k",
+    "infonce": "L_i = " + _SOFTMAX + "}",
+    "mat": r"L_i = \max\big(0,\; m + \theta_{ii'} - \min_{k \ne i} \theta_{ik'}\big)",
+    "met": r"L_i = \max\big(0,\; m + d_{ii'} - \min_{k \ne i} d_{ik'}\big),"
+    r"\qquad d = \sqrt{2 - 2 s}",
+    "mhe": r"L = \frac{1}{N} \sum_i \lVert h_i - h'_i \rVert^2"
+    r" + \nu \log \frac{2}{N(N-1)} \sum_{k < l} e^{-t \lVert h_k - h_l \rVert^2}",
+    "mhs": r"L_i = \lVert h_i - h'_i \rVert^2 - \nu \min_{j \ne i} \lVert h_i - h_j \rVert",
+    "miov1": r"L_i = \log\big(1 + e^{-s_{ii'}/\tau}\big)"
+    r" + \mathrm{mean}_j \log\big(1 + e^{s_{ij}/\tau}\big)",
+    "miov2": r"L_i = -\frac{s_{ii'}}{\tau} + \mathrm{mean}_j \log\big(1 + e^{s_{ij}/\tau}\big)",
+    "miov3": r"L_i = -\frac{s_{ii'}}{\tau} + \mathrm{mean}_j\, e^{s_{ij}/\tau}",
+    "mixcse": "L_i = " + _SOFTMAX + r" + e^{h_i^\top x_i/\tau}},"
+    r"\qquad x_i = \frac{\lambda h'_i + (1 - \lambda) h'_{i+1}}{Z_i}",
+    "mixedinfonce": "L_i = " + _SOFTMAX + r" + e^{h_i^\top x_i/\tau}},"
+    r"\qquad x_i = \frac{\lambda h'_g + (1 - \lambda) h'_n}{Z_i}",
+    "modifiedbarlowtwins": _CUT_BARLOW,
+    "modifiedmhe": r"L_i = d_i \sum_{j \ne i} W_{ij} \big(h_i^\top h_j - r\, h_i^\top h'_i\big)",
+    "modifiedmhs": r"L_i = d_i\, W_{ij} \big(h_i^\top h_j - r\, h_i^\top h'_i\big)",
+    "modifiedvicreg": _CUT_BARLOW,
+    "mpt": r"L_i = \max\big(0,\; m - s_{ii'} + \max_{k \ne i} s_{ik'}\big)",
+    "negativecosine": r"L_i = -h_i^\top h'_i",
+    "ntxent": r"L_i = -\log\frac{e^{s_{ii'}/\tau}}"
+    r"{e^{s_{ii'}/\tau} + \sum_{j \ne i} \big(e^{s_{ij'}/\tau} + e^{s_{ij}/\tau}\big)}",
+    "paradigm": r"L_i = GD_i \sum_j W_{ij} \big(h_i^\top x_j - R_i\, h_i^\top h'_i\big)",
+    "simclrgrad": r"L_i = \frac{1}{\tau} \Big( \sum_j p_{ij}\, h_i^\top x_j"
+    r" - (1 - p_i)\, h_i^\top h'_i \Big)",
+    "unigrad": r"L_i = -h_i^\top h'_i + \nu\, h_i^\top F h_i,"
+    r"\qquad F = \frac{1}{2N} \sum_j \big(h_j h_j^\top + h'_j h_j'^\top\big)",
+    "vicreg": r"L = \frac{\lambda}{N} \sum_i \lVert h_i - h'_i \rVert^2"
+    r" + \nu_1 \big(v(H) + v(H')\big) + \nu_2 \big(c(H) + c(H')\big)",
+    "vicreggrad": r"L_i = -\frac{2}{N}\, h_i^\top h'_i"
+    r" + \nu \sum_{j \ne i} \frac{2\, h_i^\top h_j}{N^2}\, h_i^\top h_j",
+}
+
+_MODIFIED = (
+    "Use it for sentences from a raw encoder such as BERT, with its preset. From an encoder that "
+    "was already trained on pairs, `infonce` gained more where we measured both."
+)
+_TRIPLET = (
+    "Use it for sentences from a raw encoder. It pushes only the nearest negative and stops at "
+    "a margin; do not use it on a randomly initialised encoder, where it can collapse."
+)
+_VIEWS = "Use it on images, where its paper does; it has 2N columns, so large batches cost more."
+_GRADIENT = (
+    "Use it to compare gradients: it is the gradient of a known loss as Tao et al. 2022 write it, "
+    "and no loss that one would otherwise choose."
+)
+
+USES = {
+    "alignuniform": "Use it to weigh alignment against uniformity directly. Over many passes of "
+    "the same sentences it overfits, so train with `--dev`.",
+    "arccon": "Use it in place of `infonce` for sentences from a raw encoder: the angle makes "
+    "positives come closer.",
+    "barlowtwins": "Use it on images, with `--method barlowtwins`. On sentences it never stops "
+    "pushing; use `modifiedbarlowtwins` or `infonce` there.",
+    "barlowtwinsgrad": _GRADIENT,
+    "dcl": "Use it for small batches: its gradient does not fade when the positive is far ahead. "
+    "Over many passes of the same sentences it overfits, so train with `--dev`.",
+    "dclplus": "Use it in place of `dcl` if that overfits: it stops at a floor.",
+    "dclw": "Use it in place of `dcl` on images, to give weight to positives that are still far.",
+    "dino": "Use it through `isotrope train-images --method dino`: it compares logits of a student "
+    "and a teacher, not embeddings.",
+    "infonce": "Use it first, on texts with or without labels, on pairs and with hard negatives. "
+    "It is what sentence-transformers calls `MultipleNegativesRankingLoss`.",
+    "mat": _TRIPLET,
+    "met": _TRIPLET,
+    "mhe": "Use it to study hyperspherical energy. For sentences use `modifiedmhe`: this one ended "
+    "below its start where we measured it.",
+    "mhs": "Use it to study hyperspherical separation, or for sentences from a raw encoder with "
+    "`--dev`.",
+    "miov1": _VIEWS,
+    "miov2": _VIEWS,
+    "miov3": "Use it on images, with `--method simclr`: it was level with NT-Xent where we "
+    "measured both.",
+    "mixcse": "Use it if your negatives are too easy: it mixes a harder one from the positive and "
+    "another text.",
+    "mixedinfonce": "Use it if your negatives are too easy: it mixes a harder one from the hardest "
+    "ones of the batch.",
+    "modifiedbarlowtwins": _MODIFIED,
+    "modifiedmhe": _MODIFIED,
+    "modifiedmhs": _MODIFIED,
+    "modifiedvicreg": _MODIFIED,
+    "mpt": _TRIPLET,
+    "negativecosine": "Use it only in BYOL or SimSiam: nothing in it pushes embeddings apart, so "
+    "by itself it collapses.",
+    "ntxent": "Use it on images, with `--method simclr`. It has 2N columns, so large batches cost "
+    "more than with `infonce`.",
+    "paradigm": "Use it to put an objective together from a dissipation, a weight and a ratio.",
+    "simclrgrad": _GRADIENT,
+    "unigrad": "Use it to study what siamese objectives have in common (Tao et al. 2022).",
+    "vicreg": "Use it on images, with `--method vicreg`. For sentences use `modifiedvicreg`.",
+    "vicreggrad": _GRADIENT,
+}
+
+TRAIN = {
+    "dino": "isotrope train-images photos/ --method dino --output runs/dino",
+    "negativecosine": "isotrope train-images photos/ --method byol --output runs/byol",
+    "paradigm": "isotrope train pairs.tsv --objective paradigm --dev auto --output runs/mine \\\n"
+    "    --objective.dissipation margin:0.3 --objective.weight softmax:0.05 --objective.ratio 1.5",
+}
+"""The line that trains with an objective, where it is not the usual one."""
