@@ -24,8 +24,8 @@ file or prompt is refused.
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, search, print score and text."""
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the flags, with the lines of ``--queries`` among the queries."""
     parser = Parser(
         prog="isotrope search",
         description="Find what is closest to a query, by cosine: text in a file, or pictures.",
@@ -72,15 +72,21 @@ def run(arguments: Sequence[str]) -> int:
     if given.top < 1:
         parser.error(f"--top must be 1 or more; found {given.top}")
     check_readable(given.file, given.embeddings, given.queries)
-    queries = [*given.query, *_lines(given.queries)]
-    if not queries:
+    given.query += _lines(given.queries)
+    if not given.query:
         parser.error("no query: give some words to search for, or --queries FILE")
+    return given
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, search, print score and text."""
+    given = _parsed(arguments)
     from isotrope.evaluation.files import search
 
-    found = search(
+    results = search(
         given.model,
         given.file,
-        queries,
+        given.query,
         top=given.top,
         columns=[given.columns] if given.columns else None,
         embeddings=given.embeddings,
@@ -91,14 +97,15 @@ def run(arguments: Sequence[str]) -> int:
         batch_size=given.batch_size,
         progress=True,
     )
-    for query, hits in zip(queries, found, strict=True):
+    several = len(given.query) > 1
+    for query, hits in zip(given.query, results, strict=True):
         if given.json:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}))
             continue
-        if len(queries) > 1:
-            print(f"{_one_line(query)}")
+        if several:
+            print(_one_line(query))
         for score, line, text in hits:
-            print(f"{'  ' * (len(queries) > 1)}{score:.4f}  {line}: {_one_line(text)}")
+            print(f"{'  ' * several}{score:.4f}  {line}: {_one_line(text)}")
     return 0
 
 

@@ -89,13 +89,13 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Path, Path | None]]]:
-    """Return the flags, and which runs at which checkpoints."""
+def _parser() -> Parser:
+    """Return the parser of this verb's flags."""
     parser = Parser(
         prog="isotrope spectrum",
         description="The eigenvalues of the Hessian of a run's objective, by Lanczos: extremes "
-        "with error bounds,\ncounts, density, and whether this is a minimum (paper 004, figures "
-        "2 to 6).",
+        "with error bounds,\ncounts, density, and whether this is a minimum (Manna et al., 2023, "
+        "figures 2 to 6).",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -148,6 +148,12 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Pa
     add("--device", default="auto", metavar="auto|cpu|cuda|mps", help="[auto]")
     add("--progress", action=argparse.BooleanOptionalAction, default=True, help="show a bar")
     add("--json", action="store_true", help="print JSON and nothing else")
+    return parser
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Path, Path | None]]]:
+    """Return the flags, and which runs at which checkpoints."""
+    parser = _parser()
     given = parser.parse_args(list(arguments))
     if given.checkpoint and len(given.runs) > 1:
         parser.error("--checkpoint is for a single run: its files are told apart by no other")

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.core.documents import brief, check_file, read_json
@@ -222,28 +223,12 @@ def _suggestion(name: str) -> str:
 
 def _from_hub(name: str) -> Path:
     """Return the snapshot of a model of the hub: cached if there is one, else downloaded."""
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-    )
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfHubHTTPError
 
-    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
-    for candidate in names:
-        try:
-            folder = Path(snapshot_download(candidate, cache_dir=cache, local_files_only=True))
-        except LocalEntryNotFoundError:
-            continue
-        except HFValidationError as error:
-            raise InputError(
-                f"{name!r} is neither a folder here nor an id that the hub can have: "
-                f"{first_line(error)}"
-            ) from error
-        # a snapshot of which only a configuration was ever fetched does not count
-        if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
-            return folder
+    if (cached := _cached(name, names)) is not None:
+        return cached
     absent = (
         f"{name!r} is neither a folder here nor in the local Hugging Face cache{_suggestion(name)}"
     )
@@ -256,11 +241,45 @@ def _from_hub(name: str) -> Path:
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
         raise InputError(f"{absent}, and the hub is switched off: {setting} is set{hint}")
+    reachable, failure = _reachable(names)
+    if reachable is not None:
+        return _download(reachable)
+    if isinstance(failure, HfHubHTTPError):
+        raise InputError(f"{absent}, and the hub does not give it: {first_line(failure)}")
+    reason = first_line(failure) if failure else f"no answer within {ONLINE_WITHIN:g} s"
+    raise InputError(f"{absent}, and the hub cannot be reached: {reason}{hint}")
+
+
+def _cached(name: str, candidates: Sequence[str]) -> Path | None:
+    """Return the snapshot of the first candidate that the local cache has whole."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    for candidate in candidates:
+        try:
+            folder = Path(snapshot_download(candidate, cache_dir=_cache(), local_files_only=True))
+        except LocalEntryNotFoundError:
+            continue
+        except HFValidationError as error:
+            raise InputError(
+                f"{name!r} is neither a folder here nor an id that the hub can have: "
+                f"{first_line(error)}"
+            ) from error
+        # a snapshot of which only a configuration was ever fetched does not count
+        if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
+            return folder
+    return None
+
+
+def _reachable(candidates: Sequence[str]) -> tuple[str | None, Exception | None]:
+    """Return the first candidate that the hub knows, or the last failure if there was an answer."""
+    from huggingface_hub import HfApi
+
     reachable: list[str] = []
     failures: list[Exception] = []
 
     def ask() -> None:
-        for candidate in names:
+        for candidate in candidates:
             try:
                 HfApi().model_info(candidate, timeout=ONLINE_WITHIN)
             except Exception as error:
@@ -273,22 +292,29 @@ def _from_hub(name: str) -> Path:
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(ONLINE_WITHIN)
-    if reachable:
-        try:
-            return Path(
-                snapshot_download(
-                    reachable[0],
-                    cache_dir=cache,
-                    allow_patterns=list(_WANTED),
-                    ignore_patterns=list(_UNWANTED),
-                )
+    return (reachable or [None])[0], (failures or [None])[-1]
+
+
+def _download(name: str) -> Path:
+    """Download the files of a model that loading needs, and return their folder."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(
+                name,
+                cache_dir=_cache(),
+                allow_patterns=list(_WANTED),
+                ignore_patterns=list(_UNWANTED),
             )
-        except Exception as error:
-            raise InputError(f"downloading {reachable[0]!r} failed: {first_line(error)}") from error
-    if failures and isinstance(failures[-1], HfHubHTTPError):
-        raise InputError(f"{absent}, and the hub does not give it: {first_line(failures[-1])}")
-    reason = first_line(failures[-1]) if failures else f"no answer within {ONLINE_WITHIN:g} s"
-    raise InputError(f"{absent}, and the hub cannot be reached: {reason}{hint}")
+        )
+    except Exception as error:
+        raise InputError(f"downloading {name!r} failed: {first_line(error)}") from error
+
+
+def _cache() -> str | None:
+    """Return the cache that sentence-transformers was told to use, None for the hub's own."""
+    return os.environ.get("SENTENCE_TRANSFORMERS_HOME")
 
 
 def first_line(error: Exception) -> str:

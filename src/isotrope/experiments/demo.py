@@ -38,6 +38,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.reports.html import Example, HtmlTable, write_report
 from isotrope.training.fit_text import fit
+from isotrope.training.run import Outcome
 from isotrope.training.settings import read_yaml
 
 __all__ = ["COLUMNS", "RECIPE", "Row", "demo", "line"]
@@ -206,24 +207,7 @@ def demo(
     scores: dict[str, float] = {"untrained": -1.0}
     after: dict[str, _StaticVectors] = {}
     for name in OBJECTIVES:
-        outcome = fit(
-            [output / "pairs.tsv"],
-            output=output / name,
-            encoder=ENCODER,
-            objective=name,
-            head="none",
-            device="cpu",
-            dev="auto",
-            holdout=recipe.holdout,
-            eval_every=recipe.steps,
-            batch_size=recipe.batch_size,
-            max_steps=recipe.steps,
-            max_length=recipe.max_length,
-            learning_rate=recipe.learning_rate,
-            log_every=2,
-            seed=seed,
-            progress=sys.stderr.isatty(),
-        )
+        outcome = _train(name, output, seed, recipe)
         run = outcome.result.metrics
         assert outcome.encoder is not None
         after[name] = _StaticVectors(outcome.encoder, recipe, texts)
@@ -236,25 +220,13 @@ def demo(
         tell(f"  on its dev set, part of the training text, out of 100: {judged}")
     best = max(scores, key=lambda name: scores[name])
     examples = [] if best == "untrained" else _examples(heldout, before, after[best])
-    note = (
-        f"{len(heldout):,} held-out functions: query the first sentence of the docstring, target "
-        f"the rest, searched among all {len(heldout):,} targets. GD, hardest share and ratio: each "
-        f"objective's own, on held-out pairs in batches of {recipe.probe}. Where the last step is "
-        "not saved, the saved model is the untrained one, because no step had a higher dev score. "
-        "Barlow Twins' ratio is matrix-valued. Seed "
-        f"{seed}. The best objective ({best}) was chosen by the dev score."
-    )
     tell("looking at the three runs for what went wrong ...")
     diagnoses = {name: diagnose(output / name) for name in OBJECTIVES}
     report = write_report(
         [output / name for name in OBJECTIVES],
         output / "report.html",
         title="Find the function by what it does",
-        tables=[
-            HtmlTable(
-                "Held-out functions", COLUMNS, [[row.label, *row.cells()[1:]] for row in rows], note
-            )
-        ],
+        tables=[_table(rows, len(heldout), best, seed, recipe)],
         examples=examples,
     )
     metrics: dict[str, float | int | str | None] = {}
@@ -269,6 +241,44 @@ def demo(
     ).save(output / "demo.json")
     model = None if best == "untrained" else output / best / "model"
     return Demo(rows, best, model, report, examples, diagnoses, len(items))
+
+
+def _train(name: str, output: Path, seed: int, recipe: DemoRecipe) -> Outcome:
+    """Fine-tune MiniLM with one objective on the pairs in ``output``."""
+    return fit(
+        [output / "pairs.tsv"],
+        output=output / name,
+        encoder=ENCODER,
+        objective=name,
+        head="none",
+        device="cpu",
+        dev="auto",
+        holdout=recipe.holdout,
+        eval_every=recipe.steps,
+        batch_size=recipe.batch_size,
+        max_steps=recipe.steps,
+        max_length=recipe.max_length,
+        learning_rate=recipe.learning_rate,
+        log_every=2,
+        seed=seed,
+        progress=sys.stderr.isatty(),
+    )
+
+
+def _table(
+    rows: Sequence[Row], heldout: int, best: str, seed: int, recipe: DemoRecipe
+) -> HtmlTable:
+    """Return the demo's table for the report, with a note on what it shows."""
+    note = (
+        f"{heldout:,} held-out functions: query the first sentence of the docstring, target "
+        f"the rest, searched among all {heldout:,} targets. GD, hardest share and ratio: each "
+        f"objective's own, on held-out pairs in batches of {recipe.probe}. Where the last step is "
+        "not saved, the saved model is the untrained one, because no step had a higher dev score. "
+        "Barlow Twins' ratio is matrix-valued. Seed "
+        f"{seed}. The best objective ({best}) was chosen by the dev score."
+    )
+    cells = [[row.label, *row.cells()[1:]] for row in rows]
+    return HtmlTable("Held-out functions", COLUMNS, cells, note)
 
 
 def _make_room(output: Path) -> None:

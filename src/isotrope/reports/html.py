@@ -97,16 +97,20 @@ def write_report(
     return output
 
 
-def _page(
-    runs: Sequence[Run], title: str, tables: Sequence[HtmlTable], examples: Sequence[Example]
-) -> str:
-    environment = Environment(
+def _environment() -> Environment:
+    """Return an environment that escapes every value and refuses names that are not given."""
+    return Environment(
         loader=PackageLoader("isotrope.reports", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _page(
+    runs: Sequence[Run], title: str, tables: Sequence[HtmlTable], examples: Sequence[Example]
+) -> str:
     diagnoses = [read_diagnosis(run.folder) for run in runs]
     drawn = sections(runs)
     scales = {
@@ -131,39 +135,43 @@ def _page(
         }
         for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
     ]
-    return environment.get_template("template.html").render(
-        title=title,
-        # what is wrong comes before which is best
-        headlines=[health, headline(runs)] if unhealthy else [headline(runs), health],
-        runs=blocks,
-        findings=[
-            (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
-            for entry, diagnosis in zip(blocks, diagnoses, strict=True)
-            if diagnosis is not None
-            for place, finding in enumerate(diagnosis.findings, start=1)
-        ],
-        healthy=[
-            (run.name, of_run.numbers)
-            for run, of_run in together
-            if of_run is not None and of_run.healthy
-        ],
-        undiagnosed=[run for run, of_run in together if of_run is None and not run.foreign],
-        foreign=[run.name for run, of_run in together if of_run is None and run.foreign],
-        command=command,
-        columns=columns(runs),
-        comparison=cells(runs),
-        tables=[(table, _cells(table)) for table in tables],
-        spectra=_spectra(runs),
-        sections=drawn,
-        second=SECOND,
-        markup=Markup,
-        examples=examples,
-        glossary=explained({panel.key for _, panels, _ in drawn for panel in panels}),
-        data=data(runs, diagnoses, scales),
-        script=script,
-        allowed=permission(script),
-        sheet=source("sheet.css"),
-        parameters=_parameters,
+    return (
+        _environment()
+        .get_template("template.html")
+        .render(
+            title=title,
+            # what is wrong comes before which is best
+            headlines=[health, headline(runs)] if unhealthy else [headline(runs), health],
+            runs=blocks,
+            findings=[
+                (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
+                for entry, diagnosis in zip(blocks, diagnoses, strict=True)
+                if diagnosis is not None
+                for place, finding in enumerate(diagnosis.findings, start=1)
+            ],
+            healthy=[
+                (run.name, of_run.numbers)
+                for run, of_run in together
+                if of_run is not None and of_run.healthy
+            ],
+            undiagnosed=[run for run, of_run in together if of_run is None and not run.foreign],
+            foreign=[run.name for run, of_run in together if of_run is None and run.foreign],
+            command=command,
+            columns=columns(runs),
+            comparison=cells(runs),
+            tables=[(table, _cells(table)) for table in tables],
+            spectra=_spectra(runs),
+            sections=drawn,
+            second=SECOND,
+            markup=Markup,
+            examples=examples,
+            glossary=explained({panel.key for _, panels, _ in drawn for panel in panels}),
+            data=data(runs, diagnoses, scales),
+            script=script,
+            allowed=permission(script),
+            sheet=source("sheet.css"),
+            parameters=_parameters,
+        )
     )
 
 
