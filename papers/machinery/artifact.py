@@ -94,9 +94,9 @@ class Artifact:
     Attributes:
         title: what it shows, in a line that has ``table`` or ``figure`` in it.
         jobs: what must be measured, at a scale.
-        show: makes rows, verdicts and pictures of what there is; it must not fail on less.
-        paper: and
-        name: filled in by :func:`artifacts`.
+        render: makes rows, verdicts and pictures of what there is; it must not fail on less.
+        paper: the folder of its paper; :func:`artifacts` fills it in.
+        name: the name of its module; likewise.
     """
 
     title: str

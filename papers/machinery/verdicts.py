@@ -1,4 +1,7 @@
-"""Verdicts: when a comparison over seeds counts. This is the one rule of all tables and figures."""
+"""The rule of the claims of tables and figures: when a comparison over seeds counts.
+
+The claims of ``claims.toml``, written before their trainings, have the five words of ``rule``.
+"""
 
 import itertools
 import math

@@ -22,7 +22,7 @@ from papers.nie2023.norms import (
 
 TITLES = tuple(panel.title for panel in FIGURES["norm"])
 DECOUPLED = ("align & uniform", "DCL")
-MARGINS = ("MPT", "MET", "MAT")
+MARGIN_LOSSES = ("MPT", "MET", "MAT")
 MANY = 1e24  # negatives, by eq. 16
 
 
@@ -30,8 +30,12 @@ def render(scale: Scale, results: Results) -> Rendered:
     """Return the surfaces, beside the paper's equations and the findings of appendix B."""
     apart = [_apart(scale, float(PANELS[title].negatives or 0)) for title in INFONCE]
     apart.append(_apart(scale, MANY))
-    along = {title: _along(scale, title) for title in (INFONCE[0], *DECOUPLED, "DCL+", *MARGINS)}
-    close = {title: alike(scale, PANELS[INFONCE[0]], PANELS[title]) for title in ("DCL+", *MARGINS)}
+    along = {
+        title: _along(scale, title) for title in (INFONCE[0], *DECOUPLED, "DCL+", *MARGIN_LOSSES)
+    }
+    close = {
+        title: alike(scale, PANELS[INFONCE[0]], PANELS[title]) for title in ("DCL+", *MARGIN_LOSSES)
+    }
     return Rendered(
         tables=[side_by_side(scale, "uniformity", TITLES)],
         verdicts=[
@@ -50,9 +54,9 @@ def render(scale: Scale, results: Results) -> Rendered:
             ),
             Verdict(
                 "DCL+ and the losses with a margin dissipate like InfoNCE",
-                all(along[title] == 1 for title in ("DCL+", *MARGINS)),
-                f"{_shares(along, ('DCL+', *MARGINS))}; active where InfoNCE is, of the plane: "
-                + ", ".join(f"{title} {share:.0%}" for title, share in close.items()),
+                all(along[title] == 1 for title in ("DCL+", *MARGIN_LOSSES)),
+                f"{_shares(along, ('DCL+', *MARGIN_LOSSES))}; active where InfoNCE is, of the "
+                "plane: " + ", ".join(f"{title} {share:.0%}" for title, share in close.items()),
             ),
         ],
         pictures={"figure4": partial(drawn, scale, "uniformity", TITLES)},

@@ -1,4 +1,4 @@
-"""Advice: the change that a finding proposes, in the words of the trainer that was used.
+"""Rephrases the change that a finding proposes for other trainers; the texts are in ``rules``.
 
 A rule tells its change in the words of ``isotrope train``. Of a training by another trainer, which
 the setting ``trainer`` names, it is told here in arguments of that trainer and of its losses.

@@ -1,4 +1,4 @@
-"""Silences progress bars and reports of libraries, and keeps their random draws from ours."""
+"""Silences the bars and reports of libraries, and keeps their random draws from affecting ours."""
 
 import logging
 import re
@@ -10,11 +10,12 @@ import torch
 __all__ = ["LoadReport", "quiet_loading"]
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# a line of the report of transformers: "pooler.dense.bias | MISSING | ..."
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*MISSING\b", re.MULTILINE)
 
 
 class LoadReport(logging.Handler):
-    """Collects what the libraries say while they load, instead of printing it."""
+    """Collects the log messages of the libraries while they load, instead of printing them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -26,7 +27,7 @@ class LoadReport(logging.Handler):
 
     @property
     def missing(self) -> list[str]:
-        """Names of tensors that no file held, so that they were drawn at random.
+        """Names of tensors that are missing from the checkpoint and were therefore drawn at random.
 
         BERT's pooler, which a sentence encoder does not use, is left out.
         """
@@ -38,8 +39,8 @@ class LoadReport(logging.Handler):
 def quiet_loading() -> Iterator[LoadReport]:
     """Silence transformers and sentence-transformers, and give them a random state of their own.
 
-    What they draw at random (a pooler that the weights lack) is the same each time, and torch's
-    random state on the CPU is restored afterwards.
+    What they draw from torch's generator on the CPU (a pooler missing from the weights) is the same
+    each time, and the state of that generator is restored afterwards.
     """
     from transformers.utils import logging as messages
 

@@ -1,8 +1,8 @@
-"""Finds the nearest rows by cosine: exact search in tiles, in an order that no tile changes.
+"""Finds the nearest rows by cosine: an exact search in tiles, whose order no tile changes.
 
-Scores are cosines in float64, kept to nine decimals; among equal scores the lower place in the
-corpus comes first. So the order is the same whatever the tiles and the libraries below, and rows
-that occur twice do not trade places.
+Scores are cosines in float64, rounded to nine decimals; ties go to the lower index in the corpus.
+So the order is the same for every size of tile and every linear algebra library, and duplicate rows
+keep their order.
 """
 
 import importlib
@@ -16,11 +16,12 @@ from isotrope.core.errors import InputError, MissingExtra, nearest
 __all__ = ["Search", "nearest_rows", "nearest_rows_by"]
 
 Search = Literal["exact", "faiss"]
-"""Who searches: this file, or an exact flat index of faiss (float32, several threads)."""
+"""Which implementation searches: this file, or an exact flat index of faiss (float32, threaded)."""
 
-# one int64 carries a score and a place: 31 bits of (1 + cosine) * 1e9 above 32 bits of place
+# one int64 holds a score and an index: 31 bits of (1 + cosine) * 1e9 above 32 bits of the index,
+# which is stored as its distance from the largest one, so that a larger key is a better row
 _STEPS = 10**9
-_PLACES = 2**32 - 1
+_INDICES = 2**32 - 1
 
 _QUERIES = 1024  # searched at a time
 
@@ -37,14 +38,14 @@ def nearest_rows(
     Args:
         queries: n x d.
         corpus: m x d, m below 2^32, an array or memory map; or blocks of rows (b x d), which are
-            asked for once, in order, and not kept. A zero row, or one that is not finite, has
+            consumed once, in order, and not kept. A zero row, or one that is not finite, has
             cosine 0.
         top: k; all m if there are fewer.
-        tile: similarities held at a time (of 8 bytes, about eight copies at the start).
+        tile: similarities held at a time, 8 bytes each; the first tiles need eight times that.
 
     Returns:
-        Places (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal
-        cosines the lower place first.
+        Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal
+        cosines the lower index first.
     """
     if isinstance(corpus, np.ndarray):
         top = min(top, len(corpus))
@@ -53,16 +54,16 @@ def nearest_rows(
         keys = np.concatenate(blocks)
     else:
         keys = _best(queries, corpus, top, tile)
-    return _places(keys), (keys >> 32) / _STEPS - 1
+    return _indices(keys), (keys >> 32) / _STEPS - 1
 
 
 def nearest_rows_by(
     search: Search, queries: np.ndarray, corpus: np.ndarray, top: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what :func:`nearest_rows` returns, as ``search`` finds it.
+    """Return what :func:`nearest_rows` returns, with the given implementation.
 
-    faiss compares in float32: where cosines differ by less than 1e-6 its k rows may be others;
-    their cosines and their order are those of :func:`nearest_rows`.
+    faiss compares in float32: where cosines differ by less than 1e-6 it may return other rows;
+    their cosines and their order are computed as by :func:`nearest_rows`.
 
     Raises:
         InputError: an unknown search.
@@ -79,47 +80,50 @@ def nearest_rows_by(
 def _best(queries: np.ndarray, blocks: Iterable[np.ndarray], top: int, tile: int) -> np.ndarray:
     """Return the keys of the best rows of all blocks, n x k, best first."""
     anchors = _unit(queries)
-    wide = max(1, tile // max(1, len(anchors)))
-    best = np.full((len(anchors), top), -1, dtype=np.int64)
+    width = max(1, tile // max(1, len(anchors)))
+    best = np.full((len(anchors), top), -1, dtype=np.int64)  # -1: empty, below every key
     seen = 0
     for block in blocks:
-        for first in range(0, len(block), wide):
-            rows = _unit(block[first : first + wide])
+        for first in range(0, len(block), width):
+            rows = _unit(block[first : first + width])
             _merge(best, anchors @ rows.T, seen)
             seen += len(rows)
-    return np.sort(best, axis=1)[:, : -min(top, seen) - 1 : -1]
+    return np.sort(best, axis=1)[:, : -min(top, seen) - 1 : -1]  # descending, empty ones left out
 
 
 def _merge(best: np.ndarray, cosines: np.ndarray, start: int) -> None:
-    """Put what beats the worst of ``best`` (n x k keys) in its place; columns begin at ``start``.
+    """Merge into ``best`` (n x k keys) every cosine above the worst of its row.
 
-    After a few tiles hardly anything does, and all that is left to do is one comparison.
+    ``start`` is the index in the corpus of the first column. After a few tiles hardly any cosine is
+    above, so the common case costs one comparison.
     """
-    # a step higher at least: among equals the earlier row stays
+    # a score is a whole number of steps: a quarter of one lets ties pass whatever the rounding, and
+    # a tie that passes loses below, because its index is higher
     floor = ((best.min(axis=1) >> 32) + 0.25) / _STEPS - 1
     row, column = np.nonzero(cosines > floor[:, None])
     if not len(row):
         return
     keys = _keys(cosines[row, column], start + column)
     count = np.bincount(row, minlength=len(best))
-    lines, most = np.flatnonzero(count), count.max()
-    place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    candidates = np.full((len(lines), most + best.shape[1]), -1, dtype=np.int64)
-    candidates[np.repeat(np.arange(len(lines)), count[lines]), place] = keys
-    candidates[:, most:] = best[lines]
+    changed, most = np.flatnonzero(count), count.max()
+    # each changed row gets its new keys side by side, -1 behind them, and then its old ones
+    slot = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    candidates = np.full((len(changed), most + best.shape[1]), -1, dtype=np.int64)
+    candidates[np.repeat(np.arange(len(changed)), count[changed]), slot] = keys
+    candidates[:, most:] = best[changed]
     # all keys differ, so partition and sort need not be stable
-    best[lines] = np.partition(candidates, most, axis=1)[:, most:]
+    best[changed] = np.partition(candidates, most, axis=1)[:, most:]
 
 
-def _keys(cosines: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return integers in the order of the cosines, then against that of the places."""
+def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Return integers that sort by cosine, ties by descending index."""
     steps = np.rint((cosines + 1) * _STEPS).astype(np.int64)
-    keys: np.ndarray = (steps << 32) | (_PLACES - places)
+    keys: np.ndarray = (steps << 32) | (_INDICES - indices)
     return keys
 
 
-def _places(keys: np.ndarray) -> np.ndarray:
-    return _PLACES - (keys & _PLACES)
+def _indices(keys: np.ndarray) -> np.ndarray:
+    return _INDICES - (keys & _INDICES)
 
 
 def _by_faiss(queries: np.ndarray, corpus: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,14 +136,14 @@ def _by_faiss(queries: np.ndarray, corpus: np.ndarray, top: int) -> tuple[np.nda
     for first in range(0, len(corpus), 2**16):
         index.add(_unit(corpus[first : first + 2**16]).astype(np.float32))
     keys = np.empty((len(queries), top), dtype=np.int64)
-    high = max(1, 2**24 // (top * corpus.shape[1]))  # rows whose finds are compared anew at once
-    for first in range(0, len(queries), high):
-        anchors = _unit(queries[first : first + high])
-        places = index.search(anchors.astype(np.float32), top)[1]
-        rows = _unit(corpus[places.ravel()]).reshape(*places.shape, -1)
+    chunk = max(1, 2**24 // (top * corpus.shape[1]))  # queries rescored at a time
+    for first in range(0, len(queries), chunk):
+        anchors = _unit(queries[first : first + chunk])
+        indices = index.search(anchors.astype(np.float32), top)[1]
+        rows = _unit(corpus[indices.ravel()]).reshape(*indices.shape, -1)
         cosines = (rows @ anchors[:, :, None])[:, :, 0]
-        keys[first : first + high] = np.sort(_keys(cosines, places), axis=1)[:, ::-1]
-    return _places(keys), (keys >> 32) / _STEPS - 1
+        keys[first : first + chunk] = np.sort(_keys(cosines, indices), axis=1)[:, ::-1]
+    return _indices(keys), (keys >> 32) / _STEPS - 1
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

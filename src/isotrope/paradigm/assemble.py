@@ -1,4 +1,4 @@
-"""From the three components back to the gradient they describe."""
+"""Rebuilds the gradient of anchors and of what they are compared with from its three components."""
 
 from dataclasses import replace
 from typing import Literal
@@ -28,17 +28,20 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 
 
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
-    """Return what the anchors' losses do to the vectors that they are compared with, n x d.
+    """Return the gradient of the anchors' losses on what they are compared with, n x d.
 
     Anchor i's loss depends on s_ij with derivative GD_i W_ij, so its gradient on x_j is
-    GD_i W_ij h_i; and on its positive -GD_i pull_i h_i. These are the roles of a vector as a
-    negative and as a positive of others, in the same unit as :func:`assemble`.
+    GD_i W_ij h_i; and on its positive -GD_i pull_i h_i. These are the contributions of a
+    vector as another anchor's negative and as its positive, before ``terms.scale``, as in
+    :func:`assemble`.
 
     Args:
         terms: the components of every anchor, of an objective that holds nothing constant.
-        views: in the objective's space; of gathered positives only the anchors' own are told.
-        of: what the columns h_j of the same view receive (``against`` within or both), or what
-            the positives receive, as positive and as negatives (cross or both).
+        views: in the objective's space; with gathered positives only the rows of
+            these anchors are returned.
+        of: ``anchors``: the gradient on the columns of the same view, zero unless ``terms.against``
+            is within or both; ``positives``: the gradient on the positives, as positives and,
+            where ``terms.against`` is cross or both, as negatives.
     """
     n, m = len(views.anchors), len(views.positives)
     push = (terms.dissipation[:, None] * terms.weight).T @ views.anchors
@@ -53,12 +56,12 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 def averaged(own: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of both directions: (H, H') and (H', H).
 
-    They are those of the first; what its anchors receive as the positives of the second, and as
-    its negatives, is residual.
+    These are the components of the first direction; the gradient that its anchors receive from the
+    second direction, as positives and as negatives, goes into the residual.
 
     Args:
         own: of the first direction alone.
-        other: of the second.
+        other: of the second, with the same ``scale``.
         swapped: the views of ``other``.
     """
     residual = received(other, swapped, "positives")
@@ -70,6 +73,7 @@ def averaged(own: Terms, other: Terms, swapped: Views) -> Terms:
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:
     """Return the part of each row of ``vectors`` (n x d) orthogonal to the unit ``points``.
 
-    It is what reaches an un-normalised embedding (up to its norm): radial parts do not move it.
+    This is the part that reaches an un-normalised embedding, up to division by its norm:
+    normalisation removes the radial part.
     """
     return vectors - (vectors * points).sum(dim=1, keepdim=True) * points
