@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.paradigm.objective import Objective
 from tests.reports.folders import write_run
 from tests.training.conftest import sentences
 
@@ -78,7 +79,10 @@ def test_a_model_with_data_and_an_objective(run, model: Path) -> None:
     assert not (model / "model" / "diagnosis.json").exists()
 
 
-def test_a_plugin_and_columns(run, model: Path, tmp_path: Path) -> None:
+def test_a_plugin_and_columns(
+    run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Objective, "registered", dict(Objective.registered))
     (tmp_path / "mine.py").write_text(
         "from isotrope.objectives.infonce import InfoNCE\n"
         "class DoctorsOwn(InfoNCE, paper=InfoNCE.paper):\n    pass\n"

@@ -243,7 +243,7 @@ def test_what_is_wrong_is_said_before_encoding(seven, tmp_path, monkeypatch) -> 
     with pytest.raises(InputError, match=r"TREC: 9 examples of its rarest class; .* at least 13"):
         transfer(Unused(), few, mode="prototyping")
     monkeypatch.setitem(sys.modules, "sklearn.model_selection", None)
-    with pytest.raises(MissingExtra, match=r"'sklearn'.*pip install 'isotrope\[eval\]'"):
+    with pytest.raises(MissingExtra, match=r"'sklearn'.*pip install '\.\[eval\]'"):
         transfer(Unused(), seven, mode="prototyping")
 
 

@@ -209,7 +209,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     own.mkdir()
     (own / "metrics.csv").write_text("step,loss\n0,2\n5,1\n", encoding="utf-8")
     _, page = report(tmp_path, own)
-    assert "Of a loop of its own: own. There, anatomy.diagnose() tells" in page.text
+    assert "From a loop of your own: own. isotrope diagnose with its folder" in page.text
     assert "Not diagnosed yet" not in page.text
     _, page = report(tmp_path, unknown)
     assert "Not diagnosed yet: no one looked." in page.text

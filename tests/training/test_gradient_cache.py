@@ -455,7 +455,7 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path, monkeypatch
         fit(**broken)
     monkeypatch.undo()
     torch.rand(3)
-    with pytest.raises(InputError, match="its --micro-batch was 6, now 7"):
+    with pytest.raises(InputError, match="its micro_batch was 6, now 7"):
         fit(**{**broken, "micro_batch": 7}, resume=True)
     resumed = fit(**broken, resume=True).output
     first, second = weights(whole), weights(resumed)

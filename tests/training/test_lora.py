@@ -202,7 +202,7 @@ def test_bad_input_leaves_nothing_behind(lora: dict, changed: dict, message: str
 
 def test_without_peft_it_says_what_to_install(lora: dict, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'isotrope\[lora\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[lora\]'"):
         fit(**lora)
 
 

@@ -94,8 +94,10 @@ def test_a_run_stops_within_the_step(
     with pytest.raises(Diverged) as caught:
         train(**{**settings, "progress": True})
     message = str(caught.value)
-    assert message.startswith(f"training diverged: {said} is not finite at step 3; use a lower --l")
-    assert message.endswith(" or --resume --on-nan skip")
+    assert message.startswith(
+        f"training diverged: {said} is not finite at step 3; use a lower learning_rate ("
+    )
+    assert message.endswith(" or resume=True with on_nan='skip'")
     assert ("--clip 1" in message) == (kind == "images")
     told = capsys.readouterr().err
     for line in ("loss: ", "anchors: ", "gradient dissipation: ", "weight: ", "ratio: "):

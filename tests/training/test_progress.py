@@ -29,7 +29,8 @@ def test_no_progress_mutes_neither_warnings_nor_the_data(
     assert guarded([*flags({**quick, "max_steps": 2}), "--dropout", "0"]) == 0
     told = capsys.readouterr().err.splitlines()
     assert WARNING in told
-    assert re.search(r"^\d+ texts \(\d+ duplicates dropped, \d+ held out\)", told[0])
+    assert re.search(r"^\d+ texts \(\d+ duplicates dropped, \d+ held out\)", told[1])
+    assert told[0].startswith("on cpu, precision 32")
     assert any(line.startswith("step 0 of 2: loss ") for line in told)
 
 
@@ -75,5 +76,5 @@ def test_in_python_nothing_but_warnings_may_be_asked_for(
 def test_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit_images(**{**IMAGES, "output": str(tmp_path / "run"), "progress": True, "log_every": 1})
     told = capsys.readouterr().err
-    assert told.startswith("digits: 32 images of 8 x 8")
+    assert "\ndigits: 32 images of 8 x 8" in told
     assert re.search(r"^step 2 of 3: loss \d\S*, kNN accuracy \d+\.\d\d, best", told, re.MULTILINE)

@@ -398,7 +398,7 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
         ({"objective_settings": {"temperature": -1}}, r"must be >= 0\.0001; found -1"),
         (
             {"encoder": "all-MiniLM-L6-v2", "max_length": 600},
-            r"--max-length 600 is more than all-MiniLM-L6-v2 takes \(256 tokens\)",
+            r"max_length=600 is more than all-MiniLM-L6-v2 takes \(256 tokens\)",
         ),
         ({"device": "mps"}, "mps"),
     ],

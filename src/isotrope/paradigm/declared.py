@@ -23,7 +23,7 @@ FORM_NAMES = ("preset", "symmetric", "part")
 @cache
 def declared() -> Mapping[str, tuple[str, ...]]:
     """Return the settings of every objective of the package, by its registered name."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parent.parent
     files = [*(package / "objectives").glob("*.py"), package / "paradigm" / "compose.py"]
     classes: dict[str, ast.ClassDef] = {}
     for file in files:

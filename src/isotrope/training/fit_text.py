@@ -165,7 +165,7 @@ def speaking_python(cls: type[RunSettings]) -> Iterator[None]:
         raise
 
 
-_FLAG = re.compile(r"--([a-z][a-z-]*)(?:\.([a-z_]+))?(?:[ =]([\w.:-]*\w))?")
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:\.([a-z_]+))?(?:[ =]((?!--)[\w.:-]*\w))?")
 
 
 def in_python(message: str, cls: type[RunSettings]) -> str:

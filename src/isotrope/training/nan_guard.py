@@ -306,7 +306,7 @@ def _advice(module: GuardedModule, settings: RunSettings | None) -> Iterator[str
     if getattr(settings, "clip", None) is None:
         yield "--clip 1"
     if settings.on_nan != "skip":
-        yield "--resume --on-nan skip"
+        yield "--resume with --on-nan skip"
 
 
 def _is_finite(x: Tensor) -> bool:

@@ -98,8 +98,9 @@ def test_hard_negatives_are_negatives(tiny: SentenceTransformer, tmp_path: Path)
     """Their loss embeds positives and negatives in one call, anchors in another."""
     loss = losses.MultipleNegativesRankingLoss(tiny, scale=5.0)
     theirs = trainer(tiny, loss, columns("a", "p", "n", "m"), tmp_path, max_steps=1)
-    row = watching(theirs).rows
+    doctor = watching(theirs)
     theirs.train()
+    row = doctor.rows
     assert row[0]["misfit"] < 1e-3
     assert 0 < row[0]["dissipation"] <= 1
     assert row[0]["ratio"] == pytest.approx(1, abs=1e-2)
@@ -135,8 +136,9 @@ def test_the_longest_of_nested_prefixes_has_its_own_gradient(
     inner = losses.MultipleNegativesRankingLoss(tiny, scale=scale)
     nested = losses.MatryoshkaLoss(tiny, inner, [128, 64, 32])
     theirs = trainer(tiny, nested, columns("a", "p"), tmp_path, max_steps=1)
-    row = watching(theirs).rows
+    doctor = watching(theirs)
     theirs.train()
+    row = doctor.rows
     assert row[0]["misfit"] < 1e-3
     assert row[0]["temperature"] == pytest.approx(1 / scale, rel=1e-2)
     assert row[0]["ratio"] == pytest.approx(1, abs=1e-2)
@@ -147,8 +149,9 @@ def test_more_columns_than_dimensions_are_no_reason_for_silence(tmp_path: Path) 
     loss = losses.MultipleNegativesRankingLoss(model, scale=20.0)
     data = columns("a", "p", "n")
     theirs = trainer(model, loss, data, tmp_path, max_steps=1, per_device_train_batch_size=32)
-    row = watching(theirs).rows
+    doctor = watching(theirs)
     theirs.train()
+    row = doctor.rows
     assert row[0]["negatives"] == 63
     assert row[0]["misfit"] < 1e-3
     assert row[0]["temperature"] == pytest.approx(0.05, rel=1e-2)

@@ -172,7 +172,7 @@ def test_limit_stops_reading(tmp_path: Path) -> None:
 def test_missing_pyarrow_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.parquet", TEXTS, ["text"])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'isotrope\[parquet\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[parquet\]'"):
         texts_of([path])
 
 

@@ -118,5 +118,5 @@ def test_without_pyarrow_it_says_what_to_install(saved: Path, monkeypatch) -> No
         return found(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", refuses)
-    with pytest.raises(MissingExtra, match=r"pip install 'isotrope\[parquet\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[parquet\]'"):
         texts(saved)
