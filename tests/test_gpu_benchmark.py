@@ -35,6 +35,7 @@ def test_without_a_gpu_it_measures_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_tiny_sizes(tmp_path: Path) -> None:
     """Rows of 48 x 16 under the interpreter: numbers in every column, and no second time."""
     pytest.importorskip("triton", reason="triton is not installed: make test-triton")

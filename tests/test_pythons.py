@@ -63,6 +63,7 @@ def version(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_every_module_compiles_and_lacks_nothing_but_packages(version: str) -> None:
     lacking, *imported = run(version, "-c", EVERYTHING, str(SOURCE)).split()
     assert {"isotrope", "isotrope.cli.main", "isotrope.core.errors"} <= {*imported}

@@ -364,9 +364,28 @@ def test_every_loss_they_export_has_its_training() -> None:
             found[family] = sorted(set(exported) - NO_LOSS)
     found.pop("base", None)  # what losses are made of
     assert found == {family: sorted(trainings) for family, trainings in TRAININGS.items()}
+    assert set(EVERY) >= OFTEN
 
 
-@pytest.mark.parametrize(("family", "name"), EVERY, ids=["-".join(one) for one in EVERY])
+OFTEN = {
+    ("sentence_transformer", "CoSENTLoss"),
+    ("sentence_transformer", "ContrastiveLoss"),
+    ("sentence_transformer", "CachedMultipleNegativesRankingLoss"),
+    ("sentence_transformer", "MatryoshkaLoss"),
+    ("sentence_transformer", "TripletLoss"),
+    ("sparse_encoder", "SpladeLoss"),
+    ("cross_encoder", "MultipleNegativesRankingLoss"),
+}
+"""Losses of each kind that `make test` trains with; the others are slow."""
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        pytest.param(*key, id="-".join(key), marks=() if key in OFTEN else pytest.mark.slow)
+        for key in EVERY
+    ],
+)
 @pytest.mark.filterwarnings("ignore:The .*SymmetricRankingLoss is deprecated:DeprecationWarning")
 def test_a_look_at_it_is_quiet_harmless_and_no_false_alarm(
     family: str, name: str, bert: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

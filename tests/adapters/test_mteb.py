@@ -92,6 +92,7 @@ def scores(mteb, adapter, encoder, data, **options):
 
 # mteb makes a tensor of a tensor in its bitext mining
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor:UserWarning")
+@pytest.mark.slow
 def test_the_mock_run_of_mteb_passes_and_keeps_nothing(mteb, adapter, cache):
     encoder = adapter.MTEBEncoder(Letters())
     assert isinstance(encoder, mteb.EncoderProtocol)

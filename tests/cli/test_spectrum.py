@@ -103,6 +103,7 @@ def test_interrupted_it_goes_on(run, images: Path, monkeypatch: pytest.MonkeyPat
     assert len(done) == 2
 
 
+@pytest.mark.slow
 def test_seeds_say_how_much_it_is_worth(run, images: Path) -> None:
     options = ("--seeds", 0, 1, 2, "--probes", 2, "--batches", 2)
     found = run("spectrum", images, *QUICK, *options, "--json")
@@ -118,6 +119,7 @@ def test_seeds_say_how_much_it_is_worth(run, images: Path) -> None:
     assert "max of 3 seeds" in table
 
 
+@pytest.mark.slow
 def test_flags_change_what_they_name(run, images: Path) -> None:
     def numbers(*flags: object) -> dict[str, Any]:
         found = run("spectrum", images, *QUICK, "--seeds", 11, *flags, "--json")

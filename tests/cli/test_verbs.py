@@ -206,6 +206,7 @@ def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
     assert "Not diagnosed yet: run." in page
 
 
+@pytest.mark.slow
 def test_report_diagnoses_what_was_not(run, trained: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(trained / "run", tmp_path / "run")
     command = ("report", folder, "--diagnose", "-o", tmp_path / "r.html")

@@ -32,6 +32,7 @@ def test_any_shape_and_any_part_of_the_places() -> None:
 
 
 @pytest.mark.parametrize("n", [5, 12, 33])
+@pytest.mark.slow
 def test_every_record_comes_everywhere_equally_often(n: int) -> None:
     trials = 800
     counts = np.zeros((n, n))

@@ -40,6 +40,7 @@ def test_two_processes_are_one(two, case):
         close(found.buffers, truth.buffers)
 
 
+@pytest.mark.slow
 def test_without_sharing_they_are_not(two):
     first, second = two[APART]
     error = torch.cat([first.outputs, second.outputs]) - one_process(APART).outputs

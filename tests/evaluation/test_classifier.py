@@ -51,6 +51,7 @@ def agree(one: list[Fitted], other: list[Fitted]) -> None:
         (6, dataclasses.replace(PROTOTYPING, batch=13, most=12)),
     ],
 )
+@pytest.mark.slow
 def test_batched_is_sequential(
     classes: int, protocol: ClassifierProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_memory_and_files_do_not_grow(corpus: Path, tmp_path: Path) -> None:
     assert not dataclasses.replace(found, files=(9, 27)).flat  # one for each of 18 evaluations
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_go_on_is_told(
     server: Server, whole: Wholes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def derivatives(objective: Objective, views: Views, backend: str) -> list[Tensor
 
 @pytest.mark.parametrize("kind", [*KINDS, "pairs"])
 @pytest.mark.parametrize("objective", ALL, ids=repr)
+@pytest.mark.slow
 def test_as_from_the_whole_matrix(
     monkeypatch: pytest.MonkeyPatch, objective: Mixed, kind: str
 ) -> None:

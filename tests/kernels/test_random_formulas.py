@@ -125,6 +125,7 @@ def test_any_formula_of_what_is_known_beforehand(coupling: Coupling) -> None:
 
 
 @pytest.mark.parametrize("declared", FAST)
+@pytest.mark.slow
 def test_a_wrong_declaration_is_refused_or_makes_no_difference(declared: Coupling) -> None:
     refused = []
 

@@ -83,6 +83,7 @@ def apart(found: list[Tensor], expected: list[Tensor]) -> float:
 
 @pytest.mark.usefixtures("low_blocks")
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
+@pytest.mark.slow
 def test_every_objective_as_from_the_whole_matrix(name: str, settings: dict[str, Any]) -> None:
     """Float64, with groups, further negatives, planted duplicates; both directions too."""
     plain = registry.build(name, settings)
@@ -224,6 +225,7 @@ EXACT = [InfoNCE(), NTXent(), MPT(), MIOv1(), MIOv3(), MixCSE(), *map(registry.b
 
 @pytest.mark.parametrize("objective", EXACT, ids=str)
 @pytest.mark.parametrize(("n", "d"), SIZES)
+@pytest.mark.slow
 def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int) -> None:
     as_exact_as_autograd(objective, n, d, seeds=1)
 
@@ -261,6 +263,7 @@ def as_exact_as_autograd(
 
 @pytest.mark.parametrize("name", [*MODIFIED, "paradigm", "simclrgrad", "unigrad", "vicreggrad"])
 @pytest.mark.parametrize(("n", "d"), [(2, 1), (7, 3), (259, 33), (90, 257)])
+@pytest.mark.slow
 def test_surrogates_are_as_exact_in_float32(name: str, n: int, d: int) -> None:
     """All batches together: in a single value pull and push cancel, and chance decides."""
     for settings in ({},) if "grad" in name else ({}, {"variant": "released"}):
@@ -366,6 +369,7 @@ FUSED += ["mixcse", "mixedinfonce"]
 @pytest.mark.parametrize(
     ("name", "settings"), [*((name, {}) for name in FUSED), *SURROGATES], ids=str
 )
+@pytest.mark.slow
 def test_nothing_grows_with_the_square_of_the_batch(name: str, settings: dict[str, Any]) -> None:
     """4,096 rows: no tensor is larger than two blocks, whole similarities would be 64 MB."""
     generator = torch.Generator().manual_seed(0)

@@ -59,6 +59,7 @@ def gradients(
 
 @pytest.mark.parametrize("name", registry.names())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.slow
 def test_value_and_gradients_are_finite(name: str, dtype: torch.dtype) -> None:
     """In float16, too, where the gradient itself fits into it: of norms of 1e-6 it may not."""
     objective = registry.build(name, {})

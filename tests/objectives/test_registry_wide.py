@@ -137,6 +137,7 @@ def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
 
 
 @over(*CASES)
+@pytest.mark.slow
 def test_invariances_are_as_declared(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     batches = [batch(kind, *shape) for kind in BATCHES for shape in SHAPES[:4]]
@@ -171,6 +172,7 @@ def test_terms_have_the_settled_shapes(name: str, settings: dict[str, Any]) -> N
 
 
 @over(*CASES, *FORMS)
+@pytest.mark.slow
 def test_finite_on_degenerate_input(name: str, settings: dict[str, Any]) -> None:
     objective = registry.build(name, settings)
     for case in DEGENERATE:
@@ -180,6 +182,7 @@ def test_finite_on_degenerate_input(name: str, settings: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_finite_over_the_declared_ranges(name: str) -> None:
     cls = Objective.registered[name]
     for setting in proof.extremes(cls):

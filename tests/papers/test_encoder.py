@@ -205,6 +205,7 @@ def test_the_records_pass_the_gates(file: Path):
 
 
 @pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
+@pytest.mark.slow
 def test_an_encoder_that_is_there_is_the_recorded_one_and_raw(file: Path):
     folder = cache_folder() / "encoders" / file.stem
     pairs = DATA / "sts/stsb/dev.tsv"

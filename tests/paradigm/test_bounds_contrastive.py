@@ -119,6 +119,7 @@ def infonce_with(a, b, tau, mixtures):
     return logits.logsumexp(1) - logits.diagonal()
 
 
+@pytest.mark.slow
 def test_mixed_negatives_of_both_kinds() -> None:
     """Eq. 50 and 51, DETAILS: 0 violations in 2,000 random batches; both cases of 51 occur."""
     by_mixture = by_negative = 0

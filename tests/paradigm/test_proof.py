@@ -104,6 +104,7 @@ def test_mistakes_fail_the_first_check() -> None:
     assert first.name.startswith("formula = components")
 
 
+@pytest.mark.slow
 def test_a_small_loss_is_held_to_the_same() -> None:
     """Errors are relative: what is tiny can be wrong too."""
 

@@ -1,6 +1,7 @@
 """Pictures of embeddings in training: what is drawn, and the same bytes for the same numbers."""
 
 import numpy as np
+import pytest
 
 from isotrope.reports.convergence import PlanePairs, StepsOverNorm, pairs_in_plane, steps_over
 
@@ -9,6 +10,7 @@ def steps(x: list[float], found: list[float], least: list[float]) -> StepsOverNo
     return StepsOverNorm("an objective", *(np.array(numbers) for numbers in (x, found, least)))
 
 
+@pytest.mark.slow
 def test_steps_over_norm_and_angle() -> None:
     norms = steps([0.5, 1, 10], [20, 90, np.nan], [18, 85, np.nan])
     angles = steps([0.5, 1.5, 3.0], [10, 20, 30], [np.nan] * 3)

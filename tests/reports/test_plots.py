@@ -59,6 +59,7 @@ def test_ids_are_unique_on_a_page(tmp_path: Path) -> None:
     ],
     ids=["empty", "one point", "constant", "zero", "NaN", "some NaN", "wide"],
 )
+@pytest.mark.slow
 def test_odd_series(values: list[float]) -> None:
     keys = COLUMNS.split(",")[2:]
     run = record("odd", list(range(len(values))), **dict.fromkeys(keys, values))

@@ -293,6 +293,7 @@ def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert record.details["best"] == {"learning-rate": "3e-5", "objective": "infonce"}
 
 
+@pytest.mark.slow
 def test_pictures_of_grids_draws_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
     many = ["learning-rate=1e-5..1e-4:3", "weight-decay=0..1:3", "batch-size=8..64:3"]

@@ -13,6 +13,7 @@ from isotrope.training import fit
 
 
 @pytest.mark.parametrize("name", registry.names())
+@pytest.mark.slow
 def test_a_few_steps_with_each(quick: dict, name: str) -> None:
     given = {**quick, "objective": name, "max_steps": 2, "log_every": 1}
     outcome = fit(**given)

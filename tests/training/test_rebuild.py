@@ -73,6 +73,7 @@ def logged(run: Path, step: int) -> tuple[float, float]:
         ("dino", {"clip": None}),
     ],
 )
+@pytest.mark.slow
 def test_images_as_they_were_trained(tmp_path: Path, method: str, settings: dict) -> None:
     """Heads, batch statistics, queue and moving averages included: what was logged says so."""
     run = images(tmp_path, method=method, **settings)
@@ -89,6 +90,7 @@ def test_images_as_they_were_trained(tmp_path: Path, method: str, settings: dict
 @pytest.mark.parametrize(
     "settings", [{"objective": "ntxent"}, {"head": "none", "holdout": 0.2, "micro_batch": 4}]
 )
+@pytest.mark.slow
 def test_text_as_it_was_trained(tmp_path: Path, settings: dict) -> None:
     """The data are read again, masks drawn again: those of the step."""
     run = text(tmp_path, **settings)

@@ -28,6 +28,7 @@ def told(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_settings_of_a_run_repeat_it_to_the_last_digit(
     kind: str, settings: dict[str, Any], train: Fit, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def error(found: list[torch.Tensor], truth: list[torch.Tensor]) -> float:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.slow
 def test_the_mean_of_two_gradients_is_that_of_the_whole_batch(two: dict, case: Case) -> None:
     losses, gradients = two[str(case)]
     loss, truth = one_process(case)

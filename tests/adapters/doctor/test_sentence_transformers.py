@@ -171,6 +171,7 @@ def test_more_columns_than_dimensions_are_no_reason_for_silence(tmp_path: Path) 
     ids=lambda settings: next(iter(settings)),
 )
 @pytest.mark.filterwarnings("ignore:.*(activation_checkpointing_enable|lr_scheduler)")
+@pytest.mark.slow
 def test_however_they_train_it_is_seen_and_changes_nothing(
     tmp_path: Path, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

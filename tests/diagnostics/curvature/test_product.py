@@ -99,6 +99,7 @@ def small_net() -> nn.Module:
 @pytest.mark.parametrize(
     "objective", [OBJECTIVES[0], *(pytest.param(o, marks=SLOW) for o in OBJECTIVES[1:])], ids=ids
 )
+@pytest.mark.slow
 def test_batch_norm_in_training_mode(objective: Objective) -> None:
     net, x, y = small_net(), drawn(6, 3, 8, 8), drawn(6, 3, 8, 8, seed=1)
     hessian = parameter_hessian(objective, lambda: Views(net(x), net(y)), net)

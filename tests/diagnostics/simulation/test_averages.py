@@ -74,6 +74,7 @@ def test_both_ways_of_drawing_agree_within_their_errors() -> None:
 
 
 @pytest.mark.parametrize("common", [True, False])
+@pytest.mark.slow
 def test_the_errors_are_what_other_seeds_differ_by(common: bool) -> None:
     angles = Angles([SIXTH], [0.968, 1.1], negatives=31, batches=50)
     runs = [dissipation([INFONCE], angles, seed=s, common=common)[0] for s in range(200)]

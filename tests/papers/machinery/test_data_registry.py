@@ -25,6 +25,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_corpora_are_the_first_sentences(data: Path, tmp_path: Path) -> None:
     places = DataRegistry(data, tmp_path / "made")
     assert places.texts("wiki:3").read_text().splitlines() == [

@@ -105,6 +105,7 @@ def test_a_second_command_is_refused_before_it_does_anything(toys: Path) -> None
     assert asked_for(toys) == []
 
 
+@pytest.mark.slow
 def test_processes_do_real_cells(tmp_path: Path) -> None:
     """Digits are counted in a moment."""
     jobs = [PaperJob("image_set", {"data": "digits"}, seed) for seed in range(3)]

@@ -32,6 +32,7 @@ def measured(folder: Path) -> Result:
     )
 
 
+@pytest.mark.slow
 def test_every_kept_step_is_looked_at(measured: Result) -> None:
     looks = measured.details["looks"]
     assert [row["step"] for row in looks] == [0, 2, 4]
@@ -63,6 +64,7 @@ def test_the_ends_are_scored(measured: Result) -> None:
     assert (metrics["average best"] == metrics["average last"]) is same
 
 
+@pytest.mark.slow
 def test_the_same_again_is_the_same(measured: Result, folder: Path) -> None:
     """Of the finished training; and of one from the start, without its scores."""
     places = DataRegistry(None, folder)
@@ -159,6 +161,7 @@ def test_what_is_missing_here_is_listed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ends_are_scored_with_their_own_weights(measured: Result, folder: Path) -> None:
     """Also where the last step is scored after another: one encoder takes all weights in turn."""
     other = smoke(ends=["last", "first"])
@@ -174,6 +177,7 @@ def test_components_and_the_encoder_that_was_begun_with_are_kept(measured: Resul
     assert len(measured.details["encoder"]) == 16
 
 
+@pytest.mark.slow
 def test_whitened_embeddings_are_scored_beside_the_others(folder: Path) -> None:
     job = smoke(ends=["first"], whitened=8)
     found = text.run(job, DataRegistry(None, folder), folder / "whitened").metrics

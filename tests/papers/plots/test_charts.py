@@ -288,6 +288,7 @@ ODD: dict[str, Series] = {
 
 
 @pytest.mark.parametrize("name", ODD)
+@pytest.mark.slow
 def test_odd_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = keeping(monkeypatch, written)
     every = [

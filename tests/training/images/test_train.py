@@ -71,6 +71,7 @@ AT_ONCE = ("simclr", "mocov3", "byol")  # the others are as different, and take 
     "method",
     [m if m in AT_ONCE else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
 )
+@pytest.mark.slow
 def test_every_method_trains_resumes_and_is_evaluated(
     method: str,
     quick: dict,
