@@ -49,7 +49,8 @@ class SpectrumSettings:
         batch_norm: ``batch`` statistics, as in training, or ``running`` ones.
         weight_decay: add the run's to the diagonal.
         keep_graph: whether the gradient's graph is kept: faster, and more memory.
-        threshold: Ritz values between 0 and this are counted as nearly flat (paper 004: 1).
+        threshold: Ritz values between 0 and this are counted as nearly flat (Manna et al., 2023,
+            take 1).
         optimum: the loss at the optimum, for rates of convergence, or None.
         by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
             objective sees in one batch, each free.
