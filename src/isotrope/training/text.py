@@ -29,7 +29,7 @@ from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
 from isotrope.encoders.heads import LinearHead, MLPHead
-from isotrope.encoders.lora import add_lora, lora_facts, merged
+from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
@@ -428,7 +428,7 @@ class TextTask(Task):
         refuse_broken(encoder, step)
         ensure_not_replaced(output)
         encoder.save(output / "model", card=self._card(step, None))
-        with merged(encoder):
+        with merged_weights(encoder):
             return encoder.fingerprint()
 
     def finish(self) -> Result:
