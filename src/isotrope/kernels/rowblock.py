@@ -35,20 +35,20 @@ class RowBlockPairs(Pairs):
 
     Args:
         views: the views.
-        side: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
+        direction: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
         shared: what both directions of the batch have in common.
     """
 
     backend = "rowblock"
 
     def __init__(
-        self, views: Views, side: int = 0, shared: dict[str, object] | None = None
+        self, views: Views, direction: int = 0, shared: dict[str, object] | None = None
     ) -> None:
         super().__init__(views)
-        self.side, self.shared = side, {} if shared is None else shared
+        self.direction, self.shared = direction, {} if shared is None else shared
 
     def swapped(self) -> "RowBlockPairs":
-        return type(self)(self.views.swapped(), 1 - self.side, self.shared)
+        return type(self)(self.views.swapped(), 1 - self.direction, self.shared)
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._reduced(_LogSumExp(), temperature, against)
