@@ -1,14 +1,14 @@
-"""What pushes the anchors of both directions, from one sweep over blocks of similarities.
+"""The pushes on the anchors of both directions, from one sweep over blocks of similarities.
 
-Where everything but the anchors is constant, weights are wanted for nothing but their product with
-the columns and the sums of their rows. A block of e^{s/tau} then serves both directions: times the
-positives it pushes the anchors, its transpose times the anchors pushes the positives. What they
-have to be divided by is known at the end of the sweep, which is early enough: 6 n^2 d
-floating-point operations for both directions, and their hardest negatives besides. A view against
-itself is symmetric, so only the upper triangle is formed, 3 n^2 d.
+If everything but the anchors is constant, the weights are needed only for their product with the
+columns and for the sums of their rows. A block of e^{s/tau} then serves both directions: times the
+positives it pushes the anchors, its transpose times the anchors pushes the positives. The sums that
+divide them are known at the end of the sweep, which is early enough: 6 n^2 d floating-point
+operations for both directions, including their hardest negatives. A view against itself is
+symmetric, so only the upper triangle is formed, 3 n^2 d.
 
-Where e^{s/tau} leaves float32, or keys were gathered, it is one direction at a time, each row with
-its own maximum: 4 n c d for a direction.
+If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a sweep of its own, each
+row with its own maximum: 4 n c d for a direction.
 """
 
 import math

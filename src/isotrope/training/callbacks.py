@@ -1,4 +1,4 @@
-"""What happens between the steps: log, dev score, checkpoints, requests to stop."""
+"""Callbacks between the steps: log, dev score, checkpoints, requests to stop."""
 
 import json
 import os
@@ -236,13 +236,13 @@ class Dev(L.Callback):
     """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
 
     Args:
-        score: looks at the encoder as it is; None where nothing is scored.
-        name: the score's name, for people.
+        score: evaluates the encoder as it is; None if there is nothing to score.
+        name: the score's name in messages.
         column: the score's column in metrics.csv; its values in result.json begin with it.
-        every: steps between scores; 0 is at the start and the end alone.
-        last: step of the run.
-        keeps_best: whether the step with the best score is saved, or the last one.
-        otherwise: the verdict where nothing is scored.
+        every: steps between scores; 0 for scores at the start and the end only.
+        last: the last step of the run.
+        keeps_best: whether the step with the best score is saved instead of the last one.
+        otherwise: the verdict if there is no score.
     """
 
     metrics: Metrics

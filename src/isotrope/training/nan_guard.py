@@ -1,4 +1,4 @@
-"""What is not finite: found within the step, and told; the run ends, or the step is left out.
+"""Finds numbers that are not finite within the step; the run ends, or the step is left out.
 
 The loss, the embeddings and the gradient of every step are looked at before anything is changed by
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint

@@ -1,4 +1,4 @@
-"""The spectrum of a run: the curvature of its objective where it stood, seed by seed.
+"""The spectrum of a run: the curvature of its objective at a step, for each seed.
 
 A seed decides which batches are taken (seed s, of N batches each, starts s N batches after the
 step) and the start vectors of Lanczos: how much the numbers differ between seeds says how much they

@@ -1,4 +1,4 @@
-"""From settings to a run folder: check everything, read the data once, train, keep the best.
+"""Train a text encoder: check the settings, read the data once, train, save the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 found good; what fails while the data is read leaves no folder behind.

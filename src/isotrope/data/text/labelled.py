@@ -1,4 +1,4 @@
-"""Reads texts or feature vectors with one label each, in a training and a test part.
+"""Reads texts or feature vectors with one label each, in a training and a test set.
 
 A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
 header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
