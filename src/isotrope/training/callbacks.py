@@ -26,7 +26,7 @@ from isotrope.diagnostics.observe import columns
 from isotrope.measures.judgement import FILE, DevEvaluation, DevHistory, Judgement, judge, unjudged
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
-from isotrope.training.nan_guard import GuardedModule, refuse_broken
+from isotrope.training.nan_guard import GuardedModule, check_finite_weights
 from isotrope.training.progress import Progress, warn
 
 __all__ = [
@@ -326,7 +326,7 @@ class Dev(L.Callback):
         """Score every k steps and after the last."""
         step = trainer.global_step
         if step == self.last or (self.every and step % self.every == 0):
-            refuse_broken(pl_module, step)
+            check_finite_weights(pl_module, step)
             self.evaluate(step)
 
     def state_dict(self) -> dict[str, Any]:
@@ -407,7 +407,7 @@ class Checkpoints(L.Callback):
 
     def _write(self, trainer: L.Trainer, newest: Path) -> None:
         start = time.perf_counter()
-        refuse_broken(trainer.lightning_module, trainer.global_step)
+        check_finite_weights(trainer.lightning_module, trainer.global_step)
         if not trainer.is_global_zero:
             trainer.save_checkpoint(newest)  # meets the first process, which writes
             return

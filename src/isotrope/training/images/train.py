@@ -33,7 +33,7 @@ from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
-from isotrope.training.fit_text import by_name, speaking_python
+from isotrope.training.fit_text import by_name, python_messages
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
 from isotrope.training.images.method import ImageMethod, Options, Plan
@@ -41,14 +41,14 @@ from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
 from isotrope.training.loop import Task
-from isotrope.training.nan_guard import refuse_broken
+from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    closing,
+    end_message,
     hardware,
     run,
-    stopped,
+    stop_message,
     try_objective,
     write_config,
 )
@@ -89,7 +89,7 @@ def fit_images(
     """
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
-    with speaking_python(ImageSettings):
+    with python_messages(ImageSettings):
         return _fit(
             {"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume
         )
@@ -383,7 +383,7 @@ class ImageTask(Task):
     def finish(self) -> Result:
         """Score the final model with a linear probe, then save it."""
         result, encoder = self.result(), self.module.encoder
-        refuse_broken(encoder, self.module.steps)
+        check_finite_weights(encoder, self.module.steps)
         result.metrics["linear"] = None
         if self.settings.linear and has_labels(self.images):
             scores = image_scores(encoder, self.images, knn=False, linear=True)
@@ -419,12 +419,12 @@ class ImageTask(Task):
 def summary(outcome: Outcome) -> str:
     """Return the lines that the command line prints at the end of a run."""
     if outcome.exit_code:
-        return stopped(outcome)
+        return stop_message(outcome)
     metrics, data = outcome.result.metrics, outcome.result.details["data"]
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
     speed = f", {metrics['images_per_second']:.0f} images/s"
-    return closing(outcome, probed + _unreadable(data["skipped"], data["replaced"]), speed)
+    return end_message(outcome, probed + _unreadable(data["skipped"], data["replaced"]), speed)
 
 
 def _unreadable(skipped: int, replaced: int) -> str:
