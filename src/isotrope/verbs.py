@@ -170,12 +170,12 @@ def sweep(
         if error.name not in ("optuna", "matplotlib"):
             raise
         raise MissingExtra(error.name, extra="sweep") from error
-    from isotrope.training.fit_text import by_name, speaking_python
+    from isotrope.training.fit_text import by_name, python_messages
 
     positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
     varied = [_stage(one) for one in ([vary] if isinstance(vary, Mapping) else vary)]
     base = by_name({positional: _paths(data), **settings})
-    with speaking_python(cls):
+    with python_messages(cls):
         spec = plan(
             cls,
             base,

@@ -100,7 +100,7 @@ def test_a_constant_that_is_none(c):
 
 
 def test_another_word():
-    with pytest.raises(InputError, match="a cut is of 'weights' or of 'all'; found 'biases'"):
+    with pytest.raises(InputError, match="must be 'weights' or 'all'; found 'biases'"):
         cut_initialize(nn.Linear(2, 2), 3, what="biases")
 
 

@@ -166,9 +166,9 @@ def _heavier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _next_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each row the wrong column is left out."""
-    plain = passes._given
+    plain = passes._arguments
     monkeypatch.setattr(
-        passes, "_given", lambda *x: (found := plain(*x)) | {"offset": found["offset"] + 1}
+        passes, "_arguments", lambda *x: (found := plain(*x)) | {"offset": found["offset"] + 1}
     )
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import isotrope
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.encoders.lora import add_lora, lora_facts, merged
+from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training import simcse
 from isotrope.training.fit_text import fit
@@ -160,7 +160,7 @@ def test_what_is_merged_comes_back_exactly(base: Path) -> None:
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    with merged(encoder):
+    with merged_weights(encoder):
         inside = encoder.encode(TEXTS)
         assert lora_facts(encoder)["trainable"] == 0
     after = encoder.state_dict()
@@ -168,6 +168,24 @@ def test_what_is_merged_comes_back_exactly(base: Path) -> None:
     assert all(torch.equal(after[name], before[name]) for name in before)
     np.testing.assert_allclose(inside, encoder.encode(TEXTS), atol=1e-5)
     assert np.abs(inside - plain).max() > 1e-2
+
+
+def test_a_merge_that_fails_leaves_the_encoder_unmerged(base: Path, monkeypatch) -> None:
+    encoder = SentenceEncoder.load(base, device="cpu")
+    add_lora(encoder, 2, targets=["query", "value"])
+    before = list(encoder.modules())
+    *_, last = (m for m in encoder.modules() if hasattr(m, "lora_A") and hasattr(m, "merge"))
+
+    def fail(self: torch.nn.Module, *args: object) -> None:
+        raise RuntimeError("out of memory")
+
+    # the other layers are merged by then; a copy of this one fails
+    monkeypatch.setattr(last, "merge", fail.__get__(last), raising=False)
+    with pytest.raises(RuntimeError, match="out of memory"), merged_weights(encoder):
+        pass
+    after = list(encoder.modules())
+    assert len(after) == len(before)
+    assert all(one is other for one, other in zip(after, before, strict=True))
 
 
 def test_the_seed_decides_the_matrices(base: Path) -> None:

@@ -23,7 +23,7 @@ from isotrope.training.images import method
 from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import fit_images
-from isotrope.training.nan_guard import NonFiniteGuard, refuse_broken
+from isotrope.training.nan_guard import NonFiniteGuard, check_finite_weights
 from isotrope.training.run import read_checkpoint
 from isotrope.training.settings import TrainSettings
 from tests.core.test_checksum import same
@@ -315,10 +315,10 @@ def test_a_skipped_step_has_a_zero_gradient_for_everybody_and_then_none() -> Non
 
 def test_broken_weights_are_named() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    refuse_broken(module, 3)
+    check_finite_weights(module, 3)
     module[1].bias.data[1] = torch.nan
     with pytest.raises(Diverged, match=r"after 3 steps the weights are not finite \(1\.bias\)"):
-        refuse_broken(module, 3)
+        check_finite_weights(module, 3)
 
 
 def test_it_is_a_setting_that_may_change() -> None:

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from isotrope.core.result import Result
 from isotrope.training import callbacks
 from isotrope.training.launch import REQUEUE
-from isotrope.training.run import Outcome, stopped
+from isotrope.training.run import Outcome, stop_message
 
 Fit = Callable[..., Any]
 
@@ -45,7 +45,7 @@ def test_while_the_first_batch_is_fetched(
     outcome = train(**settings)
     assert outcome.exit_code == REQUEUE
     assert outcome.result.metrics["steps"] == 1
-    assert stopped(outcome).startswith("stopped at step 1; a checkpoint is in ")
+    assert stop_message(outcome).startswith("stopped at step 1; a checkpoint is in ")
     monkeypatch.undo()
     assert train(**settings, resume=True).exit_code == 0
 
@@ -62,13 +62,13 @@ def test_after_the_last_step(
     monkeypatch.setattr(callbacks.Stop, "restore", asked)
     outcome = train(**settings)
     assert outcome.exit_code == REQUEUE
-    assert stopped(outcome).startswith("stopped; a checkpoint is in ")
+    assert stop_message(outcome).startswith("stopped; a checkpoint is in ")
     monkeypatch.undo()
     assert train(**settings, resume=True).exit_code == 0
 
 
 def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:
-    said = stopped(Outcome(Result("train", "x", {"steps": 0}), tmp_path, exit_code=REQUEUE))
+    said = stop_message(Outcome(Result("train", "x", {"steps": 0}), tmp_path, exit_code=REQUEUE))
     assert said == (
         "stopped before the first checkpoint: run the same command with --resume to start"
     )

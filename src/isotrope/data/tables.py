@@ -11,6 +11,7 @@ from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.data.lines import MAX_CHARACTERS, check_file, lines, open_bytes, place, quoted
 
 __all__ = [
+    "TABLE_READERS",
     "Choose",
     "cell_text",
     "csv_rows",
@@ -18,6 +19,7 @@ __all__ = [
     "json_rows",
     "named",
     "parquet_rows",
+    "plain_suffix",
 ]
 
 Choose = Callable[[Path, Sequence[str]], Sequence[str]]
@@ -209,3 +211,17 @@ def parquet_rows(path: Path, choose: Choose) -> Iterator[Row]:
             ) from error
     if not number:
         raise InputError(f"{place(path)}: is empty; give a file with at least one row of text")
+
+
+TABLE_READERS: dict[str, Callable[[Path, Choose], Iterator[Row]]] = {
+    ".csv": csv_rows,
+    ".jsonl": json_rows,
+    ".parquet": parquet_rows,
+}
+"""The reader of each kind of table, by the suffix of :func:`plain_suffix`."""
+
+
+def plain_suffix(path: Path) -> str:
+    """Return the suffix of a file in lower case, without ``.gz``."""
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return plain.suffix.lower()

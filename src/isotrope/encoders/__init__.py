@@ -1,4 +1,4 @@
-"""Floor 3: encoders of text and images; trainable state lives here, never in a loss."""
+"""Encoders of text and images, with all trainable state; objectives have none."""
 
 import importlib
 from typing import TYPE_CHECKING

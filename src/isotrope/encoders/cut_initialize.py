@@ -1,4 +1,4 @@
-"""Cut-initialization: training starts from small weights, hence from small embeddings."""
+"""Cut-initialization: start training from smaller weights, and so from shorter embeddings."""
 
 import math
 from typing import TYPE_CHECKING, Literal
@@ -16,9 +16,10 @@ def cut_initialize(
 ) -> int:
     """Divide the initial weights of ``module`` by ``c``, in place.
 
-    The gradient of a cosine shrinks as embeddings grow, and training makes them grow; small
-    weights start them where gradients are large. In a layer that a normalisation follows only
-    the effective learning rate changes; the norm of the embeddings shrinks through the others.
+    The gradient of a cosine shrinks as embeddings grow, and training makes them grow; smaller
+    initial weights make the first embeddings short, where the gradient is large. In a layer that
+    is followed by a normalisation only the effective learning rate changes; the other layers
+    shorten the embeddings.
 
     Args:
         module: an encoder or its heads, of text or images, before any momentum copy is made.
@@ -41,7 +42,7 @@ def cut_initialize(
     if not (math.isfinite(c) and c > 0):
         raise InputError(f"the cut-constant must be a finite number above 0; found {c}")
     if what not in ("weights", "all"):
-        raise InputError(f"a cut is of 'weights' or of 'all'; found {what!r}")
+        raise InputError(f"`what` must be 'weights' or 'all'; found {what!r}")
     # named_parameters() gives a shared tensor once
     chosen = [
         parameter

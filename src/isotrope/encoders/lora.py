@@ -1,9 +1,9 @@
-"""LoRA by peft: small matrices are trained beside a transformer's own frozen weights.
+"""LoRA through peft: train small matrices added to a transformer's frozen weights.
 
 A layer ``W x`` becomes ``W x + (alpha / rank) B A x`` (Hu et al. 2021, "LoRA: low-rank adaptation
-of large language models", section 4.1). ``B`` begins as zero, so the first step starts from the
-encoder as it came. What is saved is a plain model, with ``W + (alpha / rank) B A`` in the place of
-``W``; the matrices themselves lie beside it, as peft reads them.
+of large language models", section 4.1). ``B`` starts at zero, so training starts from the
+unmodified encoder. The saved model is a plain one, with ``W + (alpha / rank) B A`` in place of
+``W``; the matrices are saved next to it in peft's format.
 """
 
 import copy
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from peft import LoraConfig
     from transformers import PreTrainedModel
 
-__all__ = ["ALL_LINEAR", "add_lora", "lora_facts", "merged", "save_adapter"]
+__all__ = ["ALL_LINEAR", "add_lora", "lora_facts", "merged_weights", "save_adapter"]
 
 ALL_LINEAR = "all-linear"
-"""peft's word for every linear layer."""
+"""peft's name for all linear layers."""
 
 
-class Encoder(Protocol):
-    """What LoRA needs of an encoder: a name, and modules of which the first has a transformer."""
+class LoraTarget(Protocol):
+    """An encoder to which LoRA can be added: the first module of ``model`` has a transformer."""
 
     @property
     def name(self) -> str: ...
@@ -44,33 +44,35 @@ class Encoder(Protocol):
 
 
 def add_lora(
-    encoder: Encoder,
+    encoder: LoraTarget,
     rank: int,
     *,
     alpha: int | None = None,
     targets: Sequence[str] = (),
     seed: int = 0,
 ) -> None:
-    """Freeze an encoder, and put trainable matrices beside those of its transformer.
+    """Freeze an encoder and add trainable matrices to the layers of its transformer.
 
     Args:
         encoder: the encoder, which is changed in place.
         rank: the rank of ``B A``.
-        alpha: the product counts ``alpha / rank`` times; None for twice the rank.
-        targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for those
-            that peft takes for this architecture, and all linear ones where it knows none.
+        alpha: ``B A`` is multiplied by ``alpha / rank``; None for twice the rank.
+        targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for
+            peft's default for this architecture, or all linear layers if it has none.
         seed: the seed of the initial ``A``.
 
     Raises:
-        InputError: peft is not installed, or there is no such layer, or it cannot have matrices.
+        InputError: peft is not installed, no layer has this name, or LoRA does not support it.
     """
     try:
         from peft import LoraConfig, TaskType, inject_adapter_in_model
-        from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
+        from peft.utils import (
+            TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as DEFAULT_TARGETS,
+        )
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "peft", extra="lora") from error
     transformer = _transformer(encoder)
-    chosen = list(targets) or USUAL.get(transformer.config.model_type) or [ALL_LINEAR]
+    chosen = list(targets) or DEFAULT_TARGETS.get(transformer.config.model_type) or [ALL_LINEAR]
     _check_targets(transformer, chosen, encoder.name)
     everything = ALL_LINEAR in chosen
     config = LoraConfig(
@@ -79,7 +81,7 @@ def add_lora(
         r=rank,
         lora_alpha=2 * rank if alpha is None else alpha,
         target_modules=ALL_LINEAR if everything else sorted(chosen),
-        # what is frozen before, as BERT's pooler, is no part of the embedding
+        # layers that are already frozen, like BERT's pooler, do not affect the embedding
         exclude_modules=[
             name
             for name, layer in transformer.named_modules()
@@ -95,16 +97,16 @@ def add_lora(
         torch.manual_seed(seed)
         try:
             inject_adapter_in_model(config, transformer)
-        except ValueError as error:  # a layer of another kind, or none that is left
+        except ValueError as error:  # an unsupported kind of layer, or no layer left
             raise InputError(f"--lora of {encoder.name}: {str(error).splitlines()[0]}") from error
 
 
-def _transformer(encoder: Encoder) -> "PreTrainedModel":
+def _transformer(encoder: LoraTarget) -> "PreTrainedModel":
     return cast("PreTrainedModel", encoder.model[0].model)
 
 
 def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) -> None:
-    """Refuse a target that no layer has: peft passes over it where others match."""
+    """Refuse a target that matches no layer: peft ignores it if another target matches."""
     linear = {
         path.rpartition(".")[2]
         for path, layer in transformer.named_modules()
@@ -118,16 +120,16 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
             )
 
 
-def _config(encoder: Encoder) -> "LoraConfig | None":
+def _config(encoder: LoraTarget) -> "LoraConfig | None":
     configs = getattr(_transformer(encoder), "peft_config", {})
     return cast("LoraConfig | None", configs.get("default"))
 
 
-def lora_facts(encoder: Encoder) -> dict[str, Any] | None:
+def lora_facts(encoder: LoraTarget) -> dict[str, Any] | None:
     """Return rank, alpha, the layers and how much of the encoder is trained; None without LoRA.
 
-    ``trainable`` and ``parameters`` are numbers of the encoder's, without the head; ``share`` is
-    the one over the other.
+    ``trainable`` and ``parameters`` count the encoder's parameters, without the head; ``share`` is
+    their quotient.
     """
     config = _config(encoder)
     if config is None:
@@ -151,36 +153,36 @@ def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
 
 
 @contextmanager
-def merged(encoder: Encoder) -> Iterator[None]:
+def merged_weights(encoder: LoraTarget) -> Iterator[None]:
     """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
 
-    peft can unmerge by itself, but what is added and subtracted comes back rounded.
+    peft can unmerge, too, but adding and subtracting the matrices rounds the weights.
     """
     if _config(encoder) is None:
         yield
         return
     transformer = _transformer(encoder)
     layers = _layers(transformer)
-    for path, layer in layers:
-        plain = copy.deepcopy(layer)
-        plain.merge()
-        transformer.set_submodule(path, plain.get_base_layer())
     try:
+        for path, layer in layers:
+            plain = copy.deepcopy(layer)
+            plain.merge()
+            transformer.set_submodule(path, plain.get_base_layer())
         yield
     finally:
         for path, layer in layers:
             transformer.set_submodule(path, layer)
 
 
-def save_adapter(encoder: Encoder, folder: Path) -> None:
-    """Write the matrices, if any, as ``peft.PeftModel.from_pretrained`` reads them."""
+def save_adapter(encoder: LoraTarget, folder: Path) -> None:
+    """Write the matrices, if any, in the format that ``peft.PeftModel.from_pretrained`` reads."""
     config = _config(encoder)
     if config is None:
         return
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
-    # with "auto" it would ask the hub for the encoder's configuration
+    # "auto" would make peft ask the hub for the encoder's configuration
     state = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
     folder.mkdir()
     weights = {f"base_model.model.{name}": value.contiguous() for name, value in state.items()}

@@ -28,7 +28,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
 from isotrope.encoders.device import find_device
-from isotrope.encoders.lora import merged, save_adapter
+from isotrope.encoders.lora import merged_weights, save_adapter
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.quiet import quiet_loading
 
@@ -417,7 +417,7 @@ class SentenceEncoder(nn.Module):
 
         with atomic_replace(folder) as temporary, quiet_loading():
             try:
-                with merged(self):
+                with merged_weights(self):
                     self.model.save_pretrained(str(temporary), create_model_card=False)
                 save_adapter(self, temporary / "adapter")
             except SafetensorError as error:  # how its writer reports a full disk

@@ -1,4 +1,4 @@
-"""Floor 4: scores an encoder on data and returns a Result.
+"""Scores an encoder on data and returns a Result.
 
 The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, ``corpus`` and
 ``compare`` live in the files of the same names.

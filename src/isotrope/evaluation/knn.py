@@ -13,7 +13,13 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.labelled import Classes, check_finite, classes_of, hits, text_features
+from isotrope.evaluation.labelled import (
+    Classes,
+    check_finite,
+    index_classes,
+    label_in_top_k,
+    text_features,
+)
 from isotrope.evaluation.nearest import nearest_rows
 
 __all__ = ["knn", "knn_text"]
@@ -58,7 +64,7 @@ def knn(
             f"kNN needs k of at least 1 and a temperature above 0; found k = {k} and "
             f"t = {temperature}"
         )
-    classes = classes_of(train, test)
+    classes = index_classes(train, test)
     rows = test.vectors if isinstance(test.vectors, np.ndarray) else _concatenated(test.vectors)
     if len(rows) != len(classes.test):
         raise InputError(f"{len(classes.test)} test labels for {len(rows)} rows of features")
@@ -149,9 +155,9 @@ def _votes(
         count = _sums(labels, np.ones_like(weight), len(classes.names))
         weighted = np.where(count > 0, _sums(labels, weight, len(classes.names)), -np.inf)
         truth = classes.test[block]
-        correct["top1"].append(hits(weighted, truth, 1))
-        correct["top5"].append(hits(weighted, truth, 5))
-        correct["majority_top1"].append(hits(count, truth, 1))
+        correct["top1"].append(label_in_top_k(weighted, truth, 1))
+        correct["top5"].append(label_in_top_k(weighted, truth, 5))
+        correct["majority_top1"].append(label_in_top_k(count, truth, 1))
     return {key: np.concatenate(right) for key, right in correct.items()}
 
 

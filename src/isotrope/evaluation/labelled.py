@@ -1,4 +1,4 @@
-"""What kNN and linear probe share: numbers for labels, features of texts, top-k accuracy."""
+"""Shared by kNN and the linear probe: class indices, features of texts, top-k accuracy."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,20 @@ from isotrope.core.errors import InputError
 from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, embed
 
-__all__ = ["Classes", "check_finite", "classes_of", "hits", "text_features"]
+__all__ = ["Classes", "check_finite", "index_classes", "label_in_top_k", "text_features"]
 
-_ROWS = 8192  # looked at together
+_ROWS = 8192  # rows that are checked at a time
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Labels as numbers: the classes are those of the training part, sorted.
+    """Labels as class indices; the classes are those of the training set, sorted.
 
     Attributes:
         names: the names of the C classes.
         train: int64 (n), in [0, C).
-        test: int64 (m), in [0, C), and -1 for a class that training never saw: always wrong.
+        test: int64 (m), in [0, C), or -1 for a class that is not in the training set: any
+            prediction for it counts as wrong.
     """
 
     names: np.ndarray
@@ -29,16 +30,16 @@ class Classes:
 
     @property
     def unseen(self) -> int:
-        """How many test examples are of a class that training never saw."""
+        """The number of test examples whose class is not in the training set."""
         return int((self.test < 0).sum())
 
 
-def classes_of(train: Features, test: Features) -> Classes:
-    """Check labels and shapes of two labelled parts, and return their classes.
+def index_classes(train: Features, test: Features) -> Classes:
+    """Check labels and shapes of a training and a test set, and return their class indices.
 
     Raises:
-        InputError: labels that are no list of integers or of strings, or that fit neither each
-            other nor the features; fewer than two classes.
+        InputError: labels that are not a list of integers or of strings, that differ in kind
+            between the sets or in number from the features; fewer than two classes.
     """
     parts = [(train, "training"), (test, "test")]
     first, second = (_labels(part, what) for part, what in parts)
@@ -56,6 +57,7 @@ def classes_of(train: Features, test: Features) -> Classes:
     names, numbers = np.unique(first, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"a classification needs at least two classes; found {names.tolist()}")
+    # searchsorted gives an unknown label the place of another class: it becomes -1
     place = np.searchsorted(names, second).clip(max=len(names) - 1)
     return Classes(names, numbers, np.where(names[place] == second, place, -1))
 
@@ -78,7 +80,7 @@ def _labels(part: Features, what: str) -> np.ndarray:
 
 
 def check_finite(rows: np.ndarray, what: str) -> None:
-    """Refuse features (n x d, may be a memory map) of which neighbours or logits mean nothing.
+    """Refuse features (n x d, may be a memory map) that are not finite.
 
     Raises:
         InputError: NaN or infinite numbers among them.
@@ -87,15 +89,15 @@ def check_finite(rows: np.ndarray, what: str) -> None:
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
                 f"the {what} features hold numbers that are not finite (NaN or infinite); take "
-                "those rows out, or encode anew"
+                "those rows out, or encode again"
             )
 
 
-def hits(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     """Return for each row of scores (n x C) whether its label is among the k highest.
 
-    Among equal scores the lower class comes first. A label of -1, or one whose score is minus
-    infinity, is never among them.
+    Ties go to the lower class index. A label of -1 (a class that is not in the training set), or
+    one whose score is minus infinity, is never among the k highest.
     """
     label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]

@@ -20,7 +20,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.encoders.device import find_device
 from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.labelled import check_finite, classes_of, hits, text_features
+from isotrope.evaluation.labelled import check_finite, index_classes, label_in_top_k, text_features
 
 __all__ = ["Probe", "linear_probe", "linear_text"]
 
@@ -141,7 +141,7 @@ def linear_probe(
             blocks, or a learning rate at which the loss diverges.
     """
     probe = probe or Probe()
-    classes = classes_of(train, test)
+    classes = index_classes(train, test)
     check_finite(_array(test), "test")
     shift, factor = _scale(_array(train), probe.scaling)
     learn, judge = (
@@ -334,6 +334,6 @@ def _right(
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for block, rows in judge.blocks():
         logits = rows @ weight + bias
-        correct["top1"].append(hits(logits, labels[block], 1))
-        correct["top5"].append(hits(logits, labels[block], 5))
+        correct["top1"].append(label_in_top_k(logits, labels[block], 1))
+        correct["top5"].append(label_in_top_k(logits, labels[block], 5))
     return {key: np.concatenate(right) for key, right in correct.items()}

@@ -153,8 +153,8 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
         return None
     if "sums" not in pairs.shared:
         views = pairs.views.detached()
-        pairs.shared["sums"] = BlockSums(views.swapped() if pairs.side else views)
-    return SurrogatePairs(pairs, cast("SurrogateSums", pairs.shared["sums"]), pairs.side)
+        pairs.shared["sums"] = BlockSums(views.swapped() if pairs.direction else views)
+    return SurrogatePairs(pairs, cast("SurrogateSums", pairs.shared["sums"]), pairs.direction)
 
 
 def _size(views: Views) -> int:

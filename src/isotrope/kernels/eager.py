@@ -1,6 +1,7 @@
-"""The eager backend: the whole similarity matrix and autograd; the truth for every other backend.
+"""The eager backend: the whole similarity matrix and autograd.
 
-Memory is O(n m). It is the only backend with second derivatives.
+The other backends are tested against it. Memory is O(n m). It is the only backend with second
+derivatives.
 """
 
 import torch

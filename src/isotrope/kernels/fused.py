@@ -79,19 +79,21 @@ def fused(
     half = backend == "bfloat16"
     job = Job(views, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
-    sweep = _meet if backend == "triton" else _sweep
+    sweep = _on_a_gpu if backend == "triton" else _sweep
     found: Tensor = _Ready.apply(sweep(job, both_directions), backend, *inputs)  # type: ignore[no-untyped-call]
     return found
 
 
-def _meet(job: Job, both_directions: bool) -> Sweep:
-    """The job on a GPU."""
-    from isotrope.kernels.triton.fused import met  # triton need not be installed
+def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:
+    """Return the job's two passes on a GPU."""
+    from isotrope.kernels.triton.fused import value_and_gradients  # triton need not be installed
 
     views, live = job.views, torch.is_grad_enabled()
     inputs = (views.anchors, views.positives, views.negatives)
     wanted = tuple(live and x is not None and x.requires_grad for x in inputs)
-    return functools.partial(met, job, sides=2 if both_directions else 1, wanted=wanted)
+    return functools.partial(
+        value_and_gradients, job, directions=2 if both_directions else 1, wanted=wanted
+    )
 
 
 def _sweep(job: Job, both_directions: bool) -> Sweep:
@@ -109,7 +111,7 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
         if not one:
             raise
         return functools.partial(_each_way, job)
-    return functools.partial(two_passes, job, sides=2 if both_directions else 1)
+    return functools.partial(two_passes, job, directions=2 if both_directions else 1)
 
 
 def _each_way(job: Job) -> tuple[Tensor, Gradients]:

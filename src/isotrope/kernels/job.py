@@ -1,4 +1,4 @@
-"""What a pass over similarities is asked to compute."""
+"""The input of a pass over similarities: views, formula and the statistics that it needs."""
 
 import math
 from dataclasses import dataclass

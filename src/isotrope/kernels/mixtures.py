@@ -1,8 +1,7 @@
 """Mixtures: for each anchor one constant vector made of two of the columns it is compared with.
 
-``Mixing`` says which columns and how much of each, before any similarity is known; ``Mixture`` is
-what comes of it for some anchors. Backends differ in how they find the nearest columns, in nothing
-else.
+``Mixing`` says which columns and how much of each, before any similarity is known; ``Mixture``
+holds the result for some anchors. Backends differ only in how they find the nearest columns.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""One pass over blocks of rows, where a block can be differentiated as soon as it met its columns.
+"""One pass over blocks of rows, if each block can be differentiated as soon as it is formed.
 
-A block of rows meets all columns and is reduced; the formula is called and differentiated there;
-two matrix products turn the block into gradients. 6 n c d floating-point operations. What is known
-of the formula when a block is there is what the objective declares (``Coupling``):
+A block of rows is compared with all columns and reduced; the formula is called on it and
+differentiated; two matrix products turn the block into gradients. 6 n c d floating-point
+operations. The coupling that the objective declares (``Coupling``) says why this is possible:
 
 - ``none``: the loss of a row needs nothing but its own statistics;
 - ``positives``, ``linear``: the derivatives by its own statistics need the positives besides, which
@@ -326,7 +326,7 @@ def _one_column(
     mine: Tensor,
     others: list[Tensor],
 ) -> None:
-    """Add the gradient of the hardest similarity: each row meets one column."""
+    """Add the gradient of the hardest similarity: one column for each row."""
     at = 0
     for x, into in zip(sources, others, strict=True):
         (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""Pairs: what an objective may ask about the similarities of two views.
+"""Pairs: the statistics of the similarities of two views that an objective may use.
 
 An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
 over the negatives, the hardest negative, their number, the similarity with a mixture of two
@@ -6,7 +6,7 @@ columns. Whether they came from an n x m matrix or from row blocks in linear mem
 backend's business. The matrix itself may be asked for by the gradient components
 (``similarity``), which are looked at, not trained through.
 
-What is a negative of an anchor, ``isotrope.kernels.mask`` says.
+``isotrope.kernels.mask`` defines the negatives of an anchor.
 """
 
 from abc import ABC, abstractmethod

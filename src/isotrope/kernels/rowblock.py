@@ -1,12 +1,12 @@
 """Row statistics in linear memory: a block of rows at a time against all columns.
 
-A block of B anchors meets all its columns in one B x c matrix of similarities, is reduced to B
-numbers, and the matrix is gone; what is kept for the backward pass is one number for each anchor.
-The backward pass forms each block again and turns it, in place, into the derivative of the
-statistic, whose products with the columns and with the anchors are the gradients of both. That is
-8 n c d floating-point operations for a statistic, against 6 where nothing is formed again.
+A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
+reduced to B numbers and discarded; one number for each anchor is kept for the backward pass. The
+backward pass forms each block again and turns it, in place, into the derivative of the statistic,
+whose products with the columns and with the anchors are the gradients of both. That is 8 n c d
+floating-point operations for a statistic, against 6 if the matrix is kept.
 
-There are no second derivatives: asked for one, the backward pass names the eager backend.
+There are no second derivatives: the error of the backward pass names the eager backend.
 """
 
 from dataclasses import replace
@@ -35,20 +35,20 @@ class RowBlockPairs(Pairs):
 
     Args:
         views: the views.
-        side: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
-        shared: what both directions of the batch have in common.
+        direction: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
+        shared: intermediate results that both directions of the batch use.
     """
 
     backend = "rowblock"
 
     def __init__(
-        self, views: Views, side: int = 0, shared: dict[str, object] | None = None
+        self, views: Views, direction: int = 0, shared: dict[str, object] | None = None
     ) -> None:
         super().__init__(views)
-        self.side, self.shared = side, {} if shared is None else shared
+        self.direction, self.shared = direction, {} if shared is None else shared
 
     def swapped(self) -> "RowBlockPairs":
-        return type(self)(self.views.swapped(), 1 - self.side, self.shared)
+        return type(self)(self.views.swapped(), 1 - self.direction, self.shared)
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._reduced(_LogSumExp(), temperature, against)
@@ -141,7 +141,7 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
+        if torch.is_grad_enabled():  # create_graph: this will be differentiated again
             raise NeedsEager(
                 "the rowblock backend has no second derivatives; ask for backend='eager'"
             )
@@ -169,7 +169,7 @@ class _Reduce(torch.autograd.Function):
 
 
 def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor) -> None:
-    """Add what a block's derivatives do to its anchors and to its columns."""
+    """Add a block's gradients to those of its anchors and of its columns."""
     anchors, at = mask.views.anchors[rows], 0
     for source, columns in zip(mask.sources, mask.columns, strict=True):
         part = change[:, at : at + len(columns)]
@@ -181,7 +181,7 @@ def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor)
 
 
 def _sparse(mask: Mask, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
-    """The same where each anchor meets one column only."""
+    """The same for statistics of one column for each anchor."""
     anchors, at = mask.views.anchors, 0
     for source, columns in zip(mask.sources, mask.columns, strict=True):
         (rows,) = ((chosen >= at) & (chosen < at + len(columns))).nonzero(as_tuple=True)

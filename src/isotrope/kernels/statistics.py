@@ -1,11 +1,9 @@
-"""What a formula asks of its row statistics: recorded once, and answered from what is computed.
+"""The row statistics that a formula uses: recorded once, then supplied from computed ones.
 
-``record`` calls a formula on four made-up rows and keeps its questions, nothing else: no number
-that it returns decides anything. ``Known`` answers these questions from
-statistics of the batch. A
-formula that asks for anything else then (the matrix, the embeddings, another temperature because
-the numbers made it branch) is not answered: ``Unfused`` says so to the caller, who takes another
-way.
+``record`` calls a formula on four made-up rows and records which statistics it asks for; the
+numbers that it returns are ignored. ``Known`` supplies these statistics for the batch. If the
+formula then asks for anything else (the matrix, the embeddings, another temperature because the
+numbers made it branch), ``Unfused`` is raised and the caller computes the formula another way.
 """
 
 from collections.abc import Callable

@@ -1,14 +1,14 @@
-"""What pushes the anchors of both directions, from one sweep over blocks of similarities.
+"""The pushes on the anchors of both directions, from one sweep over blocks of similarities.
 
-Where everything but the anchors is constant, weights are wanted for nothing but their product with
-the columns and the sums of their rows. A block of e^{s/tau} then serves both directions: times the
-positives it pushes the anchors, its transpose times the anchors pushes the positives. What they
-have to be divided by is known at the end of the sweep, which is early enough: 6 n^2 d
-floating-point operations for both directions, and their hardest negatives besides. A view against
-itself is symmetric, so only the upper triangle is formed, 3 n^2 d.
+If everything but the anchors is constant, the weights are needed only for their product with the
+columns and for the sums of their rows. A block of e^{s/tau} then serves both directions: times the
+positives it pushes the anchors, its transpose times the anchors pushes the positives. The sums that
+divide them are known at the end of the sweep, which is early enough: 6 n^2 d floating-point
+operations for both directions, including their hardest negatives. A view against itself is
+symmetric, so only the upper triangle is formed, 3 n^2 d.
 
-Where e^{s/tau} leaves float32, or keys were gathered, it is one direction at a time, each row with
-its own maximum: 4 n c d for a direction.
+If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a sweep of its own, each
+row with its own maximum: 4 n c d for a direction.
 """
 
 import math
@@ -47,7 +47,7 @@ FLOOR = 1e-4  # the least similarity that is raised to a power
 _BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
 
 # which columns: the other view, the same view, the further negatives
-Part = Literal["across", "inside", "further"]
+Part = Literal["cross", "within", "further"]
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,10 @@ class Swept(NamedTuple):
 class SurrogateSums(ABC):
     """Sums over the columns of both directions of a batch, each computed once.
 
-    A direction is a side: of side 0 the anchors are the anchors, of side 1 the positives are.
+    In direction 0 the anchors are compared with their columns, in direction 1 the positives are.
 
     Args:
-        views: unit views, without history, as side 0 has them.
+        views: unit views, without history, as direction 0 has them.
     """
 
     def __init__(self, views: Views) -> None:
@@ -180,44 +180,44 @@ class SurrogateSums(ABC):
         """Whether both directions can share blocks of e^exponent."""
         return self.square and exponent.reach <= REACH
 
-    def masses(self, side: int, by: By, exponent: Exponent) -> Masses:
-        """Return weights before they are divided, of the anchors of a side."""
+    def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
+        """Return the weights of the anchors of a direction before they are divided by their sum."""
         if self.joint(exponent):
-            push = self._added("push", side, by, exponent)  # the sums come with it
-            mass = self._added("mass", side, by, exponent)
+            push = self._added("push", direction, by, exponent)  # the sums come with it
+            mass = self._added("mass", direction, by, exponent)
             return Masses(torch.zeros_like(mass), mass, push)
-        key = ("one way", side, by, exponent)
+        key = ("one way", direction, by, exponent)
         if key not in self._known:
-            self._known[key] = self._one_way(side, by, exponent)
+            self._known[key] = self._one_way(direction, by, exponent)
         return cast("Masses", self._known[key])
 
-    def logsumexp(self, side: int, by: By, exponent: Exponent) -> Tensor | None:
+    def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
         """Return the logarithms of the sums where a sweep has them or shares them, or None."""
         if self.joint(exponent):
-            return self._added("mass", side, by, exponent).log()
-        if ("one way", side, by, exponent) in self._known:
-            top, mass, _ = self.masses(side, by, exponent)
+            return self._added("mass", direction, by, exponent).log()
+        if ("one way", direction, by, exponent) in self._known:
+            top, mass, _ = self.masses(direction, by, exponent)
             return top + mass.log()
         return None
 
-    def hardest(self, side: int, by: By) -> Tensor | None:
+    def hardest(self, direction: int, by: By) -> Tensor | None:
         """Return the largest similarities, or None where no sweep shares them."""
-        if ("first", side, by) in self._known:
-            return self.first(side, by)[1]
+        if ("first", direction, by) in self._known:
+            return self.first(direction, by)[1]
         if not self.square:
             return None
         none = self.views.anchors.new_full((len(self.views.anchors),), -torch.inf)
-        parts = [self._of("hardest", part)[side] for part in self._parts(by)]
+        parts = [self._of("hardest", part)[direction] for part in self._parts(by)]
         return torch.stack([none, *parts]).amax(dim=0)
 
-    def first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
+    def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         """Return which column is the hardest negative of each anchor, and its similarity.
 
         The first at ties, -1 where there is none.
         """
-        key = ("first", side, by)
+        key = ("first", direction, by)
         if key not in self._known:
-            self._known[key] = self._first(side, by)
+            self._known[key] = self._first(direction, by)
         at, top = self._known[key]
         return at, top
 
@@ -233,18 +233,20 @@ class SurrogateSums(ABC):
         """
 
     @abstractmethod
-    def _one_way(self, side: int, by: By, exponent: Exponent) -> Masses:
-        """Compare the anchors of a side with all their columns, each with its own maximum."""
+    def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
+        """Compare the anchors of a direction with all their columns, each with its own maximum."""
 
     @abstractmethod
-    def _first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
+    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         """As :meth:`first`."""
 
-    def _added(self, what: Literal["mass", "push"], side: int, by: By, exp: Exponent) -> Tensor:
+    def _added(
+        self, what: Literal["mass", "push"], direction: int, by: By, exp: Exponent
+    ) -> Tensor:
         """What all columns together make of each anchor."""
         crossed = by == "positives"  # the other view is compared, one's own pushes
         how = (exp,) if what == "mass" else (exp, crossed)
-        parts = [self._of(what, part, *how)[side ^ crossed] for part in self._parts(by)]
+        parts = [self._of(what, part, *how)[direction ^ crossed] for part in self._parts(by)]
         if parts:
             return sum(parts[1:], parts[0])
         return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
@@ -253,8 +255,8 @@ class SurrogateSums(ABC):
         """Where the columns come from."""
         parts: list[Part] = []
         if self.views.in_batch:
-            parts += ["across"] * (by in ("cross", "both"))
-            parts += ["inside"] * (by != "cross")
+            parts += ["cross"] * (by in ("cross", "both"))
+            parts += ["within"] * (by != "cross")
         more = self.views.negatives
         return parts if more is None or len(more) == 0 else [*parts, "further"]
 
@@ -282,9 +284,9 @@ class SurrogateSums(ABC):
 class BlockSums(SurrogateSums):
     """The sums by blocks of rows, in linear memory."""
 
-    def _first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
+    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         found = []
-        for _, tile in similarity_tiles(Mask(self._compared(side, by), AGAINST[by])):
+        for _, tile in similarity_tiles(Mask(self._compared(direction, by), AGAINST[by])):
             at = tile.argmax(dim=1, keepdim=True)
             top = tile.gather(1, at)
             found.append((at.masked_fill(top == -torch.inf, -1), top))
@@ -319,7 +321,7 @@ class BlockSums(SurrogateSums):
         views = self.views
         both = [views.anchors, views.positives]
         tiles = Tiles(_MOST)
-        if part == "across":
+        if part == "cross":
             anchors, positives = (Vectors(x, unit=True) for x in both)
             mask = Mask(replace(views, negatives=None), "cross")
             for rows, unit, tile in tiles.of(anchors, [positives], mask):
@@ -338,11 +340,11 @@ class BlockSums(SurrogateSums):
                 others = (view, slice(rows.stop, len(h)))
                 yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
 
-    def _one_way(self, side: int, by: By, exponent: Exponent) -> Masses:
+    def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
         against = AGAINST[by]
-        columns = Mask(self._of_side(side), against).columns
+        columns = Mask(self._of_direction(direction), against).columns
         found = []
-        for _, tile in similarity_tiles(Mask(self._compared(side, by), against)):
+        for _, tile in similarity_tiles(Mask(self._compared(direction, by), against)):
             top = exponent.of(tile).amax(dim=1)
             tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
             push = torch.zeros_like(self.views.anchors[: len(tile)])
@@ -353,12 +355,12 @@ class BlockSums(SurrogateSums):
             found.append(Masses(top, tile.sum(dim=1), push))
         return Masses(*(torch.cat(x) for x in zip(*found, strict=True)))
 
-    def _of_side(self, side: int) -> Views:
-        return self.views.swapped() if side else self.views
+    def _of_direction(self, direction: int) -> Views:
+        return self.views.swapped() if direction else self.views
 
-    def _compared(self, side: int, by: By) -> Views:
+    def _compared(self, direction: int, by: By) -> Views:
         """The views whose similarities count, ``anchors`` those of the rows."""
-        views = self._of_side(side)
+        views = self._of_direction(direction)
         return views.among_positives() if by == "positives" else views
 
 
@@ -368,18 +370,18 @@ class SurrogatePairs(Pairs):
     Args:
         plain: the same direction, for statistics that no sweep has found.
         sums: of both directions, shared by them.
-        side: which direction this is.
+        direction: 0 if the anchors are the anchors of the batch, 1 if the positives are.
     """
 
-    def __init__(self, plain: Pairs, sums: SurrogateSums, side: int = 0) -> None:
+    def __init__(self, plain: Pairs, sums: SurrogateSums, direction: int = 0) -> None:
         super().__init__(plain.views.detached())
-        self.plain, self.sums, self.side, self.backend = plain, sums, side, plain.backend
+        self.plain, self.sums, self.direction, self.backend = plain, sums, direction, plain.backend
 
     def of(self, views: Views) -> Pairs:
         return self.plain.of(views)
 
     def swapped(self) -> "SurrogatePairs":
-        return SurrogatePairs(self.plain.swapped(), self.sums, 1 - self.side)
+        return SurrogatePairs(self.plain.swapped(), self.sums, 1 - self.direction)
 
     def shares(self, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
         """Return weights proportional to e^exponent, those of each anchor with the sum 1.
@@ -389,7 +391,7 @@ class SurrogatePairs(Pairs):
             exponent: what a similarity weighs.
             whole: the weights of the whole batch have the sum 1.
         """
-        top, mass, push = self.sums.masses(self.side, by, exponent)
+        top, mass, push = self.sums.masses(self.direction, by, exponent)
         total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
         if whole:
             highest = top.amax()
@@ -444,14 +446,14 @@ class SurrogatePairs(Pairs):
 
         The first at ties, -1 where there is none.
         """
-        return self.sums.first(self.side, by)
+        return self.sums.first(self.direction, by)
 
     def _hardest(self, against: Against) -> Tensor:
-        hardest = self.sums.hardest(self.side, _BY[against])
+        hardest = self.sums.hardest(self.direction, _BY[against])
         return self.plain.hardest(against).detach() if hardest is None else hardest
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
-        value = self.sums.logsumexp(self.side, _BY[against], Exponent(float(temperature)))
+        value = self.sums.logsumexp(self.direction, _BY[against], Exponent(float(temperature)))
         return self.plain.logsumexp(temperature, against).detach() if value is None else value
 
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:

@@ -1,7 +1,7 @@
-"""Blocks of similarities: how high they are, how they are formed, how they are multiplied.
+"""Blocks of similarities: their height, how they are formed, how they are multiplied.
 
-Every pass over similarities in linear memory takes its blocks from here: all columns beside each
-other, or the upper triangle of a view against itself. One buffer holds one block after the other.
+Every pass over similarities in linear memory takes its blocks from here: all columns side by side,
+or the upper triangle of a view against itself. One buffer holds one block after another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -196,7 +196,7 @@ class Tiles:
             yield where, unit, tile
 
     def _room(self, rows: int, columns: int, like: Tensor) -> Tensor:
-        """Return room for a block; the one before is gone."""
+        """Return a buffer for a block; it overwrites the block before."""
         if self._buffer is None or self._buffer.numel() < rows * columns:
             self._buffer = like.new_empty(rows * columns)
         return self._buffer[: rows * columns].view(rows, columns)

@@ -1,4 +1,4 @@
-"""Two passes over blocks of rows, where rows are coupled or both views are anchors.
+"""Two passes over blocks of rows, for coupled rows or if both views are anchors.
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row, the formula is
 called and differentiated, and the second forms the blocks again to spread the derivatives.
@@ -26,14 +26,15 @@ __all__ = ["two_passes"]
 _MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses are float32 numbers
 
 
-def two_passes(job: Job, *, sides: int) -> tuple[Tensor, Gradients]:
+def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
     """Return value and gradients of a formula of the whole batch.
 
     Args:
         job: of two views of one batch.
-        sides: 2 if the value is the mean of both directions, 1 if only the anchors are anchors.
+        directions: 2 if the value is the mean of both directions, 1 if only the anchors serve as
+            anchors.
     """
-    passes = _TwoPasses(job, sides)
+    passes = _TwoPasses(job, directions)
     if job.coupling == "linear":
         passes.foresee()
         gradients = passes.spread(adding=True)
@@ -61,11 +62,11 @@ class _TwoPasses:
     """The sums of every row, the derivatives by them, and the gradients, one after the other.
 
     Attributes:
-        both: anchors and positives; a side is one of them as anchors.
-        across: whether a side meets the other.
-        inside: whether a side meets itself.
+        both: anchors and positives; each direction takes one of them as anchors.
+        across: whether each view is compared with the other.
+        inside: whether each view is compared with itself.
         positive: similarities of the positives.
-        sums: over the negatives of each row, across and inside, by side.
+        sums: over the negatives of each row, across and inside, by direction.
         factors: derivatives of the value by s, as factors of the slope of what is summed.
         foretold: the same before there are sums.
         by_positive: derivatives by the similarities of the positives.
@@ -73,8 +74,8 @@ class _TwoPasses:
         along: sum_ij W_ij s_ij, of the temperature.
     """
 
-    def __init__(self, job: Job, sides: int) -> None:
-        self.job, self.sides, self.n = job, sides, len(job.views.anchors)
+    def __init__(self, job: Job, directions: int) -> None:
+        self.job, self.directions, self.n = job, directions, len(job.views.anchors)
         self.dtype = job.views.anchors.dtype
         spans = {against for _, against in job.questions.temperatures}
         self.across = bool(spans & {"cross", "both"})
@@ -96,18 +97,18 @@ class _TwoPasses:
         self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
-        """A number for each row, across and inside, by side."""
+        """A number for each row, across and inside, by direction."""
         return {
             where: [torch.full_like(self.positive, value) for _ in range(2)]
             for where in ("cross", "within")
         }
 
     def foresee(self) -> None:
-        """Take the derivatives by the sums from a place where all sums are 1, on either side."""
+        """Take the derivatives by the sums where all sums of both directions are 1."""
         self.sums = self._everywhere(1.0)
         _, (_, *by), _ = self._evaluate(0)
-        for side in range(self.sides):
-            self._keep(side, by)
+        for direction in range(self.directions):
+            self._keep(direction, by)
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
     def check_foretold(self) -> None:
@@ -117,10 +118,10 @@ class _TwoPasses:
             WrongCoupling, Unfused: as :func:`agree`.
         """
         for where, sums in self.sums.items():
-            for side in range(self.sides):
-                some = sums[side] > 0  # without negatives there is nothing to differentiate by
+            for direction in range(self.directions):
+                some = sums[direction] > 0  # without negatives there is nothing to differentiate by
                 told, true = (
-                    x[where][side].where(some, 0.0) for x in (self.foretold, self.factors)
+                    x[where][direction].where(some, 0.0) for x in (self.foretold, self.factors)
                 )
                 agree(told, true, "its value is not linear in the sums over the negatives")
 
@@ -128,43 +129,45 @@ class _TwoPasses:
         """The first pass: sum over the negatives of every row."""
         for rows, _, tile in self._across():
             self._weigh(tile, self._summed(rows))
-        for side in range(self.sides):
-            for rows, _, tile in self._triangle(side):
-                self._weigh(tile, self._summed(rows, side))
+        for direction in range(self.directions):
+            for rows, _, tile in self._triangle(direction):
+                self._weigh(tile, self._summed(rows, direction))
 
     def evaluate(self) -> Tensor:
-        """Call the formula for each side and keep its derivatives; return the value."""
+        """Call the formula for each direction and keep its derivatives; return the value."""
         self.factors = self._everywhere(0.0)
         loss = self.positive.new_zeros((), dtype=torch.float64)
-        for side in range(self.sides):
-            value, (by_positive, *by), by_temperature = self._evaluate(side)
-            loss += value.sum() / self.sides
-            self.by_positive += by_positive / self.sides
+        for direction in range(self.directions):
+            value, (by_positive, *by), by_temperature = self._evaluate(direction)
+            loss += value.sum() / self.directions
+            self.by_positive += by_positive / self.directions
             if self.learnt is not None and by_temperature is not None:
-                self.learnt += by_temperature / self.sides
-            self._keep(side, by)
+                self.learnt += by_temperature / self.directions
+            self._keep(direction, by)
         return loss.to(self.dtype)
 
-    def _evaluate(self, side: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
+    def _evaluate(self, direction: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
         values: dict[Key, Tensor] = {
-            key: sums if self.softplus else sums.log() for key, sums in self._asked_for(side)
+            key: sums if self.softplus else sums.log() for key, sums in self._asked_for(direction)
         }
         return self.job.evaluate(self.positive, values, self.counts, self.n)
 
-    def _asked_for(self, side: int) -> list[tuple[Key, Tensor]]:
+    def _asked_for(self, direction: int) -> list[tuple[Key, Tensor]]:
         """The questions and the sums that they are about."""
-        cross, within = self.sums["cross"][side], self.sums["within"][side]
+        cross, within = self.sums["cross"][direction], self.sums["within"][direction]
         sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
         return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
 
-    def _keep(self, side: int, by: list[Tensor]) -> None:
+    def _keep(self, direction: int, by: list[Tensor]) -> None:
         """Keep derivatives by what was asked for as factors of the slopes."""
-        for ((_, against), mass), gradient in zip(self._asked_for(side), by, strict=True):
+        for ((_, against), mass), gradient in zip(self._asked_for(direction), by, strict=True):
             if not self.softplus:  # of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
             for where in ("cross", "within"):
                 if against in (where, "both"):
-                    self.factors[where][side] += gradient / (self.job.temperature * self.sides)
+                    self.factors[where][direction] += gradient / (
+                        self.job.temperature * self.directions
+                    )
 
     def spread(self, *, adding: bool = False) -> list[Tensor]:
         """The last pass: what the derivatives do to all unit vectors.
@@ -181,18 +184,18 @@ class _TwoPasses:
             pushed = self.both[1].combine(tile)
             gradients[0][rows] += pushed
             self._by_temperature(pushed, a)
-        for side in range(self.sides):
-            factors = self.factors["within"][side]
-            for rows, a, tile in self._triangle(side):
-                summed = self._summed(rows, side) if adding else None
+        for direction in range(self.directions):
+            factors = self.factors["within"][direction]
+            for rows, a, tile in self._triangle(direction):
+                summed = self._summed(rows, direction) if adding else None
                 self._weigh(tile, summed, (factors[rows], factors[rows.start :]))
                 # the square on the diagonal holds both orders of its pairs
-                add_product(gradients[side][rows.stop :], tile[:, len(tile) :], a)
+                add_product(gradients[direction][rows.stop :], tile[:, len(tile) :], a)
                 if self.job.by_temperature:
                     square = tile[:, : len(tile)].to(self.dtype)
                     self._by_temperature(square @ a / -2, a)
-                pushed = self.both[side].combine(tile, rows.start)
-                gradients[side][rows] += pushed
+                pushed = self.both[direction].combine(tile, rows.start)
+                gradients[direction][rows] += pushed
                 self._by_temperature(pushed, a)
         return gradients
 
@@ -208,13 +211,13 @@ class _TwoPasses:
             self.learnt -= self.along / self.job.temperature
         return [*gradients, None, self.learnt]
 
-    def _summed(self, rows: slice, side: int | None = None) -> tuple[Tensor, Tensor]:
+    def _summed(self, rows: slice, direction: int | None = None) -> tuple[Tensor, Tensor]:
         """Where a block adds its sums: those of its rows, and of its last columns."""
-        if side is not None:
-            sums = self.sums["within"][side]
+        if direction is not None:
+            sums = self.sums["within"][direction]
             return sums[rows], sums[rows.stop :]
         own, other = self.sums["cross"]
-        return own[rows], other if self.sides == 2 else other[:0]
+        return own[rows], other if self.directions == 2 else other[:0]
 
     def _weigh(
         self,
@@ -250,9 +253,9 @@ class _TwoPasses:
         mask = Mask(self.job.views, "cross")
         return self.tiles.of(anchors, [positives], mask, self.job.exponents)
 
-    def _triangle(self, side: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the same of a view against itself, from the block's own first column on."""
         if not self.inside:
             return iter(())
-        view, mask = self.both[side], Mask(self.job.views, "within")
+        view, mask = self.both[direction], Mask(self.job.views, "within")
         return self.tiles.of(view, [view], mask, self.job.exponents, triangle=True)

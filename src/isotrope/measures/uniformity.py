@@ -1,4 +1,4 @@
-"""Uniformity: how evenly embeddings cover the sphere."""
+"""Uniformity: how evenly embeddings cover the sphere (Wang & Isola, 2020)."""
 
 import math
 
@@ -13,16 +13,19 @@ __all__ = ["uniformity"]
 def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tensor:
     """Return log mean_{i<j} exp(-t ||h_i - h_j||^2) of the normalised rows; lower is more even.
 
-    Row blocks keep the memory at ``block`` x n.
+    Rows are processed in blocks, so memory is O(block x n).
 
     Args:
         embeddings: n x d, n >= 2, any length.
-        t: inverse temperature; 2 as everywhere it is reported (Nie et al., 2023, eq. 4, within a
+        t: inverse temperature; reported values use 2 (also Nie et al., 2023, eq. 4, within a
             view).
-        block: rows compared at once.
+        block: rows per block.
 
     Raises:
         ValueError: fewer than two rows.
+
+    Reference:
+        Wang & Isola, 2020, section 4.1.2.
 
     Example:
         >>> import torch

@@ -88,10 +88,10 @@ def _check_all(settings: RunSettings, metric: str) -> None:
             )
     else:
         assert isinstance(settings, ImageSettings)
-        from isotrope.training.images.train import labelled, prepare
+        from isotrope.training.images.train import has_labels, prepare
 
         images = prepare(settings).images
-        if metric.startswith(("knn", "linear")) and not labelled(images):
+        if metric.startswith(("knn", "linear")) and not has_labels(images):
             raise InputError(
                 f"--metric {metric}: {settings.data} has no labels of two classes and a test part "
                 "(--holdout 0.1 makes one); choose another --metric"

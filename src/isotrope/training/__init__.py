@@ -1,16 +1,15 @@
-"""Floor 5: our training, the only room beside ``adapters`` that imports Lightning.
+"""Training of text and image encoders; Lightning is imported only here and in ``adapters``.
 
-``settings`` says what a training can be told (and imports nothing heavy), ``run`` is what a run of
-text and one of images have in common: its folder, its processes, its checkpoints and its outcome.
-``loop`` makes the steps of both, ``step`` is the loss and the seed of one, ``callbacks`` what
-happens between steps, ``progress`` what is printed meanwhile, ``loggers`` where the numbers go
-besides metrics.csv, ``nan_guard`` what finds a number that is not finite, and ``rebuild`` shows a
-run as it stood at a step.
+``settings`` declares the settings (and imports nothing heavy); ``run`` has what runs of text and
+images share: folder, processes, checkpoints and outcome. ``loop`` is the training loop of both,
+``step`` the loss and the seed of one step, ``callbacks`` the work between steps, ``progress`` the
+printed progress and ``loggers`` the loggers besides metrics.csv. ``nan_guard`` finds numbers that
+are not finite, and ``rebuild`` restores a run as it was at a step.
 
-Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole (data, encoder, steps, dev score, run
-folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` what ``--dev``
-scores, ``card`` the model card.
-Images: the folder ``images``; ``recipe`` and ``optimisers`` are what its methods train with.
+Text: ``fit_text`` is ``isotrope.fit``, ``text`` a whole training run (data, encoder, steps, dev
+score, run folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the
+scores of ``--dev``, ``card`` the model card.
+Images: the package ``images``; ``recipe`` and ``optimisers`` hold what its methods train with.
 
 Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``worker`` is one of them.

@@ -1,4 +1,4 @@
-"""What happens between the steps: log, dev score, checkpoints, requests to stop."""
+"""Callbacks between the steps: log, dev score, checkpoints, requests to stop."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from isotrope.diagnostics.observe import columns
 from isotrope.measures.judgement import FILE, DevEvaluation, DevHistory, Judgement, judge, unjudged
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
-from isotrope.training.nan_guard import GuardedModule, refuse_broken
+from isotrope.training.nan_guard import GuardedModule, check_finite_weights
 from isotrope.training.progress import Progress, warn
 
 __all__ = [
@@ -236,13 +236,13 @@ class Dev(L.Callback):
     """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
 
     Args:
-        score: looks at the encoder as it is; None where nothing is scored.
-        name: the score's name, for people.
+        score: evaluates the encoder as it is; None if there is nothing to score.
+        name: the score's name in messages.
         column: the score's column in metrics.csv; its values in result.json begin with it.
-        every: steps between scores; 0 is at the start and the end alone.
-        last: step of the run.
-        keeps_best: whether the step with the best score is saved, or the last one.
-        otherwise: the verdict where nothing is scored.
+        every: steps between scores; 0 for scores at the start and the end only.
+        last: the last step of the run.
+        keeps_best: whether the step with the best score is saved instead of the last one.
+        otherwise: the verdict if there is no score.
     """
 
     metrics: Metrics
@@ -326,7 +326,7 @@ class Dev(L.Callback):
         """Score every k steps and after the last."""
         step = trainer.global_step
         if step == self.last or (self.every and step % self.every == 0):
-            refuse_broken(pl_module, step)
+            check_finite_weights(pl_module, step)
             self.evaluate(step)
 
     def state_dict(self) -> dict[str, Any]:
@@ -407,7 +407,7 @@ class Checkpoints(L.Callback):
 
     def _write(self, trainer: L.Trainer, newest: Path) -> None:
         start = time.perf_counter()
-        refuse_broken(trainer.lightning_module, trainer.global_step)
+        check_finite_weights(trainer.lightning_module, trainer.global_step)
         if not trainer.is_global_zero:
             trainer.save_checkpoint(newest)  # meets the first process, which writes
             return

@@ -1,4 +1,4 @@
-"""What a run watches: a score of the encoder on data it is not trained on (``--dev``)."""
+"""The dev score: an evaluation of the encoder on data it is not trained on (``--dev``)."""
 
 import functools
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from isotrope.training.settings import RunSettings, TrainSettings
 if TYPE_CHECKING:
     from isotrope.training.run import Outcome
 
-__all__ = ["TextOptions", "by_name", "fit", "in_python", "speaking_python"]
+__all__ = ["TextOptions", "by_name", "fit", "in_python", "python_messages"]
 
 
 class TextOptions(TypedDict, total=False):
@@ -96,7 +96,7 @@ def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) ->
     """
     from isotrope.training.text import train
 
-    with speaking_python(TrainSettings):
+    with python_messages(TrainSettings):
         options: dict[str, Any] = by_name({**settings})
         data = files if is_in_memory(files) else None
         shown = files if data is None else "-"
@@ -156,8 +156,8 @@ def _written(data: Any, columns: list[str], output: Path) -> Iterator[None]:  # 
 
 
 @contextmanager
-def speaking_python(cls: type[RunSettings]) -> Iterator[None]:
-    """Let the messages of what is wrong name settings as Python's arguments, not as flags."""
+def python_messages(cls: type[RunSettings]) -> Iterator[None]:
+    """Make error messages name settings as arguments of Python instead of flags."""
     try:
         yield
     except (InputError, LostProcess) as error:

@@ -1,4 +1,4 @@
-"""What is wrong with a run before anything heavy is imported: its folder, files and names."""
+"""Checks of a run before anything heavy is imported: its folder, files and names."""
 
 import os
 from pathlib import Path

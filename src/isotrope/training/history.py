@@ -1,4 +1,4 @@
-"""The course of a run as a table: the rows of metrics.csv."""
+"""The history of a run as a table: the rows of metrics.csv."""
 
 import csv
 import html

@@ -1,4 +1,4 @@
-"""Where the numbers of a run go besides metrics.csv: the loggers that ``--logger`` names."""
+"""The loggers of ``--logger``, which a run writes to besides metrics.csv."""
 
 import importlib.util
 import os

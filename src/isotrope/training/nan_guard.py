@@ -1,4 +1,4 @@
-"""What is not finite: found within the step, and told; the run ends, or the step is left out.
+"""Finds numbers that are not finite within the step; the run ends, or the step is left out.
 
 The loss, the embeddings and the gradient of every step are looked at before anything is changed by
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
@@ -25,7 +25,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
-__all__ = ["MOST", "GuardedModule", "NonFiniteGuard", "refuse_broken"]
+__all__ = ["MOST", "GuardedModule", "NonFiniteGuard", "check_finite_weights"]
 
 MOST = 10
 """So many steps in a row are not left out: training is over by then."""
@@ -232,8 +232,8 @@ class NonFiniteGuard(L.Callback):
         raise Diverged(f"training diverged: {what} not finite at step {step}{before}; use {advice}")
 
 
-def refuse_broken(module: nn.Module, step: int) -> None:
-    """Do nothing for a model that may be saved.
+def check_finite_weights(module: nn.Module, step: int) -> None:
+    """Check that no parameter is infinite or NaN before a model is saved.
 
     Raises:
         Diverged: the last update has made a parameter infinite, or NaN.

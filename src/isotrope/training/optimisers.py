@@ -1,4 +1,4 @@
-"""Optimisers of image methods: parameter groups, LARS, and what the rates are at a step.
+"""Optimisers of image methods: parameter groups, LARS, and learning-rate schedules.
 
 The rates are functions of the step and of nothing else: they are set before every update, so no
 scheduler has a state, and a resumed run goes on exactly.

@@ -1,4 +1,4 @@
-"""What a training says on stderr while it runs: a bar on a terminal, elsewhere plain lines."""
+"""Progress on stderr during training: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time

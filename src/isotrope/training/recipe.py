@@ -1,4 +1,4 @@
-"""Recipe and Plan: with what a published method is trained, and what one run makes of it."""
+"""Recipe and Plan: the hyperparameters of a published method, and those of one run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -60,13 +60,13 @@ __all__ = [
     "backend_of",
     "check_output",
     "checkpoint",
-    "closing",
     "empty_result",
+    "end_message",
     "hardware",
     "read_checkpoint",
     "remove_intermediates",
     "run",
-    "stopped",
+    "stop_message",
     "try_objective",
     "write_config",
 ]
@@ -161,8 +161,8 @@ def empty_result(output: Path) -> Result:
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
 
-def stopped(outcome: Outcome) -> str:
-    """Return what the command line prints of a run that was asked to stop."""
+def stop_message(outcome: Outcome) -> str:
+    """Return the message of the command line about a run that was asked to stop."""
     if not (outcome.output / "checkpoints" / "last.ckpt").is_file():
         return "stopped before the first checkpoint: run the same command with --resume to start"
     steps = outcome.result.metrics["steps"]
@@ -172,8 +172,8 @@ def stopped(outcome: Outcome) -> str:
     )
 
 
-def closing(outcome: Outcome, notes: str, speed: str) -> str:
-    """Return what the command line prints of a run that has come to its end.
+def end_message(outcome: Outcome, notes: str, speed: str) -> str:
+    """Return the message of the command line about a run that has reached its end.
 
     Args:
         outcome: the run's outcome.

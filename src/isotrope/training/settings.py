@@ -1,10 +1,10 @@
-"""Everything a training can be told, declared once: flags, YAML keys and Python arguments.
+"""The settings of a training run, declared once: flags, YAML keys and Python arguments.
 
 A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
 (``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
 ``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). ``RunSettings`` is
-what text and images share; ``image_settings`` has those of images. Defaults of text are SimCSE's
-(Gao et al., 2021) where it has one.
+what text and images share; ``training.images.settings`` has the fields for images. The defaults for
+text are SimCSE's (Gao et al., 2021) where it has one.
 """
 
 import typing
@@ -83,8 +83,9 @@ class RunSettings(BaseModel):
     cut: float = Field(
         1.0,
         gt=0,
-        description="cut-initialization: divide the initial weights by this number (paper 003: 3 "
-        "for contrastive methods, 9 for others); pretrained weights stay as they are",
+        description="cut-initialization: divide the initial weights by this number "
+        "(Draganov et al., 2024: 3 for contrastive methods, 9 for others); pretrained weights stay "
+        "as they are",
     )
     cut_what: Literal["weights", "all"] = Field(
         "weights", description="weights, as in the paper, or all parameters, as in its code"

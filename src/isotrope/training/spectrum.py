@@ -1,4 +1,4 @@
-"""The spectrum of a run: the curvature of its objective where it stood, seed by seed.
+"""The spectrum of a run: the curvature of its objective at a step, for each seed.
 
 A seed decides which batches are taken (seed s, of N batches each, starts s N batches after the
 step) and the start vectors of Lanczos: how much the numbers differ between seeds says how much they
@@ -49,7 +49,8 @@ class SpectrumSettings:
         batch_norm: ``batch`` statistics, as in training, or ``running`` ones.
         weight_decay: add the run's to the diagonal.
         keep_graph: whether the gradient's graph is kept: faster, and more memory.
-        threshold: Ritz values between 0 and this are counted as nearly flat (paper 004: 1).
+        threshold: Ritz values between 0 and this are counted as nearly flat (Manna et al., 2023,
+            take 1).
         optimum: the loss at the optimum, for rates of convergence, or None.
         by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
             objective sees in one batch, each free.

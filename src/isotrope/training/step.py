@@ -1,4 +1,4 @@
-"""What a training step of text and one of images have in common: its seed and its loss."""
+"""Shared by training steps of text and of images: the seed and the loss of a step."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""From settings to a run folder: check everything, read the data once, train, keep the best.
+"""Train a text encoder: check the settings, read the data once, train, save the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 found good; what fails while the data is read leaves no folder behind.
@@ -29,7 +29,7 @@ from isotrope.diagnostics.observe import MEASURED
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
 from isotrope.encoders.heads import LinearHead, MLPHead
-from isotrope.encoders.lora import add_lora, lora_facts, merged
+from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
@@ -40,15 +40,15 @@ from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.loop import Task
-from isotrope.training.nan_guard import refuse_broken
+from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.progress import warn
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    closing,
+    end_message,
     hardware,
     run,
-    stopped,
+    stop_message,
     try_objective,
     write_config,
 )
@@ -425,10 +425,10 @@ class TextTask(Task):
     def keep(self, step: int) -> str:
         """Save the model of this step; return its fingerprint."""
         encoder, output = self.module.encoder, self.output
-        refuse_broken(encoder, step)
+        check_finite_weights(encoder, step)
         ensure_not_replaced(output)
         encoder.save(output / "model", card=self._card(step, None))
-        with merged(encoder):
+        with merged_weights(encoder):
             return encoder.fingerprint()
 
     def finish(self) -> Result:
@@ -490,7 +490,7 @@ def _unit(store: TokenStore) -> str:
 def summary(outcome: Outcome) -> str:
     """Return what the command line prints at the end."""
     if outcome.exit_code:
-        return stopped(outcome)
+        return stop_message(outcome)
     metrics = outcome.result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (
@@ -502,4 +502,4 @@ def summary(outcome: Outcome) -> str:
     # runs of an earlier version did not say what they count
     unit, rate = outcome.result.details["data"].get("unit"), metrics.get("samples_per_second")
     speed = "" if unit is None or rate is None else f", {rate:.0f} {unit}/s"
-    return closing(outcome, spent, speed)
+    return end_message(outcome, spent, speed)

@@ -233,11 +233,14 @@ def test_a_folder_of_pictures_with_broken_ones(
             pixels = random.integers(0, 255, (20, 24, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
     (folder / "cat" / "13.png").write_bytes(b"not a picture")
+    cut_short = folder / "dog" / "5.png"
+    cut_short.write_bytes(cut_short.read_bytes()[:200])
     quick |= {"data": str(folder), "image_size": 16, "holdout": 0.25, "workers": 2}
     del quick["limit"]
     assert guarded(["train-images", *flags(quick)]) == 0
     printed = capsys.readouterr().out
     assert "1 images could not be read and were skipped" in printed
+    assert "1 images could not be decoded; others were used in their place" in printed
     assert "images/s" in printed
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["details"]["data"]["images"], result["details"]["data"]["test"]) == (18, 6)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from isotrope.core.errors import MissingExtra
 
-__all__ = ["blend", "blur", "grey", "need_kornia", "resized_crops", "solarize", "turn_hue"]
+__all__ = ["blend", "blur", "grey", "require_kornia", "resized_crops", "solarize", "turn_hue"]
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
 
@@ -81,7 +81,7 @@ def grey(images: Tensor) -> Tensor:
         MissingExtra: kornia is not installed; so do :func:`blur` and :func:`solarize`.
     """
     weights = torch.tensor(_LUMA, device=images.device)
-    luma: Tensor = need_kornia().color.rgb_to_grayscale(images, weights)
+    luma: Tensor = require_kornia().color.rgb_to_grayscale(images, weights)
     return luma
 
 
@@ -147,17 +147,17 @@ def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
     """
     window = 2 * min(radius, *(side - 1 for side in images.shape[2:])) + 1
     widths = sigma[:, None].expand(-1, 2)
-    blurred: Tensor = need_kornia().filters.gaussian_blur2d(images, window, widths)
+    blurred: Tensor = require_kornia().filters.gaussian_blur2d(images, window, widths)
     return blurred
 
 
 def solarize(images: Tensor) -> Tensor:
     """Return the images with every value of one half or more turned over."""
-    turned_over: Tensor = need_kornia().enhance.solarize(images, 0.5)
+    turned_over: Tensor = require_kornia().enhance.solarize(images, 0.5)
     return turned_over
 
 
-def need_kornia() -> ModuleType:
+def require_kornia() -> ModuleType:
     """Return the library, which is imported only now.
 
     Raises:

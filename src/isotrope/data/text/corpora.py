@@ -1,20 +1,21 @@
-r"""Reads training text as a stream of records: single texts, pairs, or pairs with a hard negative.
+r"""Reads training text from .txt, .tsv, .csv, .jsonl and .parquet files as a stream of records.
 
-What a file holds follows from its name and first record:
+A record is a single text, a pair, or a pair with a hard negative. The name of a file and its first
+record decide which:
 
 - ``.txt``: one sentence a line (a tab is text); a blank line ends a document;
 - ``.tsv``: ``anchor<TAB>positive[<TAB>hard negative]`` without header or quoting, or one field of
   text; with ``columns`` the first line is a header;
 - ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
-- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order, but of
-  parquet files whose names say that some are to train on, not those to test on;
+- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if the
+  names of its parquet files say which split they are, only those of the training split;
 - a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above.
 
 Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
-directions, joiners and emoji are left to the tokenizer. White space at the ends goes; a text of
-nothing that can be seen (zero-width spaces, a byte-order mark) counts as empty. Lines end at LF or
-CR LF and nowhere else.
+directions, joiners and emoji are left to the tokenizer. White space at the ends is removed; a text
+without visible characters (zero-width spaces, a byte-order mark) counts as empty. Lines end at LF
+or CR LF and nowhere else.
 """
 
 import os
@@ -26,13 +27,7 @@ from typing import NamedTuple
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted, visible
 from isotrope.data.splits import TRAIN, named_split
-from isotrope.data.tables import (
-    cell_text,
-    csv_rows,
-    json_rows,
-    named,
-    parquet_rows,
-)
+from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
 __all__ = ["PAIR", "SUFFIXES", "Record", "corpus_files", "read", "usual_columns"]
@@ -48,14 +43,14 @@ _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
 
 class Record(NamedTuple):
-    """One record of a corpus and where it stands.
+    """One record of a corpus, and its file and line.
 
     Attributes:
         texts: (sentence,), (anchor, positive) or (anchor, positive, hard negative), stripped. A
             field of a pair may be empty; a single sentence is not.
         path: the file.
         line: line number in it, from 1 (of a parquet file the row).
-        opens: whether a document starts here: a new file, or a blank line before.
+        opens: whether a document starts here, because of a new file or a blank line before it.
     """
 
     texts: tuple[str, ...]
@@ -75,7 +70,7 @@ def read(
     Args:
         paths: files and folders.
         columns: one, two or three column names of tables, in the order of a record's texts.
-        limit: stop after so many records.
+        limit: the largest number of records.
 
     Raises:
         InputError: anything wrong with the input, naming file and line: see
@@ -138,12 +133,7 @@ def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int,
         names[:] = (named(columns) if columns else usual_columns)(path, header)
         return names
 
-    rows = {
-        ".csv": csv_rows,
-        ".jsonl": json_rows,
-        ".parquet": parquet_rows,
-        ".arrow": arrow_rows,
-    }[suffix]
+    rows = arrow_rows if suffix == ".arrow" else TABLE_READERS[suffix]
     return (
         (line, tuple(cell_text(cell, path, line, names[i]) for i, cell in enumerate(cells)))
         for line, cells in rows(path, choose)
@@ -180,10 +170,10 @@ def _tab_separated(
 
 
 def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
-    """Choose the columns of a table when the user named none.
+    """Choose the columns of a table if the user named none.
 
     Raises:
-        InputError: none of the usual names is among them.
+        InputError: the table has none of the usual columns.
     """
     if {"anchor", "positive"} <= set(header):
         return named(PAIR if "negative" in header else PAIR[:2])(path, header)
@@ -200,9 +190,8 @@ def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
 
 
 def _format(path: Path) -> str:
-    """Return the suffix that says how to read ``path``, without ``.gz``."""
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    suffix = plain.suffix.lower()
+    """Return the suffix of ``path`` that decides how to read it, without ``.gz``."""
+    suffix = plain_suffix(path)
     if suffix not in SUFFIXES and path.suffix != ".arrow":
         raise InputError(
             f"{place(path)}: unknown kind of file {suffix!r}{nearest(suffix, SUFFIXES)}; "
@@ -212,14 +201,14 @@ def _format(path: Path) -> str:
 
 
 def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
-    """Return the files that ``paths`` stand for; a folder gives its readable files, sorted.
+    """Return the files that ``paths`` name; for a folder its readable files, sorted.
 
-    Of a saved dataset these are its tables. Other folders are searched to any depth, through
-    symbolic links but into each folder once. Hidden files, files of other kinds and empty files in
-    a folder are passed over.
+    For a saved dataset these are its tables. Other folders are searched to any depth, following
+    symbolic links, each folder once. Hidden files, files of other kinds and empty files in a folder
+    are ignored.
 
     Raises:
-        InputError: a named file that is not there or of unknown kind, or a folder without any
+        InputError: a named file that does not exist or is of unknown kind, or a folder without any
             readable file.
     """
     files: list[Path] = []
@@ -244,9 +233,8 @@ def _folder_files(folder: Path) -> list[Path]:
         visited.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(root, name) for name in names if not name.startswith(".")):
-            plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-            # a broken link is kept: reading it says so
-            if plain.suffix.lower() in SUFFIXES and not (path.exists() and not _size(path)):
+            # a broken link is kept: reading it raises an error that names it
+            if plain_suffix(path) in SUFFIXES and not (path.exists() and not _size(path)):
                 files.append(path)
     if not files:
         raise InputError(
@@ -257,7 +245,7 @@ def _folder_files(folder: Path) -> list[Path]:
 
 
 def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Leave out the other splits of a dataset in parquet, as a copy of one on the hub has them."""
+    """Leave out the other splits of a dataset in parquet files, named as on the hub."""
     tables = {path for path in files if path.name.lower().endswith((".parquet", ".parquet.gz"))}
     splits = {path: named_split(path, folder) for path in tables}
     if TRAIN not in splits.values():
@@ -270,5 +258,5 @@ def _unreadable(error: OSError) -> None:
 
 
 def _size(path: Path) -> int:
-    """Size in bytes; 1 for a pipe or device, so that it is not passed over as empty."""
+    """Return the size in bytes; 1 for a pipe or device, so that it does not count as empty."""
     return path.stat().st_size if path.is_file() else 1

@@ -1,4 +1,4 @@
-"""Reads texts or feature vectors with one label each, in a training and a test part.
+"""Reads texts or feature vectors with one label each, in a training and a test set.
 
 A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
 header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
@@ -15,13 +15,12 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted
-from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
+from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
 
 __all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
 
-_TABLES = {".csv": csv_rows, ".jsonl": json_rows, ".parquet": parquet_rows}
 _TABBED = (".tsv", ".txt")
-_ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in (*_TABBED, *_TABLES))
+_ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in (*_TABBED, *TABLE_READERS))
 
 
 @dataclass(frozen=True)
@@ -169,18 +168,17 @@ def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
 def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
     """Yield (line number, label, text), blank lines left out; a numeric label as text."""
     check_file(path)
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    suffix = plain.suffix.lower()
+    suffix = plain_suffix(path)
     if suffix in _TABBED:
         yield from _tabbed(path, columns)
-    elif suffix in _TABLES:
-        for line, (label, text) in _TABLES[suffix](path, named(columns)):
+    elif suffix in TABLE_READERS:
+        for line, (label, text) in TABLE_READERS[suffix](path, named(columns)):
             if label not in (None, "") or text not in (None, ""):
                 yield line, str(label) if type(label) is int else label, text
     else:
         raise InputError(
             f"{place(path)}: unknown kind of file {suffix!r} for labelled texts; "
-            f"known are {', '.join((*_TABBED, *_TABLES))}, and each of them with .gz"
+            f"known are {', '.join((*_TABBED, *TABLE_READERS))}, and each of them with .gz"
         )
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted
-from isotrope.data.tables import cell_text, csv_rows, json_rows, named, parquet_rows
+from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
 
 __all__ = ["TASKS", "Subset", "load_sts", "load_sts_file"]
 
@@ -229,11 +229,9 @@ def _load(
 
 def _rows(path: Path) -> Rows:
     """Yield the rows of a table, blank lines left out."""
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    suffix = plain.suffix.lower()
-    tables = {".csv": csv_rows, ".jsonl": json_rows, ".parquet": parquet_rows}
-    if suffix in tables:
-        for line, cells in tables[suffix](path, named(_COLUMNS)):
+    suffix = plain_suffix(path)
+    if suffix in TABLE_READERS:
+        for line, cells in TABLE_READERS[suffix](path, named(_COLUMNS)):
             if any(cell not in (None, "") for cell in cells):
                 yield line, *cells
     elif suffix in (".tsv", ".txt"):
@@ -250,7 +248,7 @@ def _rows(path: Path) -> Rows:
     else:
         raise InputError(
             f"{place(path)}: unknown kind of file {suffix!r} for scored pairs; "
-            f"known are .tsv, .txt, {', '.join(tables)}, and each of them with .gz"
+            f"known are .tsv, .txt, {', '.join(TABLE_READERS)}, and each of them with .gz"
         )
 
 

@@ -1,9 +1,9 @@
-"""Value and gradients of a whole objective from meetings of its views, on a GPU.
+"""Value and gradients of a whole objective from blocks of its views, on a GPU.
 
-``reduced`` collects every statistic that the formula asks for, of every row of either direction;
-the formula is called on them once for each direction and differentiated; ``spread`` turns its
-derivatives into gradients. Rows may be coupled in whatever way: between the passes everything is
-known.
+``passes.reduce_block`` computes every statistic that the formula needs, for every row of either
+direction; the formula is called on them once for each direction and differentiated; ``spread``
+turns its derivatives into gradients. Rows may be coupled in any way, because all statistics are
+known between the passes.
 
 - *Exponential and pointwise* weights (InfoNCE, DCL, NT-Xent, uniformity, MIO): both passes. What
   rows and columns weigh is added in the tile, so both directions cost what one does.
@@ -26,26 +26,30 @@ from isotrope.core.terms import Against
 from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job
 from isotrope.kernels.mixtures import Mixing, Mixture
 from isotrope.kernels.statistics import Key, Kind
+from isotrope.kernels.surrogate_sums import Part
 from isotrope.kernels.tiles import blocks
 from isotrope.kernels.triton.operands import NOWHERE, PASSED, Factors, Rows, RowStatistics
-from isotrope.kernels.triton.parts import ColumnSources, Part
+from isotrope.kernels.triton.parts import ColumnSources
 from isotrope.kernels.triton.passes import spread
 from isotrope.kernels.triton.tiles import EXP, NONE, SOFTPLUS
 
-__all__ = ["met"]
+__all__ = ["value_and_gradients"]
 
 _SUMMED: dict[Kind, tl.constexpr] = {"logsumexp": EXP, "softplus": SOFTPLUS}
 
 
-def met(job: Job, *, sides: int, wanted: tuple[bool, ...]) -> tuple[Tensor, Gradients]:
+def value_and_gradients(
+    job: Job, *, directions: int, wanted: tuple[bool, ...]
+) -> tuple[Tensor, Gradients]:
     """Return value and gradients of a formula.
 
     Args:
-        job: raw views, a formula and what it asks.
-        sides: 2 if the value is the mean of both directions, 1 if only the anchors are anchors.
-        wanted: whether gradients of anchors, positives and further negatives are.
+        job: raw views, a formula and the statistics that it needs.
+        directions: 2 if the value is the mean of both directions, 1 if only the anchors serve as
+            anchors.
+        wanted: whether the gradients of anchors, positives and further negatives are needed.
     """
-    run = _Fused(job, sides)
+    run = _Fused(job, directions)
     run.collect()
     value = run.evaluate()
     if not any(wanted) and job.learnt is None:
@@ -58,26 +62,26 @@ class _Fused:
     """The statistics, the derivatives by them, and the sums of gradients, one after the other.
 
     Attributes:
-        parts: the meetings.
+        parts: the views in kernel format, and the blocks in which they are compared.
         kinds: of sums that are asked for.
         scale: the exponent (of 2) of a similarity of 1.
         shifted: exponents leave the format of sums.
         positive: similarities of the positives.
-        found: by kind and part, for each side.
-        by: for each side and question, the derivative by the answer.
+        found: by kind and part, for each direction.
+        by: for each direction and question, the derivative by the answer.
         by_positive: the derivative by ``positive``.
         learnt: the derivative by the temperature; None where it is not wanted.
         sums: of anchors, positives and further negatives, see ``passes.spread``.
     """
 
-    def __init__(self, job: Job, sides: int) -> None:
-        views = job.views if sides == 1 else job.views.swapped().swapped()  # complains, or not
-        self.job, self.sides, self.n = job, sides, len(views.anchors)
-        self.parts = ColumnSources(views, sides)
+    def __init__(self, job: Job, directions: int) -> None:
+        views = job.views if directions == 1 else job.views.swapped().swapped()  # complains, or not
+        self.job, self.directions, self.n = job, directions, len(views.anchors)
+        self.parts = ColumnSources(views, directions)
         self.kinds = [kind for kind in _SUMMED if kind in job.questions.kinds]
         self.scale = 1 / (job.temperature * LN2) if self.kinds else 1.0
         self.shifted = 1 / job.temperature > UNSHIFTED
-        a, p = self.parts.both
+        a, p = self.parts.view_rows
         self.own = slice(views.offset, views.offset + self.n)
         self.positive = torch.empty_like(a.reciprocal)
         for rows, own in self._pairs():
@@ -91,15 +95,15 @@ class _Fused:
         self.sums: list[Tensor | None] = []
 
     def collect(self) -> None:
-        """The first pass: whatever is asked of every part."""
+        """Compute the statistics of every part (the first pass)."""
         questions = self.job.questions
         chosen = {against for kind, against in questions.temperatures if kind not in _SUMMED}
-        places = {part for against in chosen for part in self.parts.of(against)}
+        places = {part for against in chosen for part in self.parts.parts_of(against)}
         for kind in self.kinds:
             spans = [against for k, against in questions.temperatures if k == kind]
-            for part in dict.fromkeys(p for against in spans for p in self.parts.of(against)):
+            for part in dict.fromkeys(p for against in spans for p in self.parts.parts_of(against)):
                 place = part in places and ("hardest", part) not in self.found
-                found = self.parts.reduced(
+                found = self.parts.reduce(
                     part, _SUMMED[kind], self.scale, shifted=self._shifted(kind), place=place
                 )
                 self.found[kind, part] = found
@@ -107,106 +111,108 @@ class _Fused:
                     self.found["hardest", part] = found
         for part in places:
             if ("hardest", part) not in self.found:
-                self.found["hardest", part] = self.parts.reduced(part, NONE, self.scale, place=True)
+                self.found["hardest", part] = self.parts.reduce(part, NONE, self.scale, place=True)
         if questions.mixing is not None:
-            self.mixtures = [self._mixtures(questions.mixing, side) for side in range(self.sides)]
+            self.mixtures = [
+                self._mixtures(questions.mixing, direction) for direction in range(self.directions)
+            ]
 
     def _shifted(self, kind: Kind) -> bool:
         return self.shifted and kind == "logsumexp"
 
-    def _joined(self, kind: Kind, against: Against, side: int) -> RowStatistics:
-        found = {part: self.found[kind, part][side] for part in self.parts.of(against)}
-        return self.parts.joined(against, side, found)
+    def _join(self, kind: Kind, against: Against, direction: int) -> RowStatistics:
+        found = {part: self.found[kind, part][direction] for part in self.parts.parts_of(against)}
+        return self.parts.join(against, direction, found)
 
     def evaluate(self) -> Tensor:
-        """Call the formula for each side and keep its derivatives; return the value."""
+        """Call the formula for each direction and keep its derivatives; return the value."""
         counts, loss = self.job.counts(), self.positive.new_zeros((), dtype=torch.float64)
-        for side in range(self.sides):
-            answers = {key: self._answer(key, side) for key in self.job.questions.temperatures}
+        for direction in range(self.directions):
+            answers = {key: self._answer(key, direction) for key in self.job.questions.temperatures}
             found = self.job.evaluate(self.positive, answers, counts, self.n)
             value, (by_positive, *by), learnt = found
-            loss += value.sum() / self.sides
-            self.by_positive += by_positive / self.sides
-            self.by.append({key: g / self.sides for key, g in zip(answers, by, strict=True)})
+            loss += value.sum() / self.directions
+            self.by_positive += by_positive / self.directions
+            self.by.append({key: g / self.directions for key, g in zip(answers, by, strict=True)})
             if self.learnt is not None and learnt is not None:
-                self.learnt += learnt / self.sides
+                self.learnt += learnt / self.directions
         return loss.to(self.positive.dtype)
 
-    def _answer(self, key: Key, side: int) -> Tensor:
+    def _answer(self, key: Key, direction: int) -> Tensor:
         kind, against = key
         if kind == "mixed":
-            anchors = self.parts.both[side]
+            anchors = self.parts.view_rows[direction]
             tau = self.job.temperature
-            return torch.cat([x.logits(anchors.unit(r), tau) for r, x in self.mixtures[side]])
-        found = self._joined(kind, against, side)
+            return torch.cat([x.logits(anchors.unit(r), tau) for r, x in self.mixtures[direction]])
+        found = self._join(kind, against, direction)
         if kind == "hardest":
-            return found.tops / self.scale + self._no_numbers(against, side)
+            return found.tops / self.scale + self._no_numbers(against, direction)
         assert found.mass is not None
         if kind == "softplus":
             return found.mass
         return (found.mass.log2() + found.tops) * LN2 if found.shifted else found.mass.log()
 
-    def _no_numbers(self, against: Against, side: int) -> Tensor:
-        """0, or NaN where a vector is not of numbers: a maximum would not tell."""
-        found: Tensor = 0 * self.parts.both[side].reciprocal
-        for part in self.parts.of(against):
-            found = found + 0 * self.parts.columns(part, side).reciprocal.sum()
+    def _no_numbers(self, against: Against, direction: int) -> Tensor:
+        """Return 0, or NaN if a vector is not finite: a maximum would hide it."""
+        found: Tensor = 0 * self.parts.view_rows[direction].reciprocal
+        for part in self.parts.parts_of(against):
+            found = found + 0 * self.parts.columns_of(part, direction).reciprocal.sum()
         return found
 
-    def _factors(self, kind: Kind, part: Part, side: int) -> Factors:
-        """What the derivatives make of the rows of a side, in one part."""
+    def _factors(self, kind: Kind, part: Part, direction: int) -> Factors:
+        """Return the factors of the rows of a direction in one part."""
         factor, shift = torch.zeros_like(self.positive), None
-        found = self.found[kind, part][side]
-        for (k, against), by in self.by[side].items():
-            if k == kind and part in self.parts.of(against):
+        found = self.found[kind, part][direction]
+        for (k, against), by in self.by[direction].items():
+            if k == kind and part in self.parts.parts_of(against):
                 share, shift = found.factors(
                     by / self.job.temperature,
-                    self._joined(kind, against, side),
+                    self._join(kind, against, direction),
                     of_logarithm=kind == "logsumexp",
                 )
                 factor += share
         return Factors(factor, shift)
 
     def spread(self, wanted: tuple[bool, ...]) -> None:
-        """The second pass; then what only some pairs of rows and columns do."""
+        """Sum the gradients (the second pass), then add those of single pairs."""
         parts = self.parts
-        every = [*parts.both, parts.negatives]
-        given = wanted if self.learnt is None else (True, True, True)
+        every = [*parts.view_rows, parts.negatives]
+        needed = wanted if self.learnt is None else (True, True, True)
         self.sums = [
             x.zeros() if x is not None and wish else None
-            for x, wish in zip(every, given, strict=True)
+            for x, wish in zip(every, needed, strict=True)
         ]
         for kind, part in self.found:
             if kind not in _SUMMED:
                 continue
-            factors = [self._factors(kind, part, side) for side in range(self.sides)]
-            for meeting, side, other in parts.meetings(part):
+            factors = [self._factors(kind, part, direction) for direction in range(self.directions)]
+            for block, direction, other in parts.blocks_of(part):
                 spread(
-                    meeting,
+                    block,
                     _SUMMED[kind],
                     self.scale,
-                    factors[side],
+                    factors[direction],
                     None if other is None else factors[other],
-                    self._sum_of(meeting.rows),
-                    self._sum_of(meeting.columns),
+                    self._sum_of(block.rows),
+                    self._sum_of(block.columns),
                 )
         self._by_temperature()
-        anchors, positives = parts.both
+        anchors, positives = parts.view_rows
         for rows, own in self._pairs():
             self._pair(anchors, rows, positives, own, self.by_positive[rows])
-        for side in range(self.sides):
-            for (kind, against), by in self.by[side].items():
+        for direction in range(self.directions):
+            for (kind, against), by in self.by[direction].items():
                 if kind == "hardest":
-                    self._hardest(against, side, by)
+                    self._hardest(against, direction, by)
                 elif kind == "mixed":
-                    self._mixed(side, by)
+                    self._mixed(direction, by)
 
     def _sum_of(self, x: Rows) -> Tensor | None:
-        every = [*self.parts.both, self.parts.negatives]
+        every = [*self.parts.view_rows, self.parts.negatives]
         return next(into for y, into in zip(every, self.sums, strict=True) if y is x)
 
     def _pairs(self) -> Iterator[tuple[slice, slice]]:
-        """Anchors and their positives."""
+        """Yield slices of anchors and of their positives."""
         for rows in blocks(0, self.n, PASSED):
             yield rows, slice(self.own.start + rows.start, self.own.start + rows.stop)
 
@@ -214,7 +220,7 @@ class _Fused:
         """sum_ij W_ij s_ij: each pair is found along its row and along its column."""
         if self.learnt is None or not self.job.by_temperature:
             return
-        every, along = [*self.parts.both, self.parts.negatives], self.positive.new_zeros(())
+        every, along = [*self.parts.view_rows, self.parts.negatives], self.positive.new_zeros(())
         for x, into in zip(every, self.sums, strict=True):
             for rows in blocks(0, 0 if x is None else len(x), PASSED):
                 assert x is not None
@@ -235,46 +241,52 @@ class _Fused:
         else:
             other.index_add_(0, columns, by * x.numbers(rows))
 
-    def _hardest(self, against: Against, side: int, by: Tensor) -> None:
-        """Each row meets one column, in one of the parts."""
-        place = self._joined("hardest", against, side).place
+    def _hardest(self, against: Against, direction: int, by: Tensor) -> None:
+        """Add the gradient of the hardest similarity: one column for each row."""
+        place = self._join("hardest", against, direction).place
         assert place is not None
-        x = self.parts.both[side]
-        for part in self.parts.of(against):
-            y = self.parts.columns(part, side)
-            at = place - self.parts.first(against, part, side)
+        x = self.parts.view_rows[direction]
+        for part in self.parts.parts_of(against):
+            y = self.parts.columns_of(part, direction)
+            at = place - self.parts.first_column(against, part, direction)
             there = (at >= 0) & (at < len(y)) & (place != NOWHERE)
             at, share = at.clamp(0, len(y) - 1), by.where(there, 0.0)
             for rows in blocks(0, len(x), PASSED):
                 self._pair(x, rows, y, at[rows], share[rows])
 
-    def _mixtures(self, mixing: Mixing, side: int) -> list[tuple[slice, Mixture]]:
-        """The mixtures of a side's anchors, block by block."""
+    def _mixtures(self, mixing: Mixing, direction: int) -> list[tuple[slice, Mixture]]:
+        """Return the mixtures of a direction's anchors, block by block."""
         parts = self.parts
-        views = parts.views if side == 0 else parts.views.swapped()
-        first, found = self._joined("hardest", "cross", side).place, []
+        views = parts.views if direction == 0 else parts.views.swapped()
+        first, found = self._join("hardest", "cross", direction).place, []
         two = mixing.of == "second and hardest"
-        nearest = parts.nearest(2 if two else 1, "cross", side, first)
+        nearest = parts.nearest(2 if two else 1, "cross", direction, first)
         nearest = nearest.masked_fill(nearest == NOWHERE, -1).long()
         for rows in blocks(0, self.n, PASSED):
             columns = mixing.columns(views, rows, functools.partial(_first, nearest[rows]))
-            found.append((rows, mixing.mixture(columns, self._units(side, columns.clamp_min(0)))))
+            found.append(
+                (rows, mixing.mixture(columns, self._units(direction, columns.clamp_min(0))))
+            )
         return found
 
-    def _units(self, side: int, columns: Tensor) -> Tensor:
-        """The unit vectors of some columns of the other view and, behind it, further negatives."""
-        wanted, y, more = columns.flatten(), self.parts.both[1 - side], self.parts.negatives
+    def _units(self, direction: int, columns: Tensor) -> Tensor:
+        """Return unit vectors of the other view's columns and the further negatives after them."""
+        wanted, y, more = (
+            columns.flatten(),
+            self.parts.view_rows[1 - direction],
+            self.parts.negatives,
+        )
         found = y.unit(wanted.clamp_max(len(y) - 1))
         if more is not None:
             beyond = more.unit((wanted - len(y)).clamp_min(0))
             found = beyond.where((wanted >= len(y))[:, None], found)
         return found.view(*columns.shape, -1)
 
-    def _mixed(self, side: int, by: Tensor) -> None:
-        """A mixture is constant: only the anchor moves."""
-        x = self.parts.both[side]
+    def _mixed(self, direction: int, by: Tensor) -> None:
+        """Add the gradients of similarities to mixtures, which are constant: only anchors move."""
+        x = self.parts.view_rows[direction]
         into = self._sum_of(x)
-        for rows, mixture in self.mixtures[side]:
+        for rows, mixture in self.mixtures[direction]:
             pushed = (by[rows] / self.job.temperature)[:, None] * mixture.vectors
             if self.learnt is not None and self.job.by_temperature:
                 self.learnt -= (pushed * x.unit(rows)).sum() / self.job.temperature
@@ -283,7 +295,7 @@ class _Fused:
 
     def finish(self, wanted: tuple[bool, ...]) -> Gradients:
         """Turn sums into gradients of raw embeddings."""
-        every, found = [*self.parts.both, self.parts.negatives], list[Tensor | None]()
+        every, found = [*self.parts.view_rows, self.parts.negatives], list[Tensor | None]()
         for x, into, wish in zip(every, self.sums, wanted, strict=True):
             found.append(x.by_raw(into) if wish and x is not None and into is not None else None)
         if wanted[2] and self.job.views.negatives is not None and found[2] is None:
@@ -292,5 +304,5 @@ class _Fused:
 
 
 def _first(nearest: Tensor, k: int) -> Tensor:
-    """The k hardest negatives, as ``Pairs.nearest`` has them."""
+    """Return the k hardest negatives, like ``Pairs.nearest``."""
     return nearest[:, :k]

@@ -1,21 +1,21 @@
 """Operands of the kernels: the rows of one matrix, the columns of another, and their statistics.
 
-``Rows`` are vectors as the kernels want them, ``RowColumnBlock`` says which rows are compared with
-which columns and which pairs are no negatives, ``RowStatistics`` holds the result for each row or
-column. Any number of rows and any d: rows are padded with zeros to whole slices of d, what lies
-beyond the last row is masked.
+``Rows`` holds vectors in kernel format, ``RowColumnBlock`` says which rows are compared with which
+columns and which pairs are not negatives, ``RowStatistics`` holds the result for each row or
+column. Any number of rows and any d: rows are padded with zeros to whole slices of d, and columns
+beyond the last one are masked.
 
-Excluded pairs: ``offset``, the column of a row's own positive (or itself); equal ``groups``; for
-further negatives nothing. A meeting that excludes everything is not held.
+Excluded pairs: ``offset``, the column of a row's own positive (or itself); equal ``groups``; no
+further negative is excluded. A block that excludes everything is never made.
 
 Several GPUs. *Gathered*, as it is (``paradigm.shares``): each process receives all m = pn keys and
-meets its n rows with them, n x m with the offset of the process; what the columns receive goes back
-by the gather's own backward pass. 8 n m d for one direction and 16 for both, which are two meetings
-there; what is not separable (NT-Xent, MIO) every process computes whole. 2 m d numbers are received
-and as many sent.
+compares its n rows with them, n x m with the offset of the process; the gradients of the columns go
+back by the gather's own backward pass. 8 n m d for one direction and 16 for both, which are two
+blocks there; every process computes objectives that are not separable (NT-Xent, MIO) whole. 2 m d
+numbers are received and as many sent.
 
 *Ring*, designed and not built, for keys that do not fit and to lose no symmetry: anchors stay,
-blocks of keys travel from process to process. Each pass is p meetings of n x n, with the block's
+blocks of keys travel from process to process. Each pass is p blocks of n x n, with the block's
 statistics of columns (first pass) or sums of gradients (second pass) in tow; after a round they are
 home, complete, and the formula is called. 8 n m d for one direction and for both. Inside a view a
 pair of blocks is met once, so half a round is enough: 4 n m d for each view. Two
@@ -39,11 +39,11 @@ __all__ = ["NOWHERE", "PASSED", "Factors", "RowColumnBlock", "RowStatistics", "R
 NOWHERE: int = LAST.value
 SHORT = 128  # numbers of a vector that is loaded once for a tile
 PASSED = 8192  # rows of embeddings that are passed over at a time, number by number
-LEAST = 16  # numbers of a side of what is multiplied
+LEAST = 16  # the smallest dimension of a matrix that the kernels multiply
 
 
 class Rows:
-    """Vectors as the kernels meet them.
+    """Vectors in kernel format: padded, and scaled by a power of two.
 
     Attributes:
         raw: n x d as given.
@@ -62,14 +62,14 @@ class Rows:
         raw: Tensor,
         *,
         groups: Tensor | None = None,
-        given: bool = False,
+        as_is: bool = False,
     ) -> None:
         """Make the kernels' copy.
 
         Args:
             raw: n x d embeddings.
             groups: n integers or None.
-            given: they go in as they are, of unit length or not.
+            as_is: use the vectors as they are, of unit length or not.
         """
         d = raw.shape[1]
         self.raw, self.groups = raw, None if groups is None else groups.to(torch.int64)
@@ -77,7 +77,7 @@ class Rows:
         self.width = max(LEAST, 1 << (d - 1).bit_length()) if d <= SHORT else -(-d // 64) * 64
         norm = torch.linalg.vector_norm(raw, dim=1, dtype=torch.float64)
         one = torch.ones_like(norm)
-        if given:
+        if as_is:
             power, self.exact = one, one + 0 * norm
         else:  # as core.views.unit has it: too short is dead, too long is no number
             dead = norm <= max(1e-12, torch.finfo(self.sums).tiny)
@@ -88,7 +88,7 @@ class Rows:
         self.power, self.reciprocal = power.to(self.sums), self.exact.to(self.sums)
         self.data = torch.zeros((len(raw), self.width), dtype=raw.dtype, device=raw.device)
         # a power of two changes no digit
-        self.data[:, :d] = raw if given else raw * self.power[:, None].to(raw.dtype)
+        self.data[:, :d] = raw if as_is else raw * self.power[:, None].to(raw.dtype)
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -124,15 +124,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class RowColumnBlock:
-    """Rows, the columns that they meet, and which pairs are no negatives.
+    """Rows, the columns that they are compared with, and which pairs are not negatives.
 
     Attributes:
-        rows: one side.
-        columns: the other; the same object where a view meets itself.
-        offset: the column that is no negative of row 0; of row 1 it is the next. None without any.
-        upper: of a view with itself, i < j only: what a row finds among the columns behind it and
-            what it finds as a column before them belong together.
-        moved: what pushes the columns and what pushes the rows, if not what is compared.
+        rows: the vectors of the rows.
+        columns: the vectors of the columns; the same object if a view is compared with itself.
+        offset: the column that is not a negative of row 0; for row 1 it is the next one, and so on.
+            None if every column is a negative.
+        upper: of a view compared with itself, the pairs i < j only: a vector's statistics are those
+            of its row joined with those of its column.
+        moved: the vectors that push the columns and the vectors that push the rows, if they are not
+            the compared ones.
     """
 
     rows: Rows
@@ -142,23 +144,26 @@ class RowColumnBlock:
     moved: tuple[Rows, Rows] | None = None
 
     def swapped(self) -> "RowColumnBlock":
-        """The columns as rows."""
+        """Return the block with rows and columns exchanged."""
         offset = None if self.offset is None else -self.offset
         moved = None if self.moved is None else self.moved[::-1]
         return replace(self, rows=self.columns, columns=self.rows, offset=offset, moved=moved)
 
-    def whole(self) -> "RowColumnBlock":
-        """The same with each pair in both orders."""
+    def in_both_orders(self) -> "RowColumnBlock":
+        """Return a triangle as the whole square, each pair in both orders, without its diagonal.
+
+        Other blocks are returned unchanged.
+        """
         return replace(self, upper=False, offset=0) if self.upper else self
 
     @property
     def grouped(self) -> bool:
-        """Whether equal groups are no negatives."""
+        """Whether pairs of equal groups are excluded."""
         return self.rows.groups is not None and self.columns.groups is not None
 
 
 class Factors(NamedTuple):
-    """What the weights of a side are: slope times ``factor``, of an exponent less ``shift``.
+    """Factors of the weights of rows or columns: slope at (exponent - ``shift``) times ``factor``.
 
     Attributes:
         factor: n.
@@ -171,10 +176,10 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class RowStatistics:
-    """What each row found among some columns.
+    """Statistics of each row over some columns.
 
     Attributes:
-        top: n, the largest exponent; None if nobody asked.
+        top: n, the largest exponent; None if it was not computed.
         mass: n, the sum over the negatives; if ``shifted``, in units of 2^top.
         place: n, the first column with the largest exponent, ``NOWHERE`` if there is none.
         shifted: see ``mass``.
@@ -186,24 +191,24 @@ class RowStatistics:
     shifted: bool = False
 
     @classmethod
-    def nothing(cls, rows: Rows) -> "RowStatistics":
-        """What rows find where there are no columns."""
+    def empty(cls, rows: Rows) -> "RowStatistics":
+        """Return the statistics of rows without columns."""
         none = torch.zeros_like(rows.reciprocal)
         top = torch.full_like(none, -torch.inf)
         return cls(top, none, torch.full_like(none, NOWHERE, dtype=torch.int32), shifted=True)
 
     @classmethod
-    def joined(cls, parts: "Sequence[RowStatistics]") -> "RowStatistics":
-        """What rows found among the columns of all parts."""
-        return _map(torch.stack, parts).reduced()
+    def join(cls, parts: "Sequence[RowStatistics]") -> "RowStatistics":
+        """Join the statistics of the same rows over several sets of columns."""
+        return _map(torch.stack, parts).reduce()
 
     @classmethod
-    def behind(cls, parts: "Sequence[RowStatistics]") -> "RowStatistics":
-        """What the rows of all parts found, one behind the other."""
+    def concatenate(cls, parts: "Sequence[RowStatistics]") -> "RowStatistics":
+        """Concatenate the statistics of several sets of rows."""
         return _map(torch.cat, parts)
 
-    def reduced(self) -> "RowStatistics":
-        """The findings of k x n, joined to n."""
+    def reduce(self) -> "RowStatistics":
+        """Join statistics of shape k x n over their first dimension."""
         top, mass, place = self.top, self.mass, self.place
         if self.top is not None:
             top = self.top.amax(dim=0)
@@ -216,17 +221,17 @@ class RowStatistics:
 
     @property
     def tops(self) -> Tensor:
-        """The largest exponents, which somebody asked for."""
+        """The largest exponents; they must have been computed."""
         assert self.top is not None
         return self.top
 
     def factors(self, by: Tensor, whole: "RowStatistics", *, of_logarithm: bool = True) -> Factors:
-        """Turn derivatives by what rows found among all columns into factors of slopes here.
+        """Turn derivatives by the statistics over all columns into factors for these columns.
 
         Args:
             by: the derivatives.
-            whole: what was found among all columns, these among them.
-            of_logarithm: they are by the logarithm of the sum.
+            whole: the statistics over all columns, of which these are a part.
+            of_logarithm: whether the derivatives are by the logarithm of the sum.
         """
         if of_logarithm:
             assert whole.mass is not None
@@ -235,12 +240,12 @@ class RowStatistics:
             return Factors(by)
         return Factors(by * torch.exp2(self.tops - finite(whole.tops)), finite(self.tops))
 
-    def first(self, count: int) -> "RowStatistics":
-        """What the first rows found."""
+    def head(self, count: int) -> "RowStatistics":
+        """Return the statistics of the first rows."""
         return _map(lambda x: x[0][..., :count], [self])
 
     def counted_from(self, first: int) -> "RowStatistics":
-        """The same where the first column has this number."""
+        """Return the same statistics with the first column numbered ``first``."""
         if self.place is None:
             return self
         return replace(self, place=self.place.where(self.place == NOWHERE, self.place + first))
@@ -256,5 +261,5 @@ def _map(
 
 
 def finite(top: Tensor) -> Tensor:
-    """0 in place of the maximum of nothing: e^{-inf - -inf} is no number."""
+    """Replace the maximum of no columns by 0, because e^{-inf - -inf} is not a number."""
     return top.masked_fill(top == -torch.inf, 0.0)

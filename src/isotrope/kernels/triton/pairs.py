@@ -1,9 +1,8 @@
-"""The triton backend where statistics are asked one by one, and where only anchors move.
+"""The triton backend for single statistics, and for surrogates in which only anchors move.
 
-A formula that is not fused (it asks for more than statistics) gets each of them from a meeting,
-with a gradient of its own; surrogates out of components get the masses and pushes of both
-directions that ``kernels.surrogate_sums`` gets from blocks of rows. There are no second
-derivatives.
+A formula that is not fused (it needs more than statistics) gets each statistic separately, with a
+gradient of its own; surrogates made of components get the masses and pushes of both directions that
+``kernels.surrogate_sums`` computes from blocks of rows. There are no second derivatives.
 """
 
 from collections.abc import Iterator
@@ -22,7 +21,14 @@ from isotrope.core.views import Views
 from isotrope.kernels.job import LN2
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.surrogate_sums import Exponent, Masses, SurrogatePairs, SurrogateSums, Swept
+from isotrope.kernels.surrogate_sums import (
+    Exponent,
+    Masses,
+    Part,
+    SurrogatePairs,
+    SurrogateSums,
+    Swept,
+)
 from isotrope.kernels.triton.operands import (
     NOWHERE,
     Factors,
@@ -31,8 +37,8 @@ from isotrope.kernels.triton.operands import (
     RowStatistics,
     finite,
 )
-from isotrope.kernels.triton.parts import ColumnSources, Part
-from isotrope.kernels.triton.passes import reduced, spread
+from isotrope.kernels.triton.parts import ColumnSources
+from isotrope.kernels.triton.passes import reduce_block, spread
 from isotrope.kernels.triton.tiles import EXP, NONE, POWER, SOFTPLUS
 
 __all__ = ["TritonPairs", "TritonSums", "surrogate_pairs"]
@@ -42,7 +48,7 @@ class TritonPairs(Pairs):
     """Row statistics from tiles that stay on the GPU's cores.
 
     Attributes:
-        side: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
+        direction: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
         shared: what both directions of the batch have in common.
         raw: the views before they were normalised, if in bfloat16.
     """
@@ -52,25 +58,25 @@ class TritonPairs(Pairs):
     def __init__(
         self,
         views: Views,
-        side: int = 0,
+        direction: int = 0,
         shared: dict[str, object] | None = None,
         raw: Views | None = None,
     ) -> None:
         super().__init__(views)
-        self.side, self.shared, self.raw = side, {} if shared is None else shared, raw
+        self.direction, self.shared, self.raw = direction, {} if shared is None else shared, raw
 
     def swapped(self) -> "TritonPairs":
         raw = None if self.raw is None else self.raw.swapped()
-        return type(self)(self.views.swapped(), 1 - self.side, self.shared, raw)
+        return type(self)(self.views.swapped(), 1 - self.direction, self.shared, raw)
 
     @property
     def parts(self) -> ColumnSources:
-        """The columns of both directions, made once."""
+        """The views in kernel format, made once for both directions."""
         if "parts" not in self.shared:
-            given = self.views.detached() if self.raw is None else self.raw
-            square = len(given.anchors) == len(given.positives)
-            given = given if self.side == 0 else given.swapped()
-            self.shared["parts"] = ColumnSources(given, 2 if square else 1, given=self.raw is None)
+            views = self.views.detached() if self.raw is None else self.raw
+            square = len(views.anchors) == len(views.positives)
+            views = views if self.direction == 0 else views.swapped()
+            self.shared["parts"] = ColumnSources(views, 2 if square else 1, as_is=self.raw is None)
         return cast("ColumnSources", self.shared["parts"])
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
@@ -87,7 +93,7 @@ class TritonPairs(Pairs):
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
         found: Tensor = _Summed.apply(  # type: ignore[no-untyped-call]
-            _Asked(self.parts, self.side, kind, plain, against),
+            _Asked(self.parts, self.direction, kind, plain, against),
             views.anchors,
             views.positives,
             views.negatives,
@@ -97,7 +103,7 @@ class TritonPairs(Pairs):
 
     def _nearest(self, k: int, against: Against) -> Tensor:
         width = sum(len(x) for x in Mask(self.views, against).columns)
-        found = self.parts.nearest(min(k, width), against, self.side)
+        found = self.parts.nearest(min(k, width), against, self.direction)
         return found.masked_fill(found == NOWHERE, -1).long()
 
     def _hardest(self, against: Against) -> Tensor:
@@ -114,15 +120,15 @@ class _Asked(NamedTuple):
     """A sum, and where it is formed.
 
     Attributes:
-        parts: the meetings.
-        side: whose anchors, 0 or 1.
-        kind: what is summed.
-        temperature: of it.
-        against: over which columns.
+        parts: the views in kernel format, and the blocks in which they are compared.
+        direction: whose anchors, 0 or 1.
+        kind: the summed function.
+        temperature: its temperature.
+        against: the columns of the sum.
     """
 
     parts: ColumnSources
-    side: int
+    direction: int
     kind: tl.constexpr
     temperature: float
     against: Against
@@ -132,11 +138,13 @@ class _Asked(NamedTuple):
         return 1 / (self.temperature * LN2)
 
     def found(self) -> dict[Part, RowStatistics]:
-        """What the anchors find, by part; exponentials with a maximum of their own."""
-        parts, side, shifted = self.parts, self.side, self.kind is EXP
+        """Return the anchors' statistics by part; exponentials are in units of their maximum."""
+        parts, direction, shifted = self.parts, self.direction, self.kind is EXP
         return {
-            part: parts.reduced(part, self.kind, self.scale, side=side, shifted=shifted)[side]
-            for part in parts.of(self.against)
+            part: parts.reduce(part, self.kind, self.scale, direction=direction, shifted=shifted)[
+                direction
+            ]
+            for part in parts.parts_of(self.against)
         }
 
     def value(self, found: RowStatistics) -> Tensor:
@@ -151,25 +159,25 @@ class _Summed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, asked: _Asked, *inputs: Tensor | None) -> Tensor:
         ctx.asked, ctx.found = asked, asked.found()
-        ctx.whole = asked.parts.joined(asked.against, asked.side, ctx.found)
+        ctx.whole = asked.parts.join(asked.against, asked.direction, ctx.found)
         return asked.value(ctx.whole)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
+        if torch.is_grad_enabled():  # create_graph: this will be differentiated again
             raise NeedsEager(
                 "the triton backend has no second derivatives; ask for backend='eager'"
             )
         asked: _Asked = ctx.asked
-        parts, side, tau = asked.parts, asked.side, asked.temperature
-        every = [parts.both[side], parts.both[1 - side], parts.negatives]
+        parts, direction, tau = asked.parts, asked.direction, asked.temperature
+        every = [parts.view_rows[direction], parts.view_rows[1 - direction], parts.negatives]
         sums = {id(x): x.zeros() for x in every if x is not None}
         for part, found in ctx.found.items():
             factors = found.factors(gradient / tau, ctx.whole, of_logarithm=asked.kind is EXP)
-            for meeting, _, columns in parts.meetings(part, side):
-                into = [sums[id(x)] for x in (meeting.rows, meeting.columns)]
+            for block, _, columns in parts.blocks_of(part, direction):
+                into = [sums[id(x)] for x in (block.rows, block.columns)]
                 theirs = None if columns is None else factors
-                spread(meeting, asked.kind, asked.scale, factors, theirs, *into)
+                spread(block, asked.kind, asked.scale, factors, theirs, *into)
         slope = None
         if ctx.needs_input_grad[4]:  # each pair is found along its row and along its column
             along = [(sums[id(x)] * x.numbers(slice(None))).sum() for x in every if x is not None]
@@ -186,26 +194,26 @@ def surrogate_pairs(pairs: TritonPairs) -> SurrogatePairs:
     """Return pairs of the same direction of which only the anchors move."""
     if "sums" not in pairs.shared:
         views = pairs.views.detached()
-        views = views.swapped() if pairs.side else views
-        pairs.shared["sums"] = TritonSums(views, pairs.parts, given=pairs.raw is None)
-    return SurrogatePairs(pairs, cast("TritonSums", pairs.shared["sums"]), pairs.side)
+        views = views.swapped() if pairs.direction else views
+        pairs.shared["sums"] = TritonSums(views, pairs.parts, as_is=pairs.raw is None)
+    return SurrogatePairs(pairs, cast("TritonSums", pairs.shared["sums"]), pairs.direction)
 
 
 class TritonSums(SurrogateSums):
     """The sums of both directions from tiles.
 
     Args:
-        views: unit views, without history, as side 0 has them.
+        views: unit views, without history, as direction 0 has them.
         parts: the columns of both directions.
-        given: the columns are the unit views, not raw ones.
+        as_is: whether the columns are the unit views instead of the raw ones.
     """
 
-    def __init__(self, views: Views, parts: ColumnSources, *, given: bool) -> None:
+    def __init__(self, views: Views, parts: ColumnSources, *, as_is: bool) -> None:
         super().__init__(views)
-        self.parts, self.given = parts, given
+        self.parts, self.as_is = parts, as_is
 
-    def _first(self, side: int, by: By) -> tuple[Tensor, Tensor]:
-        statistics = self._statistics(side, by, NONE, 1.0, place=True)
+    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
+        statistics = self._statistics(direction, by, NONE, 1.0, place=True)
         assert statistics.place is not None
         at = statistics.place.masked_fill(statistics.place == NOWHERE, -1)
         return at.long(), statistics.tops
@@ -213,36 +221,36 @@ class TritonSums(SurrogateSums):
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
         kind, scale = _kind(exponent)
         similar = kind is not POWER  # exponents are similarities
-        found = self.parts.reduced(part, kind, scale, top=similar)
-        both = self.parts.both
+        found = self.parts.reduce(part, kind, scale, top=similar)
+        both = self.parts.view_rows
         hardest = [found[k].tops / scale for k in (0, 1)] if similar else None
         if exponent is None:
             return Swept(hardest)
         mass = [cast("Tensor", found[k].mass) for k in (0, 1)]
         if crossed is None:
             return Swept(hardest, mass)
-        other = crossed and part == "inside"  # the other view pushes and is pushed
+        other = crossed and part == "within"  # the other view pushes and is pushed
         sums, one = [x.zeros() for x in both], Factors(torch.ones_like(both[0].reciprocal))
-        for meeting, rows, columns in self.parts.meetings(part):
+        for block, rows, columns in self.parts.blocks_of(part):
             moved = (both[1 - rows],) * 2 if other else None
             into = None if columns is None else sums[columns]
-            spread(replace(meeting, moved=moved), kind, scale, one, None, sums[rows], into)
+            spread(replace(block, moved=moved), kind, scale, one, None, sums[rows], into)
         push = [both[1 - k if other else k].by_unit(sums[k]) for k in (0, 1)]
         return Swept(hardest, mass, push)
 
-    def _one_way(self, side: int, by: By, exponent: Exponent) -> Masses:
+    def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
         kind, scale = _kind(exponent)
-        found = self._statistics(side, by, kind, scale, shifted=True)
+        found = self._statistics(direction, by, kind, scale, shifted=True)
         assert found.mass is not None
-        rows = self.parts.both[side] if by != "positives" else self._own(side)
+        rows = self.parts.view_rows[direction] if by != "positives" else self._own(direction)
         sums, one = rows.zeros(), Factors(torch.ones_like(found.mass), finite(found.tops))
-        for _, meeting in self._meetings(side, by):
-            spread(meeting, kind, scale, one, None, sums, None)
+        for _, block in self._blocks_of(direction, by):
+            spread(block, kind, scale, one, None, sums, None)
         return Masses(found.tops * LN2, found.mass, rows.by_unit(sums))
 
     def _statistics(
         self,
-        side: int,
+        direction: int,
         by: By,
         kind: tl.constexpr,
         scale: float,
@@ -250,42 +258,44 @@ class TritonSums(SurrogateSums):
         shifted: bool = False,
         place: bool = False,
     ) -> RowStatistics:
-        """The statistics of the anchors of a side, where ``by`` is compared."""
+        """Return the statistics of a direction's anchors when ``by`` is compared."""
         found = [
-            reduced(meeting, kind, scale, shifted=shifted, place=place)[0].counted_from(first)
-            for first, meeting in self._meetings(side, by)
+            reduce_block(block, kind, scale, shifted=shifted, place=place)[0].counted_from(first)
+            for first, block in self._blocks_of(direction, by)
         ]
         return (
-            RowStatistics.joined(found) if found else RowStatistics.nothing(self.parts.both[side])
+            RowStatistics.join(found)
+            if found
+            else RowStatistics.empty(self.parts.view_rows[direction])
         )
 
-    def _meetings(self, side: int, by: By) -> Iterator[tuple[int, RowColumnBlock]]:
-        """The anchors of this direction with each part of their columns, and the first's number."""
-        parts, against, own = self.parts, AGAINST[by], self._own(side)
-        for part in parts.of(against):
-            first = parts.first(against, part, side)
-            meeting = parts.meetings(part, side)[0].meeting.whole()
+    def _blocks_of(self, direction: int, by: By) -> Iterator[tuple[int, RowColumnBlock]]:
+        """Yield the blocks of a direction's anchors, each with the index of its first column."""
+        parts, against, own = self.parts, AGAINST[by], self._own(direction)
+        for part in parts.parts_of(against):
+            first = parts.first_column(against, part, direction)
+            block = parts.blocks_of(part, direction)[0].block.in_both_orders()
             if by == "positives":  # compared; what pushes is what pushes the anchors
-                moved = (own, meeting.columns)
-                columns = own if part == "inside" else meeting.columns
-                meeting = replace(meeting, rows=own, columns=columns, moved=moved)
-            yield first, meeting
+                moved = (own, block.columns)
+                columns = own if part == "within" else block.columns
+                block = replace(block, rows=own, columns=columns, moved=moved)
+            yield first, block
 
-    def _own(self, side: int) -> Rows:
-        """The positives of the anchors."""
+    def _own(self, direction: int) -> Rows:
+        """Return the positives of the anchors."""
         parts = self.parts
-        if parts.sides == 2:
-            return parts.both[1 - side]
+        if parts.directions == 2:
+            return parts.view_rows[1 - direction]
         return self._positives
 
     @cached_property
     def _positives(self) -> Rows:
         views = self.parts.views
-        return Rows(views.own, groups=views.own_groups, given=self.given)
+        return Rows(views.own, groups=views.own_groups, as_is=self.as_is)
 
 
 def _kind(exponent: Exponent | None) -> tuple[tl.constexpr, float]:
-    """What is summed of similarities, and the exponent of one of 1."""
+    """Return the summed function and its scale (see ``passes.reduce_block``)."""
     if exponent is None:
         return NONE, 1.0
     if exponent.power is not None:

@@ -1,11 +1,15 @@
-"""The meetings of a batch: of which parts the columns of its anchors are made, and what is found.
+"""Which vectors each anchor is compared with, and the statistics of those comparisons.
 
-Columns come from the other view (*across*), from the same view (*inside*) and from the further
-negatives (*further*), in this order. Across, one meeting serves both directions: the rows of the
-one are the columns of the other. Inside, one triangle serves every row of a view.
+An anchor's columns come from the other view (*cross*), from its own view (*within*) and from the
+further negatives (*further*), in this order. Cross: one block serves both directions, because the
+rows of one direction are the columns of the other. Within: the upper triangle is enough for all
+rows of a view.
+
+A direction is 0 if the anchors of the batch are compared with their columns, and 1 if the positives
+are.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton.language as tl
@@ -13,156 +17,168 @@ from torch import Tensor
 
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
+from isotrope.kernels.surrogate_sums import Part
 from isotrope.kernels.triton.operands import RowColumnBlock, Rows, RowStatistics
-from isotrope.kernels.triton.passes import reduced
+from isotrope.kernels.triton.passes import reduce_block
 from isotrope.kernels.triton.tiles import NONE
 
-__all__ = ["ColumnSources", "Part", "RowColumnPart"]
+__all__ = ["ColumnSources", "DirectedBlock"]
 
-Part = Literal["across", "inside", "further"]
-
-_OF: dict[Against, tuple[Part, ...]] = {
-    "cross": ("across", "further"),
-    "within": ("inside", "further"),
-    "both": ("across", "inside", "further"),
+_PARTS_OF: dict[Against, tuple[Part, ...]] = {
+    "cross": ("cross", "further"),
+    "within": ("within", "further"),
+    "both": ("cross", "within", "further"),
 }
 
 
-class RowColumnPart(NamedTuple):
-    """A meeting, and whose statistics it is about.
+class DirectedBlock(NamedTuple):
+    """A block to compare, and which directions its row and column statistics belong to.
 
     Attributes:
-        meeting: who meets whom.
-        rows: the side whose anchors are the rows, 0 or 1.
-        columns: the side whose anchors are the columns, None where nobody asks.
+        block: the rows and columns.
+        row_direction: the direction whose anchors are the rows, 0 or 1.
+        column_direction: the direction whose anchors are the columns; None if column statistics
+            are not needed.
     """
 
-    meeting: RowColumnBlock
-    rows: int
-    columns: int | None
+    block: RowColumnBlock
+    row_direction: int
+    column_direction: int | None
 
 
 class ColumnSources:
-    """Views as rows, and their meetings.
+    """The views in kernel format, and the blocks in which they are compared.
 
     Attributes:
-        views: as given.
-        sides: 2 if each view serves as anchors, 1 if only the anchors do.
-        both: anchors and positives.
-        negatives: the further ones, if there are any.
+        views: the views of the batch.
+        directions: 2 if both views serve as anchors, 1 if only the anchors do.
+        view_rows: the anchors and the positives in kernel format.
+        negatives: the further negatives in kernel format, None if there are none.
     """
 
-    def __init__(self, views: Views, sides: int, *, given: bool = False) -> None:
-        """Copy the views (see ``Rows``).
+    def __init__(self, views: Views, directions: int, *, as_is: bool = False) -> None:
+        """Copy the views into kernel format (see ``Rows``).
 
         Args:
-            views: of a batch; square if there are two sides.
-            sides: 1 or 2.
-            given: they go in as they are.
+            views: of a batch; as many anchors as positives if there are two directions.
+            directions: 1 or 2.
+            as_is: use the vectors as they are instead of normalising them.
         """
-        self.views, self.sides = views, sides
-        self.both = [
-            Rows(x, groups=groups, given=given)
+        self.views, self.directions = views, directions
+        self.view_rows = [
+            Rows(x, groups=groups, as_is=as_is)
             for x, groups in ((views.anchors, views.own_groups), (views.positives, views.groups))
         ]
         more = views.negatives
-        self.negatives = None if more is None or len(more) == 0 else Rows(more, given=given)
+        self.negatives = None if more is None or len(more) == 0 else Rows(more, as_is=as_is)
 
-    def of(self, against: Against) -> list[Part]:
-        """The parts that there are."""
-        there = {"across": self.views.in_batch, "inside": self.views.in_batch}
-        there["further"] = self.negatives is not None
-        return [part for part in _OF[against] if there[part]]
+    def parts_of(self, against: Against) -> list[Part]:
+        """Return the parts that are not empty."""
+        present = {"cross": self.views.in_batch, "within": self.views.in_batch}
+        present["further"] = self.negatives is not None
+        return [part for part in _PARTS_OF[against] if present[part]]
 
-    def columns(self, part: Part, side: int) -> Rows:
-        """The vectors that an anchor of this side meets there."""
+    def columns_of(self, part: Part, direction: int) -> Rows:
+        """Return the vectors of a part with which the anchors of a direction are compared."""
         if part == "further":
             assert self.negatives is not None
             return self.negatives
-        return self.both[side if part == "inside" else 1 - side]
+        return self.view_rows[direction if part == "within" else 1 - direction]
 
-    def first(self, against: Against, part: Part, side: int) -> int:
-        """The number of a part's first column among all."""
-        before = _OF[against][: _OF[against].index(part)]
-        return sum(len(self.columns(x, side)) for x in before)
+    def first_column(self, against: Against, part: Part, direction: int) -> int:
+        """Return the index of a part's first column among all columns.
 
-    def meetings(self, part: Part, side: int | None = None) -> list[RowColumnPart]:
-        """The meetings of a part: every one, or what the anchors of one side meet."""
-        sides = range(self.sides) if side is None else [side]
-        if part == "across":
-            a, p, offset = *self.both, self.views.offset
-            if side is None:
-                return [
-                    RowColumnPart(
-                        RowColumnBlock(a, p, offset=offset), 0, 1 if self.sides == 2 else None
-                    )
-                ]
-            meeting = RowColumnBlock(a, p, offset=offset)
-            return [RowColumnPart(meeting if side == 0 else meeting.swapped(), side, None)]
-        found = []
-        for k in sides:
-            rows, columns = self.both[k], self.columns(part, k)
-            inside = part == "inside"
-            found.append(
-                RowColumnPart(RowColumnBlock(rows, columns, upper=inside), k, k if inside else None)
+        Parts that ``parts_of`` leaves out are counted, too: ``Mask`` excludes their columns from
+        the negatives, but numbers them all the same.
+        """
+        before = _PARTS_OF[against][: _PARTS_OF[against].index(part)]
+        return sum(len(self.columns_of(x, direction)) for x in before)
+
+    def blocks_of(self, part: Part, direction: int | None = None) -> list[DirectedBlock]:
+        """Return the blocks of a part, for the anchors of one direction or of all of them."""
+        if part == "cross":
+            block = RowColumnBlock(*self.view_rows, offset=self.views.offset)
+            if direction is None:
+                return [DirectedBlock(block, 0, 1 if self.directions == 2 else None)]
+            return [DirectedBlock(block.swapped() if direction else block, direction, None)]
+        within = part == "within"
+        return [
+            DirectedBlock(
+                RowColumnBlock(self.view_rows[k], self.columns_of(part, k), upper=within),
+                k,
+                k if within else None,  # further negatives are never anchors
             )
-        return found
+            for k in (range(self.directions) if direction is None else [direction])
+        ]
 
-    def reduced(
+    def reduce(
         self,
         part: Part,
         kind: tl.constexpr,
         scale: float,
         *,
-        side: int | None = None,
+        direction: int | None = None,
         shifted: bool = False,
         top: bool = False,
         place: bool = False,
     ) -> dict[int, RowStatistics]:
-        """What the anchors of each side, or of one, found in a part (``triton.passes``)."""
-        found: dict[int, list[RowStatistics]] = {}
-        for meeting, rows, columns in self.meetings(part, side):
-            own, theirs = reduced(
-                meeting,
+        """Return the statistics over one part, by direction (see ``passes.reduce_block``)."""
+        collected: dict[int, list[RowStatistics]] = {}
+        for block, row_direction, column_direction in self.blocks_of(part, direction):
+            of_rows, of_columns = reduce_block(
+                block,
                 kind,
                 scale,
                 shifted=shifted,
                 top=top,
                 place=place,
-                columns=columns is not None,
+                columns=column_direction is not None,
             )
-            found.setdefault(rows, []).append(own)
-            if columns is not None and theirs is not None:
-                found.setdefault(columns, []).append(theirs)
-        return {k: RowStatistics.joined(x) for k, x in found.items()}
+            collected.setdefault(row_direction, []).append(of_rows)
+            if column_direction is not None and of_columns is not None:
+                collected.setdefault(column_direction, []).append(of_columns)
+        return {k: RowStatistics.join(x) for k, x in collected.items()}
 
-    def joined(
-        self, against: Against, side: int, found: dict[Part, RowStatistics]
+    def join(
+        self, against: Against, direction: int, by_part: dict[Part, RowStatistics]
     ) -> RowStatistics:
-        """What the anchors of a side found in all parts."""
-        parts = [
-            found[part].counted_from(self.first(against, part, side)) for part in self.of(against)
+        """Join the statistics of a direction over all parts."""
+        statistics = [
+            by_part[part].counted_from(self.first_column(against, part, direction))
+            for part in self.parts_of(against)
         ]
-        return RowStatistics.joined(parts) if parts else RowStatistics.nothing(self.both[side])
+        if not statistics:
+            return RowStatistics.empty(self.view_rows[direction])
+        return RowStatistics.join(statistics)
 
-    def nearest(self, k: int, against: Against, side: int, known: Tensor | None = None) -> Tensor:
-        """N x k, the columns of the k hardest negatives, the hardest first; ``NOWHERE`` if none.
+    def nearest(
+        self, k: int, against: Against, direction: int, known: Tensor | None = None
+    ) -> Tensor:
+        """Return the columns of each anchor's k hardest negatives, N x k, the hardest first.
+
+        A pass keeps only the maximum of each row, so each neighbour takes a pass of its own that
+        leaves out the columns found before.
 
         Args:
             k: at least 1.
             against: which columns.
-            side: whose anchors.
-            known: n, the hardest, if somebody knows.
+            direction: whose anchors.
+            known: n, the columns of the hardest, if they are already known.
+
+        Returns:
+            Column indices, ``NOWHERE`` where an anchor has fewer than k negatives.
         """
         found = [] if known is None else [known]
         while len(found) < k:
             taken = torch.stack(found, dim=1) if found else None
-            parts = {}
-            for part in self.of(against):
-                meeting = self.meetings(part, side)[0].meeting.whole()
-                gone = None if taken is None else taken - self.first(against, part, side)
-                parts[part], _ = reduced(meeting, NONE, 1.0, place=True, taken=gone)
-            place = self.joined(against, side, parts).place
+            by_part = {}
+            for part in self.parts_of(against):
+                block = self.blocks_of(part, direction)[0].block.in_both_orders()
+                first = self.first_column(against, part, direction)
+                by_part[part], _ = reduce_block(
+                    block, NONE, 1.0, place=True, taken=None if taken is None else taken - first
+                )
+            place = self.join(against, direction, by_part).place
             assert place is not None
             found.append(place)
         return torch.stack(found, dim=1)

@@ -1,29 +1,29 @@
 """Tiles of similarities that never leave the GPU's cores: the two kernels of the triton backend.
 
-Everything pairwise is made of *meetings*: the rows of one matrix against the rows of another, or a
-view against itself. A program forms tiles of one meeting, reduces them or multiplies with them, and
-forgets them; device memory sees vectors of length n, the embeddings and their gradients.
+All pairwise work is done on *blocks*: the rows of one matrix against the rows of another, or a view
+against itself. A program forms tiles of one block, reduces them or multiplies with them, and
+discards them; device memory holds vectors of length n, the embeddings and their gradients.
 
 - ``statistics`` reduces: of each row, and in the same pass of each column, the sum of e^{s/tau}, of
   log(1 + e^{s/tau}) or of s^p over the negatives, the largest similarity and where it is. Each
   program writes what it found of its rows and columns; the sums of programs are added afterwards,
-  so that nothing depends on who came first. 2 n m d floating-point operations.
+  so that nothing depends on their order. 2 n m d floating-point operations.
 - ``spread`` forms the tiles again, turns them into weights W_ij = slope(s_ij) (u_i + v_j), where u
   and v are what the formula's derivatives make of rows and columns, and multiplies them with the
   columns (gradients of the rows) and, transposed, with the rows (gradients of the columns). 6 n m
   d: formed once for both.
 
 Together 8 n m d for one direction and 8 for both, since rows and columns share both passes. A view
-against itself is symmetric, so a meeting may be ``UPPER``: pairs i < j only, each of which serves
-its row and its column, 4 n^2 d. The 2N views of NT-Xent are one meeting across and one inside each
+against itself is symmetric, so a block may be ``UPPER``: pairs i < j only, each of which serves its
+row and its column, 4 n^2 d. The 2N views of NT-Xent are one block of both views and one within each
 view: 8 + 4 + 4 = 16 n^2 d, which are 4 M^2 d of M = 2n rows. Less than 8 in one direction would
 need a whole row of tiles at a time, which no core holds.
 
-Sums of gradients. A program meets a block of rows with some blocks of columns. What its tile does
-to the columns, others do at the same time: it is added atomically (a reduction in the second-level
-cache, ``cp.reduce`` where there is one). So is what it does to the rows, unless d is so small that
-the rows' sums stay in registers over all its columns (``HELD``). Atomic sums of float32 depend on
-the order in their last bits. Where that is not wanted (``OWNED``:
+Sums of gradients. A program compares some rows with several tiles of columns. Other programs add to
+the sums of the same columns at the same time, so they are added atomically (a reduction in the
+second-level cache, ``cp.reduce`` where there is one). So is what it does to the rows, unless d is
+so small that the rows' sums stay in registers over all its columns (``HELD``). Atomic sums of
+float32 depend on the order in their last bits. Where that is not wanted (``OWNED``:
 torch.use_deterministic_algorithms, float64) a program holds ``DEPTH`` numbers of its rows' sums
 over all columns and no one else adds to them; columns become the rows of a second launch. That
 costs similarities once more for every ``DEPTH``.

@@ -36,9 +36,10 @@ class BarlowTwinsMethod(ImageMethod):
 
     Momenta: none.
 
-    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
-    128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up; nu = .0051 and columns
-    standardised over the batch, as Zbontar et al., who train with LARS and scale the loss by .024.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
+    a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up; nu = 0.0051
+    and columns standardised over the batch, as Zbontar et al., who train with LARS and scale the
+    loss by 0.024.
 
     Ours: the crops are SimCLR's, as in the benchmark; ``--augment barlow`` has those of the paper.
 
@@ -49,13 +50,13 @@ class BarlowTwinsMethod(ImageMethod):
     paper = Paper(
         "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
         "Zbontar et al., 2021",
-        "Zbontar et al., algorithm 1; paper 004, table 2",
+        "Zbontar et al., algorithm 1; Manna et al., 2023, table 2",
     )
     recipe = Recipe(
         objective="barlowtwins",
         objective_settings={"barlowtwins": {"space": "batchnorm", "weight": 0.0051}},
         augment="simclr",
-        source="paper 004, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
     )
     options_class = BarlowTwinsOptions
     options: BarlowTwinsOptions

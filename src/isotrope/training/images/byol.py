@@ -44,15 +44,17 @@ class BYOL(ImageMethod):
 
     Heads: projector and predictor alike: linear, batch normalisation, ReLU, linear, d - 1024 - 256
     and 256 - 1024 - 256. ``last_norm`` normalises the projections as well, without scale and shift,
-    as the projector of paper 003's code does (three layers of 2048, predictor with a bottleneck).
+    as the projector of the code of Draganov et al. does (three layers of 2048, predictor with a
+    bottleneck).
 
     Momenta: theta' <- m theta' + (1 - m) theta after each step, parameters only: the batch
-    normalisations of the target have running statistics of their own. m = .99; with ``rising`` it
-    goes to 1 along a cosine, as on ImageNet (from .996).
+    normalisations of the target have running statistics of their own. m = 0.99; with ``rising`` it
+    goes to 1 along a cosine, as on ImageNet (from 0.996).
 
-    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
-    128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Grill et al. have
-    LARS, learning rate .2 at 256, weight decay 1.5e-6 but on biases and norms, heads 4096 - 256.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
+    a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Grill et
+    al. have LARS, learning rate 0.2 at 256, weight decay 1.5e-6 but on biases and norms, heads of
+    4096 and 256.
 
     Ours: the crops are SimCLR's, as in the benchmark; ``--augment byol`` has those of the paper.
     The target normalises by the statistics of its own batch. ``predictor_rate`` lets the predictor
@@ -65,12 +67,13 @@ class BYOL(ImageMethod):
     paper = Paper(
         "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
         "Grill et al., 2020",
-        "Grill et al., section 3.1, algorithm 1; paper 003, table 3; paper 004, table 2",
+        "Grill et al., section 3.1, algorithm 1; Draganov et al., 2024, table 3; "
+        "Manna et al., 2023, table 2",
     )
     recipe = Recipe(
         objective="negativecosine",
         augment="simclr",
-        source="paper 004, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
     )
     options_class = BYOLOptions
     options: BYOLOptions

@@ -63,14 +63,14 @@ class DINOMethod(ImageMethod):
     Heads: linear layers d - 2048 - 2048 - 256 with GELU between them, a unit vector, and its cosine
     with each prototype. The prototypes' gradient is dropped in the first epoch.
 
-    Momenta: theta' <- m theta' + (1 - m) theta after each step, m from .996 to 1 along a cosine;
-    c <- .9 c + .1 mean of t over both large crops of the batch, on all processes; the teacher's
-    temperature from .04 to .07, linearly over the first tenth.
+    Momenta: theta' <- m theta' + (1 - m) theta after each step, m from 0.996 to 1 along a cosine;
+    c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all processes; the teacher's
+    temperature from 0.04 to 0.07, linearly over the first tenth.
 
     Recipe: Caron et al., section 3.2, appendix and released code: AdamW, learning rate 5e-4 times
-    batch / 256 to 1e-6, 10 epochs of warm-up, weight decay .04 to .4 along a cosine but on biases
-    and norms, gradients clipped at 3 (theirs tensor by tensor), student's temperature .1, 30 of 300
-    epochs of teacher's warm-up.
+    batch / 256 to 1e-6, 10 epochs of warm-up, weight decay 0.04 to 0.4 along a cosine but on biases
+    and norms, gradients clipped at 3 (theirs tensor by tensor), student's temperature 0.1, 30 of
+    300 epochs of teacher's warm-up.
 
     Ours: 2,048 prototypes, which suits small images (theirs are 65,536), and up to 64 pixels no
     small crops unless ``local_crops`` says how many; both as in lightly's CIFAR benchmark. Crops of
@@ -83,7 +83,7 @@ class DINOMethod(ImageMethod):
     paper = Paper(
         "Emerging Properties in Self-Supervised Vision Transformers",
         "Caron et al., 2021",
-        "Caron et al., algorithm 1; paper 003, table 4",
+        "Caron et al., algorithm 1; Draganov et al., 2024, table 4",
     )
     recipe = Recipe(
         objective="dino",

@@ -1,4 +1,4 @@
-"""What is logged of a batch of images: what is of any batch, and how long the features are."""
+"""Measures of a batch of images: those of any batch, and the norm of the features."""
 
 import torch
 from torch import Tensor
@@ -11,17 +11,17 @@ from isotrope.paradigm.objective import Objective
 __all__ = ["TRACKED", "measure"]
 
 TRACKED = ("norm_backbone",)
-"""What :func:`measure` has besides what is measured of text."""
+"""The quantities of :func:`measure` that are not measured for text."""
 
 
 @torch.no_grad()
 def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
-    """Return what is to be seen of a batch, and ``norm_backbone``.
+    """Return the measures of a batch (``diagnostics.observe.measure``) and ``norm_backbone``.
 
     Args:
-        objective: what they are trained with.
-        views: raw embeddings of all processes, as the objective sees them.
-        features: of the encoder, of this process; ``norm_backbone`` is the mean norm of those of
+        objective: the objective of the training.
+        views: raw embeddings of all processes, as the objective gets them.
+        features: the encoder's features in this process; ``norm_backbone`` is their mean norm over
             all processes.
     """
     return {**observe.measure(objective, views), "norm_backbone": _mean_of_all(_norms(features))}

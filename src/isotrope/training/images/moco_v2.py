@@ -42,18 +42,19 @@ class MoCoV2(ImageMethod):
     Heads: linear, ReLU, linear: d - 512 - 128; ``batch_norm`` puts a normalisation after either
     layer.
 
-    Momenta: theta' <- m theta' + (1 - m) theta, m = .99, after each step, parameters only.
+    Momenta: theta' <- m theta' + (1 - m) theta, m = 0.99, after each step, parameters only.
 
-    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
-    128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up, InfoNCE with
-    temperature .07. Chen et al. have 65,536 keys, m = .999, temperature .2 and learning rate .03.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
+    a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up, InfoNCE
+    with temperature 0.07. Chen et al. have 65,536 keys, m = 0.999, temperature 0.2 and learning
+    rate 0.03.
 
-    Ours: queue 4,096, m = .99 and the symmetric loss, which papers 003 and 004 do not print: those
-    of the benchmark and of MoCo's own CIFAR notebook, where the two terms are added, not averaged,
-    and the notebook's queue takes the keys of both. No shuffled batch normalisation: statistics
-    are those of the whole batch on any number of processes, so there is nothing to shuffle; the
-    benchmark normalises eighths of a batch. The crops are SimCLR's, as there; ``--augment mocov2``
-    has those of the paper.
+    Ours: queue 4,096, m = 0.99 and the symmetric loss, which Draganov et al. and Manna et al. do
+    not print: those of the benchmark and of MoCo's own CIFAR notebook, where the two terms are
+    added, not averaged, and the notebook's queue takes the keys of both. No shuffled batch
+    normalisation: statistics are those of the whole batch on any number of processes, so there is
+    nothing to shuffle; the benchmark normalises eighths of a batch. The crops are SimCLR's, as
+    there; ``--augment mocov2`` has those of the paper.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """
@@ -62,7 +63,7 @@ class MoCoV2(ImageMethod):
     paper = Paper(
         "Improved Baselines with Momentum Contrastive Learning",
         "Chen, Fan, Girshick and He, 2020",
-        "He et al., 2020, algorithm 1; paper 003, table 4; paper 004, table 2",
+        "He et al., 2020, algorithm 1; Draganov et al., 2024, table 4; Manna et al., 2023, table 2",
     )
     recipe = Recipe(
         objective="infonce",
@@ -70,7 +71,7 @@ class MoCoV2(ImageMethod):
             name: {"temperature": 0.07} for name in ("infonce", "dcl", "dclw", "ntxent")
         },
         augment="simclr",
-        source="paper 004, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
     )
     options_class = MoCoV2Options
     options: MoCoV2Options

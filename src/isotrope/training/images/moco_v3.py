@@ -47,17 +47,17 @@ class MoCoV3(ImageMethod):
     normalisation and ReLU between them and a normalisation without scale and shift at the end;
     4096 wide in the paper, whose ResNet has a projector of two layers.
 
-    Momenta: theta' <- m theta' + (1 - m) theta after each step; m rises from .99 to 1 along a
+    Momenta: theta' <- m theta' + (1 - m) theta after each step; m rises from 0.99 to 1 along a
     cosine.
 
     Recipe: Chen, Xie and He, section 4 and appendix A: AdamW, learning rate 1.5e-4 times batch /
-    256, weight decay .1 on everything, warm-up over 40 of 300 epochs, cosine, InfoNCE with
-    temperature .2, patch projection frozen. For ResNets they have LARS: ``--optimizer lars`` with
-    ``--learning-rate`` .3 times batch / 256 and ``--weight-decay 1.5e-6``, which leaves biases and
+    256, weight decay 0.1 on everything, warm-up over 40 of 300 epochs, cosine, InfoNCE with
+    temperature 0.2, patch projection frozen. For ResNets they have LARS: ``--optimizer lars`` with
+    ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay 1.5e-6``, which leaves biases and
     norms alone.
 
-    Ours: narrower heads, 200 epochs with the same share of warm-up, small batches (theirs have
-    4096 images): paper 003 trains it on ImageNet-100 without saying how.
+    Ours: narrower heads, 200 epochs with the same share of warm-up, small batches (theirs have 4096
+    images): Draganov et al. train it on ImageNet-100 without saying how.
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """
@@ -66,7 +66,7 @@ class MoCoV3(ImageMethod):
     paper = Paper(
         "An Empirical Study of Training Self-Supervised Vision Transformers",
         "Chen, Xie and He, 2021",
-        "Chen, Xie and He, algorithm 1; paper 003, table 4",
+        "Chen, Xie and He, algorithm 1; Draganov et al., 2024, table 4",
     )
     recipe = Recipe(
         objective="infonce",

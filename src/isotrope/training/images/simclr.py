@@ -27,20 +27,22 @@ class SimCLR(ImageMethod):
     r"""Two views of each image attract, those of other images repel: nothing but an objective.
 
     Terms: one, (z, z'), z = g(f(x)), z' = g(f(x')): x and x' are random crops of one image, f the
-    encoder and g the head. Both have gradients. Paper 004 trains DCL, DCLW and MIO with this
-    method, paper 003 its InfoNCE.
+    encoder and g the head. Both have gradients. Manna et al., 2023, train DCL, DCLW and MIO with
+    this method; Draganov et al., 2024, train InfoNCE.
 
     Heads: linear, ReLU, linear: d - 512 - 128. ``batch_norm`` puts a normalisation after either
-    linear layer, as Chen et al. do; paper 003's code and the small-image benchmark have none.
+    linear layer, as Chen et al. do; the code of Draganov et al. and the small-image benchmark have
+    none.
 
     Momenta: none.
 
-    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 at a batch of
-    128 (.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on everything, 200 epochs, cosine
-    without warm-up, NT-Xent. Temperatures: .1 for NT-Xent, InfoNCE, DCL and DCLW, .2 for MIO. Paper
-    003's code has temperature .5, learning rate .6 and weight decay 1e-6 at a batch of 256.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
+    a batch of 128 (0.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on everything, 200 epochs,
+    cosine without warm-up, NT-Xent. Temperatures: 0.1 for NT-Xent, InfoNCE, DCL and DCLW, 0.2 for
+    MIO. The code of Draganov et al. has temperature 0.5, learning rate 0.6 and weight decay 1e-6 at
+    a batch of 256.
 
-    Ours: SGD's momentum .9, the benchmark's, which paper 004 does not print; a learning rate for
+    Ours: SGD's momentum 0.9, the benchmark's, which Manna et al. do not print; a learning rate for
     each step where the benchmark has one for each epoch.
 
     Reference: Chen et al., 2020, algorithm 1.
@@ -50,7 +52,7 @@ class SimCLR(ImageMethod):
     paper = Paper(
         "A Simple Framework for Contrastive Learning of Visual Representations",
         "Chen et al., 2020",
-        "Chen et al., algorithm 1; paper 004, section 3.2",
+        "Chen et al., algorithm 1; Manna et al., 2023, section 3.2",
     )
     recipe = Recipe(
         objective="ntxent",
@@ -59,7 +61,7 @@ class SimCLR(ImageMethod):
         }
         | {name: {"temperature": 0.2} for name in ("miov1", "miov2", "miov3")},
         augment="simclr",
-        source="paper 004, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
     )
     options_class = SimCLROptions
     options: SimCLROptions

@@ -42,9 +42,10 @@ class SimSiam(ImageMethod):
 
     Momenta: none.
 
-    Recipe: paper 004, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate .06 whatever the
-    batch, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Chen and He have
-    .03 at 256 on CIFAR-10 (appendix D), paper 003 .2 at 1024 in 8 accumulated parts.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06
+    whatever the batch, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Chen
+    and He have 0.03 at 256 on CIFAR-10 (appendix D), Draganov et al. 0.2 at 1024 in 8 accumulated
+    parts.
 
     Ours: the predictor's learning rate decays too, as in the benchmark; ``constant`` holds it, as
     Chen and He do on ImageNet (section 4.2). ``predictor_rate`` lets it learn faster than the
@@ -58,13 +59,13 @@ class SimSiam(ImageMethod):
     paper = Paper(
         "Exploring Simple Siamese Representation Learning",
         "Chen and He, 2021",
-        "Chen and He, algorithm 1; paper 003, table 3; paper 004, table 2",
+        "Chen and He, algorithm 1; Draganov et al., 2024, table 3; Manna et al., 2023, table 2",
     )
     recipe = Recipe(
         objective="negativecosine",
         augment="simclr",
         scaled=False,
-        source="paper 004, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
     )
     options_class = SimSiamOptions
     options: SimSiamOptions

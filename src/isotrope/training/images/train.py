@@ -1,7 +1,7 @@
-"""From settings to a run folder, for images: check everything, train, score, keep the encoder.
+"""Train an image encoder: check the settings, read the data, train, score and save the encoder.
 
-The saved model is the one of the last step: nearest neighbours on the test part are measured on
-the way, and choosing a step by them would be choosing by the test part.
+The saved model is that of the last step: kNN accuracy during training is measured on the test set,
+so choosing a step by it would tune on the test set.
 """
 
 import functools
@@ -22,7 +22,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
-from isotrope.data.images.pixels import need_kornia
+from isotrope.data.images.pixels import require_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
@@ -33,7 +33,7 @@ from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
-from isotrope.training.fit_text import by_name, speaking_python
+from isotrope.training.fit_text import by_name, python_messages
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
 from isotrope.training.images.method import ImageMethod, Options, Plan
@@ -41,22 +41,23 @@ from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
 from isotrope.training.loop import Task
-from isotrope.training.nan_guard import refuse_broken
+from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.run import (
     Outcome,
     backend_of,
-    closing,
+    end_message,
     hardware,
     run,
-    stopped,
+    stop_message,
     try_objective,
     write_config,
 )
 
-__all__ = ["IMAGE_COLUMNS", "ImageTask", "fit_images", "labelled", "prepare", "summary", "train"]
+__all__ = ["IMAGE_COLUMNS", "ImageTask", "fit_images", "has_labels", "prepare", "summary", "train"]
 
-_SOCKETS = 75  # bytes; with /pymp-XXXXXXXX/listener-XXXXXXXX they are the 107 of a socket
-SMALL = 96  # pixels of a side up to which images are taken as they are
+_MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
+SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
+# larger ones are resized to 8/7 of the side of a crop, as 256 is of 224
 IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
 
@@ -88,13 +89,13 @@ def fit_images(
     """
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
-    with speaking_python(ImageSettings):
-        return _fitted(
+    with python_messages(ImageSettings):
+        return _fit(
             {"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume
         )
 
 
-def _fitted(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: bool) -> Outcome:
+def _fit(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: bool) -> Outcome:
     checked = ImageSettings.read(settings, python=True)
     if own_encoder is not None and checked.devices > 1:
         raise InputError(
@@ -105,16 +106,16 @@ def _fitted(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resum
 
 
 def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
-    """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
+    """Train an encoder and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
         settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
-        lines: say how far it is without a bar, too; warnings are always printed.
+        lines: print progress lines even without a progress bar; warnings are always printed.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
-        LostProcess: one of several processes has gone.
+        LostProcess: one of several processes has ended.
     """
     return run(settings, _train, resume=resume, lines=lines)
 
@@ -122,7 +123,7 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
 def _train(
     settings: ImageSettings, lines: bool, own_encoder: ImageEncoder | None = None
 ) -> Outcome:
-    """Check everything, and only then write: what is wrong leaves no folder behind."""
+    """Check everything before anything is written: an invalid run leaves no folder behind."""
     task = prepare(settings, own_encoder)
     if rank() == 0:
         write_config(settings)
@@ -132,11 +133,11 @@ def _train(
 
 
 def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) -> "ImageTask":
-    """Check everything, read the data and build what is trained; nothing is written.
+    """Check everything, read the data and build the modules to train; write nothing.
 
     Args:
         settings: the run's settings.
-        own_encoder: the user's encoder, if it is one.
+        own_encoder: the user's encoder, None if ``settings.encoder`` names one.
 
     Raises:
         InputError: anything wrong with the settings, the data or the encoder.
@@ -145,19 +146,19 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
         registry.load_plugin(Path(plugin))
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
-    name, objective = _objective(settings, method, options)
+    name, objective = _build_objective(settings, method, options)
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
-    need_kornia()
+    require_kornia()
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
-    encoder = None if scratch else _pretrained(settings, own_encoder)
-    images = _data(settings, encoder.image_size if encoder else settings.image_size)
-    images.train.images.read([0])  # where nothing can be decoded, this says so
+    encoder = None if scratch else _load_encoder(settings, own_encoder)
+    images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
+    images.train.images.read([0])  # raises an error if no image can be decoded
     if encoder is None:
-        encoder = _encoder(settings, images.side)
+        encoder = _build_encoder(settings, images.side)
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
-    if _workers(settings, images):
-        _short_enough(tempfile.gettempdir())
+    if _worker_count(settings, images):
+        _check_temporary_folder(tempfile.gettempdir())
     batches = ImageBatches(images.train, settings.batch_size, settings.seed)
     if batches.size < world_size():
         raise InputError(
@@ -168,7 +169,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     module = method(
         encoder=encoder,
         objective=objective,
-        plan=_plan(settings, method, steps, batches),
+        plan=_make_plan(settings, method, steps, batches),
         options=options,
         augments=method.augments_of(encoder.image_size, options, settings.augment),
         seed=settings.seed,
@@ -186,22 +187,22 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
         steps_per_epoch=batches.steps_per_epoch,
         fingerprint=images.fingerprint,
         clip=settings.clip or method.recipe.clip,
-        dev=_neighbours(settings, module, images, batches.steps_per_epoch),
+        dev=_knn_callback(settings, module, images, batches.steps_per_epoch),
         images=images,
         batches=batches,
     )
 
 
-def _neighbours(
+def _knn_callback(
     settings: ImageSettings, module: ImageMethod, images: ImageSet, per_epoch: int
 ) -> Dev:
-    """Return when the encoder is scored by its neighbours, in percent: never without labels."""
-    most = settings.knn_images
-    look = functools.partial(
-        knn_evaluation, module.encoder, images, limit_train=most, limit_test=most
+    """Return the callback that measures kNN accuracy; without labels it measures nothing."""
+    limit = settings.knn_images
+    score = functools.partial(
+        knn_evaluation, module.encoder, images, limit_train=limit, limit_test=limit
     )
     return Dev(
-        look if labelled(images) else None,
+        score if has_labels(images) else None,
         name="kNN accuracy",
         column="knn",
         every=settings.knn_every * per_epoch,
@@ -211,10 +212,10 @@ def _neighbours(
     )
 
 
-def _plan(
+def _make_plan(
     settings: ImageSettings, method: type[ImageMethod], steps: int, batches: ImageBatches
 ) -> Plan:
-    """Return the recipe's plan with what the settings change of it."""
+    """Return the recipe's plan, with the values that the settings override."""
     per_epoch = batches.steps_per_epoch
     plan = method.recipe.plan(steps=steps, steps_per_epoch=per_epoch, batch_size=batches.size)
     if settings.optimizer not in (None, plan.optimizer):
@@ -223,7 +224,7 @@ def _plan(
                 f"--optimizer {settings.optimizer}: the learning rate of {method.name} is one for "
                 f"{plan.optimizer}; give --learning-rate, too"
             )
-        # SimCLR, BYOL, Barlow Twins and MoCo v3 all keep LARS from biases and norms
+        # SimCLR, BYOL, Barlow Twins and MoCo v3 do not apply LARS to biases and norms
         all_decay = plan.decay_all and settings.optimizer != "lars"
         plan = replace(plan, optimizer=settings.optimizer, decay_all=all_decay)
     if settings.learning_rate is not None:
@@ -244,10 +245,10 @@ def _plan(
     return plan
 
 
-def _objective(
+def _build_objective(
     settings: ImageSettings, method: type[ImageMethod], options: Options
 ) -> tuple[str, Objective]:
-    """Return the objective and its name: as asked, with the recipe's numbers where none are."""
+    """Build the objective as requested, with the recipe's hyperparameters as defaults."""
     name = (settings.objective or method.recipe.objective).lower()
     recipe_settings = method.settings_of(name, options)
     objective = registry.build(name, {**recipe_settings, **settings.objective_settings})
@@ -255,9 +256,9 @@ def _objective(
     return name, objective
 
 
-def _data(settings: ImageSettings, size: int | None) -> ImageSet:
-    """Load the images, a seventh larger than the crops where they are not small."""
-    side = size if size is None or size <= SMALL else round(size * 8 / 7)
+def _load_data(settings: ImageSettings, size: int | None) -> ImageSet:
+    """Load the images; large ones are resized to a margin around the crops."""
+    side = size if size is None or size <= SMALL_SIDE else round(size * 8 / 7)
     return load_images(
         settings.data,
         side=side,
@@ -268,9 +269,9 @@ def _data(settings: ImageSettings, size: int | None) -> ImageSet:
     )
 
 
-def _encoder(settings: ImageSettings, side: int) -> ImageEncoder:
-    """Build an encoder for images of ``side``."""
-    size = settings.image_size or (side if side <= SMALL else round(side * 7 / 8))
+def _build_encoder(settings: ImageSettings, side: int) -> ImageEncoder:
+    """Build an encoder from scratch for images of ``side`` pixels."""
+    size = settings.image_size or (side if side <= SMALL_SIDE else round(side * 7 / 8))
     return ImageEncoder.build(
         settings.encoder,
         width=settings.width,
@@ -282,8 +283,8 @@ def _encoder(settings: ImageSettings, side: int) -> ImageEncoder:
     )
 
 
-def _pretrained(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
-    """Load an encoder, or take the user's; it brings its size of images and normalisation."""
+def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
+    """Load an encoder or take the user's; it has an image size and a normalisation of its own."""
     for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
         if getattr(settings, name) != default:
             raise InputError(
@@ -298,27 +299,27 @@ def _pretrained(settings: ImageSettings, own_encoder: ImageEncoder | None) -> Im
     return encoder
 
 
-def labelled(images: ImageSet) -> bool:
-    """Return whether there are classes to tell apart, and pictures to see it on."""
-    known, test = images.train.labels, images.test
-    if known is None or test is None or test.labels is None:
+def has_labels(images: ImageSet) -> bool:
+    """Return whether kNN and linear probe can be scored: two classes and a labelled test set."""
+    train_labels, test = images.train.labels, images.test
+    if train_labels is None or test is None or test.labels is None:
         return False
-    return bool((known != known[0]).any())
+    return bool((train_labels != train_labels[0]).any())
 
 
-def _workers(settings: ImageSettings, images: ImageSet) -> int:
+def _worker_count(settings: ImageSettings, images: ImageSet) -> int:
     if settings.workers is None:
         return 0 if images.in_memory else min(8, cores())
     return settings.workers
 
 
-def _short_enough(folder: str) -> None:
-    """Refuse a folder in which workers cannot have their sockets: they would wait for ever."""
-    if os.name == "posix" and len(os.fsencode(folder)) > _SOCKETS:
+def _check_temporary_folder(folder: str) -> None:
+    """Refuse a folder whose path is too long for the workers' sockets: they would hang."""
+    if os.name == "posix" and len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
         raise InputError(
             f"the folder for temporary files is too deep for the sockets of workers: {folder} has "
-            f"{len(os.fsencode(folder))} bytes, at most {_SOCKETS} leave room; set TMPDIR to a "
-            "shorter one, or use --workers 0"
+            f"{len(os.fsencode(folder))} bytes, at most {_MAX_FOLDER_BYTES} leave room; set TMPDIR "
+            "to a shorter one, or use --workers 0"
         )
 
 
@@ -328,12 +329,10 @@ def _ignore_interrupts(worker: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(Task):
-    """A training on images, checked and prepared.
-
-    The last step is saved: to choose a step by its neighbours would be to choose by the test part.
+    """A training run on images, checked and prepared.
 
     Attributes:
-        images: what is trained and tested on.
+        images: the training and the test set.
         batches: the images of every step.
     """
 
@@ -347,19 +346,19 @@ class ImageTask(Task):
     batches: ImageBatches
 
     def loader(self, start: int) -> DataLoader[ImageBatch]:
-        """Return what gives the batches from ``start`` on, decoded by workers if need be."""
+        """Return a loader of the batches from step ``start`` on; workers decode them if needed."""
         dataset = ImageSteps(self.batches, start, self.module.steps, rows_of(self.batches.size))
         return DataLoader(
             dataset,
             batch_size=None,
-            num_workers=_workers(self.settings, self.images),
+            num_workers=_worker_count(self.settings, self.images),
             pin_memory=find_device(self.settings.device).type == "cuda",
-            # Ctrl-C is ours to handle: the workers go on until the present step is done
+            # the main process handles Ctrl-C: the workers go on until the current step is done
             worker_init_fn=_ignore_interrupts,
         )
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Say what is about to happen."""
+        """Print a summary of the run."""
         images, module, cut = self.images, self.module, self.settings.cut
         tested = (
             "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
@@ -378,25 +377,26 @@ class ImageTask(Task):
             f"{plan.weight_decay:g}" + (f"; cut {cut:g}" if cut != 1 else "")
         )
         say("loss by the {} backend: {}".format(*backend_of(self.settings)))
-        if not labelled(images):
+        if not has_labels(images):
             say("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
 
     def finish(self) -> Result:
-        """Score the last step by a linear probe, and save it."""
+        """Score the final model with a linear probe, then save it."""
         result, encoder = self.result(), self.module.encoder
-        refuse_broken(encoder, self.module.steps)
+        check_finite_weights(encoder, self.module.steps)
         result.metrics["linear"] = None
-        if self.settings.linear and labelled(self.images):
+        if self.settings.linear and has_labels(self.images):
             scores = image_scores(encoder, self.images, knn=False, linear=True)
-            accuracy = 100 * float(scores.metrics["linear_top1"] or 0)
-            result.metrics["linear"] = accuracy
-            self.dev.progress.say(f"linear probe: {accuracy:.2f}")
+            top1 = scores.metrics["linear_top1"]
+            if top1 is not None:
+                result.metrics["linear"] = 100 * float(top1)
+                self.dev.progress.say(f"linear probe: {100 * float(top1):.2f}")
         ensure_not_replaced(self.output)
         encoder.save(self.output / "model", card=image_card(self.settings, result))
         return result
 
     def details(self) -> dict[str, Any]:
-        """Return what a training on images adds to the result's details."""
+        """Return the details that runs on images add to the result."""
         images, module = self.images, self.module
         return {
             "method": {"name": module.name, "options": asdict(module.options)},
@@ -417,13 +417,21 @@ class ImageTask(Task):
 
 
 def summary(outcome: Outcome) -> str:
-    """Return what the command line prints at the end."""
+    """Return the lines that the command line prints at the end of a run."""
     if outcome.exit_code:
-        return stopped(outcome)
+        return stop_message(outcome)
     metrics, data = outcome.result.metrics, outcome.result.details["data"]
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
-    unreadable = data["skipped"] + data["replaced"]
-    skipped = f"{unreadable:,} images could not be read and were skipped\n" if unreadable else ""
     speed = f", {metrics['images_per_second']:.0f} images/s"
-    return closing(outcome, probed + skipped, speed)
+    return end_message(outcome, probed + _unreadable(data["skipped"], data["replaced"]), speed)
+
+
+def _unreadable(skipped: int, replaced: int) -> str:
+    """Return a line for images that were left out and one for those that others stood in for."""
+    lines = []
+    if skipped:
+        lines.append(f"{skipped:,} images could not be read and were skipped\n")
+    if replaced:
+        lines.append(f"{replaced:,} images could not be decoded; others were used in their place\n")
+    return "".join(lines)

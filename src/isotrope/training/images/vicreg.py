@@ -37,10 +37,10 @@ class VICRegMethod(ImageMethod):
 
     Recipe: coefficients 25, 25, 1 as in the code of Bardes et al., where the invariance is a mean
     over the D dimensions and the variance one over the two views: in this objective's terms
-    sim_coeff = 25 / D and var_coeff = 12.5. Optimiser and lengths are those of paper 004's CIFAR
-    setting, which has no VICReg, with half its learning rate: SGD .03 at a batch of 128, weight
-    decay 5e-4 on everything, 200 epochs, warm-up of 10. Bardes et al. have LARS, .2 at 256, weight
-    decay 1e-6 but on biases and norms.
+    sim_coeff = 25 / D and var_coeff = 12.5. Optimiser and lengths are those of the CIFAR setting of
+    Manna et al., 2023, which has no VICReg, with half its learning rate: SGD 0.03 at a batch of
+    128, weight decay 5e-4 on everything, 200 epochs, warm-up of 10. Bardes et al. have LARS, 0.2 at
+    256, weight decay 1e-6 but on biases and norms.
 
     Ours: that learning rate and the warm-up: the loss is not bounded by its normalisation.
 
