@@ -174,7 +174,7 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", "--output", "o"], "nothing to vary: give --vary NAME=VALUES"),
         (["train", "t.txt", *VARIED], "--output is missing"),
         (["train", *VARIED, "--output", "o"], "FILE is missing"),
-        (["train", "t.txt", *VARIED, *VARIED, "--output", "o"], "stands there twice"),
+        (["train", "t.txt", *VARIED, *VARIED, "--output", "o"], "is given twice"),
         (["train", "t.txt", *VARIED, "--then", "--output", "o"], "after every --then too"),
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "unknown setting 'a'"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),

@@ -126,7 +126,7 @@ class RunSettings(BaseModel):
     )
     @classmethod
     def _listed(cls, value: object) -> object:
-        """Take one value for a list of one."""
+        """Wrap a single value in a list."""
         if isinstance(value, (str, Path)):
             return [str(value)]
         if not isinstance(value, (list, tuple)):
@@ -143,7 +143,7 @@ class RunSettings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch(cls, value: object, info: ValidationInfo) -> object:
-        """``true`` is no number, although Python counts with it."""
+        """Reject booleans for numeric fields: a bool is an int in Python."""
         if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
             raise ValueError("input should be another value than true or false")
         return value
@@ -155,7 +155,7 @@ class RunSettings(BaseModel):
     )
     @classmethod
     def _nameable(cls, value: str | list[str] | None) -> str | list[str] | None:
-        """Names go into config.yaml, result.json and the system's calls."""
+        """Names go into config.yaml, result.json and system calls."""
         for name in value if isinstance(value, list) else ["-" if value is None else value]:
             if not name or {"\0", "\n", "\r"} & set(name) or not _in_utf8(name):
                 raise ValueError("a name must be one line of UTF-8 text")
@@ -215,7 +215,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields as a user reads them: what is special first, what all share last."""
+        """Return the fields as a user reads them: specific fields first, shared ones last."""
         shared = RunSettings.model_fields
         return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
             k: v for k, v in cls.model_fields.items() if k in shared
@@ -223,7 +223,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the settings with a dot that there are, of all objectives."""
+        """Return all dotted setting names, over all objectives."""
         from isotrope.paradigm.declared import FORM_NAMES, PARTS, declared
 
         own = (name for settings in declared().values() for name in settings)
@@ -231,7 +231,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
-        """Refuse what is no setting.
+        """Raise unless the key is a known setting.
 
         Args:
             key: the name, with hyphens or underscores.
@@ -254,14 +254,14 @@ class RunSettings(BaseModel):
         """Return settings by the names of fields, however they are spelled.
 
         Raises:
-            InputError: one that stands there twice, with a hyphen and with an underscore.
+            InputError: one that is given twice, with a hyphen and with an underscore.
         """
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
             if name in fields:
                 where = f"{source}: " if source else ""
-                raise InputError(f"{where}--{flag(name)} stands there twice")
+                raise InputError(f"{where}--{flag(name)} is given twice")
             fields[name] = value
         return fields
 
@@ -393,7 +393,7 @@ class TrainSettings(RunSettings):
     )
     lora_targets: list[str] = Field(
         default_factory=list,
-        description="layers that get them: query,value or all-linear; default: peft's choice for "
+        description="layers to adapt: query,value or all-linear; default: peft's choice for "
         "the architecture, all-linear where it has none",
     )
 
@@ -434,7 +434,7 @@ _PRECISIONS = {
     **dict.fromkeys(("fp16", "float16", "16-mixed"), "16"),
     **dict.fromkeys(("bfloat16", "bf16-mixed"), "bf16"),
 }
-"""As other libraries write them."""
+"""Spellings used by other libraries."""
 
 
 def dotted_key(cls: type[RunSettings], key: str) -> bool:
