@@ -1,4 +1,4 @@
-"""Floor 3: encoders of text and images; trainable state lives here, never in a loss."""
+"""Encoders of text and images; all trainable parameters live here, none in an objective."""
 
 import importlib
 from typing import TYPE_CHECKING

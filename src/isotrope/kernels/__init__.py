@@ -1,10 +1,13 @@
-"""Floor 1: the row statistics of the similarity matrix, behind one interface with four backends.
+"""Row statistics of the similarity matrix, with four backends: eager, rowblock, bfloat16, triton.
 
-``pairs`` says what an objective may ask, ``mask`` what is no negative. ``eager`` answers from the
-whole matrix and is the truth, ``rowblock`` in linear memory, statistic by statistic, from the
-blocks of ``tiles``; ``mixtures`` are of the columns that ``topk`` finds. Where a formula asks for
-nothing but statistics (``statistics`` records which), ``fused`` computes value and gradients
-together, in ``one_pass`` or ``two_passes`` over blocks of rows, as the ``coupling`` allows that the
-objective declares. Where only anchors move, ``surrogate_sums`` serves both directions with one
-pass. ``choose`` picks the backend and can say why.
+``eager`` computes them from the whole matrix and is the reference. ``rowblock`` needs linear
+memory: it goes through the matrix in the blocks of ``tiles``, in the precision of the embeddings.
+``bfloat16`` is rowblock with products in bfloat16, and ``triton`` runs on a GPU.
+
+``pairs`` declares which statistics an objective may use, and ``mask`` which columns are not
+negatives; ``mixtures`` are averages of the columns that ``topk`` finds. Where a formula uses only
+statistics (``statistics`` records which), ``fused`` computes value and gradients together, in
+``one_pass`` or in ``two_passes`` over the blocks, depending on the ``coupling`` that the objective
+declares. Where only anchors move, ``surrogate_sums`` serves both directions with one pass.
+``choose`` picks the backend and explains its choice.
 """

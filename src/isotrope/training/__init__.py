@@ -1,16 +1,17 @@
-"""Floor 5: our training, the only room beside ``adapters`` that imports Lightning.
+"""Training on text and images: settings, the loop, callbacks and run folders.
 
-``settings`` says what a training can be told (and imports nothing heavy), ``run`` is what a run of
-text and one of images have in common: its folder, its processes, its checkpoints and its outcome.
-``loop`` makes the steps of both, ``step`` is the loss and the seed of one, ``callbacks`` what
-happens between steps, ``progress`` what is printed meanwhile, ``loggers`` where the numbers go
-besides metrics.csv, ``nan_guard`` what finds a number that is not finite, and ``rebuild`` shows a
-run as it stood at a step.
+Besides ``adapters``, this is the only package that imports Lightning.
 
-Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole (data, encoder, steps, dev score, run
-folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` what ``--dev``
-scores, ``card`` the model card.
-Images: the folder ``images``; ``recipe`` and ``optimisers`` are what its methods train with.
+``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
+runs on text and on images: folder, processes, checkpoints and outcome. ``loop`` makes the steps of
+both, ``step`` computes the loss and seeds one step, ``callbacks`` run between steps, ``progress``
+prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, ``nan_guard``
+stops at a number that is not finite, and ``rebuild`` restores a run as it was at a step.
+
+Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
+folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the score of
+``--dev``, and ``card`` the model card.
+Images: the package ``images``; ``recipe`` and ``optimisers`` are used by its methods.
 
 Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``worker`` is one of them.

@@ -1,6 +1,6 @@
 """The doctor's rules: one for each verdict, ordered from cause to effect.
 
-A rule looks at a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
+A rule takes a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
 A number that was not measured never leads to a finding.
 """
 
