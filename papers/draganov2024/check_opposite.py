@@ -1,4 +1,4 @@
-"""Proposition C.1: how often random directions are on opposite halves, beside its bound."""
+"""Proposition C.1: how often random directions are in opposite halves, against its bound."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Proposition 3.1, corollaries 3.2 and B.1, theorem 3.3 and footnote 4, held against numbers."""
+"""Proposition 3.1, corollaries 3.2 and B.1, theorem 3.3 and footnote 4, checked numerically."""
 
 import functools
 import math

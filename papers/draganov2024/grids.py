@@ -1,4 +1,4 @@
-"""What tables 5 and 6 share: accuracies over cut-constants and weight decays."""
+"""Accuracies over cut-constants and weight decays, for tables 5 and 6."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What was seen in the epochs of trainings on images, over the seeds."""
+"""Reads the logged measurements of image trainings by epoch, with means over seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Figure 8a: the smallest ratios that Lemma 1 asks for, before and after training."""
+"""Figure 8a: the smallest ratios that Lemma 1 requires, before and after training."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The rule of claims: what a paired difference between trainings says of a printed effect.
+"""The rule of claims: compares a paired difference between trainings with a printed effect.
 
 The difference is taken seed by seed and has the 90% interval of ``verdicts``; the smallest effect
 of interest is a quarter of the one printed. With the printed direction as the positive one:

@@ -1,4 +1,4 @@
-"""Verdicts: when a comparison over seeds counts. This is the one rule of all tables and figures."""
+"""Verdicts: when a comparison over seeds counts, one rule for all tables and figures."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""A training on text, looked at on the way and scored at its end.
+"""A training on text, measured at its checkpoints and scored at its end.
 
 The run itself is ``isotrope train`` with checkpoints that stay (``--keep-every``); everything that
 is measured is measured afterwards, on the encoder as it stood at these steps, without the head

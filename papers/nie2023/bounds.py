@@ -1,4 +1,4 @@
-"""Bounds: eq. 12 and those of appendices D and E on random batches, and where they end."""
+"""The bounds of eq. 12 and of appendices D and E on random batches, and where they fail."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

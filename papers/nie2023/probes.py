@@ -1,4 +1,4 @@
-"""What figures 1b-d and 3c-e share: three losses as probes of any training, on train and dev.
+"""Three losses as probes of any training, on train and dev, for figures 1b-d and 3c-e.
 
 InfoNCE at tau = .05, alignment at alpha = 2 and uniformity at t = 2 are measured at every kept
 step, whatever is trained. A curve begins at the first of them after the untrained encoder, from
