@@ -10,7 +10,7 @@ import torch
 from benchmarks.zoo import __main__ as zoo
 from benchmarks.zoo import data
 from benchmarks.zoo.__main__ import Seen, keep, main, visit
-from benchmarks.zoo.animals import ANIMALS, BROKEN, HALVES, Half
+from benchmarks.zoo.trainings import ANIMALS, BROKEN, HALVES, Half
 from isotrope.data.text.docstrings import Documented, collect
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Finding
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.zoo.animals import ANIMALS, HALVES, Animal, Half
+from benchmarks.zoo.trainings import ANIMALS, HALVES, Animal, Half
 from benchmarks.zoo.data import BREAKS, broken_model, judged_texts, tuning_texts
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
