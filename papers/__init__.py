@@ -1,9 +1,10 @@
-"""The papers' tables and figures, measured again beside the printed numbers: ``python -m papers``.
+"""Reproductions of the papers' tables and figures beside the printed numbers: ``python -m papers``.
 
-Where to change what: a table or a figure is a file in its paper's folder; a verdict's rule is in
-``machinery.verdicts`` and ``machinery.rule``; what a training measures is in ``measurements``; how
-a chart looks is in ``plots``; a flag of the command is in ``__main__``; the printed numbers are in
-``paper_numbers.toml``, and the claims on sentence embeddings in ``claims.toml``.
+Where to change what: a table or a figure is a file in its paper's folder; the rules for verdicts
+are in ``machinery.verdicts`` and ``machinery.rule``; the measurements of a training are in
+``measurements``; the appearance of charts is in ``plots``; the command's flags are in
+``__main__``; the printed numbers are in ``paper_numbers.toml``, and the claims on sentence
+embeddings in ``claims.toml``.
 
 ======================  ==================  ===============================================
 folder                  command             paper
@@ -16,5 +17,5 @@ folder                  command             paper
 ``manna2023``           mio                 Manna et al. 2023, Mutual Information Optimization
 ======================  ==================  ===============================================
 
-The folder uses isotrope as any other program would, by public names, and is no part of the package.
+The folder uses isotrope like any other program, by public names, and is not part of the package.
 """

@@ -1,4 +1,4 @@
-"""``python -m papers``: the papers' tables and figures, measured anew.
+"""``python -m papers``: reproduces the papers' tables and figures.
 
 Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler, or a process was lost;
 130 Ctrl-C.

@@ -113,8 +113,8 @@ def make(
         done = part / "wanted"
         metrics = {"step": summary.pop("step"), **gates(done, dev, reference)}
         metrics["cpu_seconds"] = summary.pop("cpu_seconds")
-        own = SentenceEncoder.load(done, device="cpu").fingerprint()
-        details = {"recipe": asdict(recipe), "fingerprint": own, **summary}
+        fingerprint = SentenceEncoder.load(done, device="cpu").fingerprint()
+        details = {"recipe": asdict(recipe), "fingerprint": fingerprint, **summary}
         command = ["python", "-m", "papers", "encoder", name, "--seed", str(seed)]
         about = provenance(seed=seed, command=command)
         result = Result("encoder", name, {**metrics}, details, about)
@@ -140,11 +140,11 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
     measures: dict[str, float] = {}
     for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
         pooled = CachedEncoder(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
-        every = [*reference, *dev.first, *dev.second]
+        all_texts = [*reference, *dev.first, *dev.second]
         measures |= {f"{prefix}{k}": v for k, v in _measure(pooled, dev, reference).items()}
         measures[f"{prefix}dev whitened"] = sts_dev(WhitenedEncoder(pooled, reference), dev)
         measures[f"{prefix}dev whitened, transductive"] = sts_dev(
-            WhitenedEncoder(pooled, every), dev
+            WhitenedEncoder(pooled, all_texts), dev
         )
     return {name: round(value, 4) for name, value in measures.items()}
 

@@ -93,8 +93,8 @@ def report(rows: list[Row]) -> str:
     return "\n\n".join(_table(rows, names) for names in groups.values())
 
 
-def _table(every: list[Row], names: Iterable[str]) -> str:
-    rows = [row for row in every if row["cell"] in names]
+def _table(all_rows: list[Row], names: Iterable[str]) -> str:
+    rows = [row for row in all_rows if row["cell"] in names]
     epochs = sorted({int(row["epoch"]) for row in rows})
     lines = [
         "| cell | seeds | " + " | ".join(f"kNN at {e}" for e in epochs) + " | linear | norm | "
@@ -102,12 +102,15 @@ def _table(every: list[Row], names: Iterable[str]) -> str:
         "|---" * (len(epochs) + 6) + "|",
     ]
     for name in names:
-        own = [row for row in rows if row["cell"] == name]
-        columns = [_spread(own, "knn", e) for e in epochs]
-        columns += [_spread(own, "linear", epochs[-1]), _spread(own, "norm", epochs[-1], 2)]
-        columns += [_spread(own, "norm_backbone", epochs[-1], 2)]
-        columns += [_spread(own, "opposite_halves", epochs[0], 3)]
-        seeds = len({row["seed"] for row in own})
+        rows_of_name = [row for row in rows if row["cell"] == name]
+        columns = [_spread(rows_of_name, "knn", e) for e in epochs]
+        columns += [
+            _spread(rows_of_name, "linear", epochs[-1]),
+            _spread(rows_of_name, "norm", epochs[-1], 2),
+        ]
+        columns += [_spread(rows_of_name, "norm_backbone", epochs[-1], 2)]
+        columns += [_spread(rows_of_name, "opposite_halves", epochs[0], 3)]
+        seeds = len({row["seed"] for row in rows_of_name})
         lines.append(f"| {name} | {seeds} | " + " | ".join(columns) + " |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The papers' own numbers, as printed, to stand beside ours; they lie in paper_numbers.toml."""
+"""Reads the numbers that the papers print from paper_numbers.toml."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

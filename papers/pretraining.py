@@ -136,11 +136,11 @@ class Tokens:
         """Return the sentences of a step, all of about one length."""
         block, place = divmod(step, _BLOCK)
         draw = np.random.default_rng([seed, block])
-        every, count = len(self.starts) - 1, _BLOCK * recipe.batch_size
-        rows = draw.choice(every, size=count, replace=count > every)
+        sentences, count = len(self.starts) - 1, _BLOCK * recipe.batch_size
+        rows = draw.choice(sentences, size=count, replace=count > sentences)
         rows = rows[np.argsort(np.diff(self.starts)[rows], kind="stable")]
-        own = rows.reshape(_BLOCK, recipe.batch_size)[draw.permutation(_BLOCK)[place]]
-        return [self.ids[self.starts[i] : self.starts[i + 1]] for i in own]
+        chosen = rows.reshape(_BLOCK, recipe.batch_size)[draw.permutation(_BLOCK)[place]]
+        return [self.ids[self.starts[i] : self.starts[i + 1]] for i in chosen]
 
 
 def initialized(

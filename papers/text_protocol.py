@@ -1,4 +1,4 @@
-"""The protocol for sentence embeddings on raw encoders: which trainings there are, in three stages.
+"""The protocol for sentence embeddings on raw encoders: its trainings, in three stages.
 
 Every loss gets the same budget: four rates at its published values (``rates``), then twelve sets of
 its own hyperparameters at the best of these rates (``settings``), both with 32,000 sentences and

@@ -1,4 +1,4 @@
-"""Tables of the protocol for sentence embeddings, of whatever there is of its trainings."""
+"""Tables of the protocol for sentence embeddings, from the trainings that have finished."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whitening: what an encoder scores once its embeddings have mean 0 and covariance 1.
+"""Whitening: an encoder's scores after its embeddings get mean 0 and identity covariance.
 
 No training is involved, so that it says how much of a gain is but the removal of a cover that all
 embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1). It stands as a

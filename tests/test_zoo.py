@@ -1,4 +1,4 @@
-"""The zoo: a few of its animals for real, and its table; all of it by `make zoo`."""
+"""The benchmark of broken trainings: a few real trainings, and its table; `make zoo` runs all."""
 
 import csv
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ import torch
 
 from benchmarks.zoo import __main__ as zoo
 from benchmarks.zoo import data
-from benchmarks.zoo.__main__ import Seen, keep, main, visit
-from benchmarks.zoo.animals import ANIMALS, BROKEN, HALVES, Half
+from benchmarks.zoo.__main__ import DiagnosedTraining, main, train_and_diagnose, write_table
+from benchmarks.zoo.trainings import BROKEN, PARTS, TRAININGS, Part
 from isotrope.data.text.docstrings import Documented, collect
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Finding
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "zoo.csv"
-SMALL = Half(
+SMALL = Part(
     "tuning",
     (7,),
     {
@@ -47,9 +47,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("few")
 def test_a_reduced_zoo(tmp_path: Path) -> None:
-    animals = [animal for animal in ANIMALS if animal.name in TRIED]
-    seen = list(visit(tmp_path, [SMALL], animals))
-    found = {one.animal.name: one.diagnosis.verdict for one in seen if one.diagnosis is not None}
+    trainings = [training for training in TRAININGS if training.name in TRIED]
+    seen = list(train_and_diagnose(tmp_path, [SMALL], trainings))
+    found = {one.training.name: one.diagnosis.verdict for one in seen if one.diagnosis is not None}
     assert found == {
         "scratch": (HEALTHY,),
         "simclr": (HEALTHY,),
@@ -59,7 +59,7 @@ def test_a_reduced_zoo(tmp_path: Path) -> None:
     }
     assert all(one.right for one in seen)
     before = (tmp_path / "tuning-7" / "simclr" / "result.json").stat().st_mtime_ns
-    (again,) = visit(tmp_path, [SMALL], [a for a in animals if a.name == "simclr"])
+    (again,) = train_and_diagnose(tmp_path, [SMALL], [a for a in trainings if a.name == "simclr"])
     assert again.right
     assert (tmp_path / "tuning-7" / "simclr" / "result.json").stat().st_mtime_ns == before
 
@@ -68,7 +68,7 @@ def test_without_the_shared_data_the_judged_half_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(zoo, "SHARED", tmp_path / "nothing")
-    asked = ["--output", str(tmp_path), "--half", "judged", "--animal", "scratch"]
+    asked = ["--output", str(tmp_path), "--part", "judged", "--training", "scratch"]
     assert main(asked) == 0
     assert "judged: not run: the data is not beside the checkout" in capsys.readouterr().out
     with (tmp_path / "zoo.csv").open(newline="") as handle:
@@ -77,12 +77,14 @@ def test_without_the_shared_data_the_judged_half_says_so(
 
 
 def test_the_table_grows_and_stays_in_order(tmp_path: Path) -> None:
-    sound, broken = ANIMALS[0], BROKEN[2]
+    sound, broken = TRAININGS[0], BROKEN[2]
     finding = Finding(broken.cause, (), "", f"{broken.change} 0.05 (or so)", "")
-    first = Seen("tuning", broken, 0, Diagnosis(()))
-    keep([first], tmp_path / "zoo.csv")
-    other = Seen("tuning", sound, 0, Diagnosis(()), 50.0, 60.0)
-    rows = keep([Seen("tuning", broken, 0, Diagnosis((finding,))), other], tmp_path / "zoo.csv")
+    first = DiagnosedTraining("tuning", broken, 0, Diagnosis(()))
+    write_table([first], tmp_path / "zoo.csv")
+    other = DiagnosedTraining("tuning", sound, 0, Diagnosis(()), 50.0, 60.0)
+    rows = write_table(
+        [DiagnosedTraining("tuning", broken, 0, Diagnosis((finding,))), other], tmp_path / "zoo.csv"
+    )
     assert [(row["animal"], row["right"]) for row in rows] == [
         (sound.name, "right"),
         (broken.name, "right"),
@@ -92,32 +94,32 @@ def test_the_table_grows_and_stays_in_order(tmp_path: Path) -> None:
 
 
 def test_right_is_the_cause_first_with_its_change() -> None:
-    animal = BROKEN[2]
-    finding = Finding(animal.cause, (), "", f"{animal.change} 0.05", "")
+    training = BROKEN[2]
+    finding = Finding(training.cause, (), "", f"{training.change} 0.05", "")
     other = Finding("overfitting", (), "", "--max-steps 10", "")
-    assert Seen("tuning", animal, 0, Diagnosis((finding, other))).right
-    assert not Seen("tuning", animal, 0, Diagnosis((other, finding))).right
-    assert not Seen("tuning", animal, 0, Diagnosis(())).right
-    assert not Seen("tuning", animal, 0, None).right
-    wrong = Finding(animal.cause, (), "", "--learning-rate 1e-5", "")
-    assert not Seen("tuning", animal, 0, Diagnosis((wrong,))).right
-    assert Seen("tuning", ANIMALS[0], 0, Diagnosis(())).mark == "right"
-    assert Seen("tuning", ANIMALS[0], 0, Diagnosis(()), 50.0, 40.0).mark == "fell"
-    assert Seen("tuning", animal, 0, Diagnosis(()), 50.0, 40.0).mark == "wrong"
+    assert DiagnosedTraining("tuning", training, 0, Diagnosis((finding, other))).right
+    assert not DiagnosedTraining("tuning", training, 0, Diagnosis((other, finding))).right
+    assert not DiagnosedTraining("tuning", training, 0, Diagnosis(())).right
+    assert not DiagnosedTraining("tuning", training, 0, None).right
+    wrong = Finding(training.cause, (), "", "--learning-rate 1e-5", "")
+    assert not DiagnosedTraining("tuning", training, 0, Diagnosis((wrong,))).right
+    assert DiagnosedTraining("tuning", TRAININGS[0], 0, Diagnosis(())).mark == "right"
+    assert DiagnosedTraining("tuning", TRAININGS[0], 0, Diagnosis(()), 50.0, 40.0).mark == "fell"
+    assert DiagnosedTraining("tuning", training, 0, Diagnosis(()), 50.0, 40.0).mark == "wrong"
 
 
 def test_twelve_are_broken_and_all_causes_are_verdicts() -> None:
     assert len(BROKEN) == 12
-    assert {animal.cause for animal in ANIMALS} <= set(VERDICTS)
-    assert len({animal.name for animal in ANIMALS}) == len(ANIMALS)
+    assert {training.cause for training in TRAININGS} <= set(VERDICTS)
+    assert len({training.name for training in TRAININGS}) == len(TRAININGS)
 
 
 def test_the_committed_table_has_them_all() -> None:
     with RESULTS.open(newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
-    for half in HALVES:
-        for seed in half.seeds:
-            kept = [r for r in rows if (r["half"], r["seed"]) == (half.name, str(seed))]
+    for part in PARTS:
+        for seed in part.seeds:
+            kept = [r for r in rows if (r["half"], r["seed"]) == (part.name, str(seed))]
             assert [(r["animal"], r["command"]) for r in kept] == [
-                (animal.name, animal.command) for animal in ANIMALS
+                (training.name, training.command) for training in TRAININGS
             ]

@@ -1,1 +1,1 @@
-"""The zoo: what the doctor's thresholds were set on, and what they were judged on."""
+"""Trainings with a known fault: some set the thresholds of the doctor, the others test them."""

@@ -1,4 +1,4 @@
-"""What the animals of the zoo are trained on, and the encoders that are broken before they train.
+"""Makes the training data of the benchmark, and its encoders that are broken before training.
 
 The tuning part reads the documentation installed on this machine. The others read sentences of
 Wikipedia, paraphrases of STS-B or MRPC, and CIFAR-10 beside the checkout (../shared/data), where
@@ -57,7 +57,7 @@ def judged_texts(folder: Path, shared: Path, seed: int) -> None:
 
 
 def _write_pairs(folder: Path, pairs: Pairs, seed: int) -> None:
-    """Pairs to train on, the same mixed up, and pairs to score by."""
+    """Write pairs for training, the same pairs shuffled, and pairs for the dev score."""
     clean = [(a.replace("\t", " "), b.replace("\t", " ")) for a, b in pairs]
     trained, held = clean[_DEV:], clean[:_DEV]
     mixed = [(a, b) for (a, _), (_, b) in zip(trained, _shuffled(trained, seed), strict=True)]
@@ -96,21 +96,21 @@ def _last_norm(encoder: SentenceEncoder) -> nn.LayerNorm:
 
 
 def _constant(encoder: SentenceEncoder) -> None:
-    """Every token of every text gets one vector, long enough not to be turned by a few steps."""
+    """Give every token of every text one vector, too long for a few steps to turn it."""
     norm = _last_norm(encoder)
     norm.weight.zero_()
     norm.bias.fill_(1)
 
 
 def _line(encoder: SentenceEncoder) -> None:
-    """Texts differ in one coordinate only."""
+    """Let texts differ in one coordinate only."""
     norm = _last_norm(encoder)
     norm.weight[1:] = 0
     norm.weight[0] = 5
 
 
 def _long(encoder: SentenceEncoder) -> None:
-    """The same directions, a hundred times as long."""
+    """Make embeddings a hundred times as long, with the same directions."""
     norm = _last_norm(encoder)
     norm.weight.mul_(100)
     norm.bias.mul_(100)
@@ -121,7 +121,7 @@ BREAKS: dict[str, Callable[[SentenceEncoder], None]] = {
     "line": _line,
     "long": _long,
 }
-"""What is done to a good encoder before it is trained."""
+"""The ways to break a good encoder before it is trained, by name."""
 
 
 @torch.no_grad()

@@ -1,1 +1,1 @@
-"""Draganov et al. 2024, The Hidden Pitfalls of the Cosine Similarity Loss: a file an artifact."""
+"""Draganov et al. 2024, The Hidden Pitfalls of the Cosine Similarity Loss: tables and figures."""

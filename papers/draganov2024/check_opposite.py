@@ -1,4 +1,4 @@
-"""Proposition C.1: how often random directions are on opposite halves, beside its bound."""
+"""Proposition C.1: how often random directions are in opposite halves, against its bound."""
 
 import functools
 import math
@@ -39,21 +39,21 @@ def counted(scale: Scale) -> tuple[int, int, int]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return draws, exact probabilities and bounds."""
-    every, broken, empty = counted(scale)
+    count, broken, empty = counted(scale)
     seen = drawn(scale)
     rows = [
         [
-            str(one.dimension),
-            f"{one.share:.5f}",
-            f"{one.exact:.2g}",
-            "above 1" if one.bound is None else f"{one.bound:.2g}",
+            str(draw.dimension),
+            f"{draw.share:.5f}",
+            f"{draw.exact:.2g}",
+            "above 1" if draw.bound is None else f"{draw.bound:.2g}",
         ]
-        for one in seen
+        for draw in seen
     ]
-    noise = [4 * math.sqrt(one.exact * (1 - one.exact) / PAIRS[scale]) for one in seen]
+    noise = [4 * math.sqrt(draw.exact * (1 - draw.exact) / PAIRS[scale]) for draw in seen]
     near = [
-        abs(one.share - one.exact) <= more + 1 / PAIRS[scale]
-        for one, more in zip(seen, noise, strict=True)
+        abs(draw.share - draw.exact) <= more + 1 / PAIRS[scale]
+        for draw, more in zip(seen, noise, strict=True)
     ]
     return Rendered(
         tables=[Table(["d", "share drawn", "probability", "bound"], rows, "angle above 7 pi/8")],
@@ -61,7 +61,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             verdict(
                 "the bound of proposition C.1 holds",
                 [broken == 0],
-                f"broken in {broken} of {every} pairs of d and epsilon; above 1 in {empty}",
+                f"broken in {broken} of {count} pairs of d and epsilon; above 1 in {empty}",
             ),
             verdict("random directions are as often opposite as the exact probability says", near),
             verdict(
@@ -83,11 +83,11 @@ def _drawn(scale: Scale) -> "Picture":
 
     dimensions = list(range(2, 41))
     tails = [cosine_tail(d, 1 + math.cos(FAR)) for d in dimensions]
-    shares = [one for one in drawn(scale) if one.share > 0]
+    shares = [draw for draw in drawn(scale) if draw.share > 0]
     series = [
         Series("probability", dimensions, [float(tail.left) for tail in tails]),
         Series("bound", dimensions, [float(tail.right) for tail in tails]),
-        Series("drawn", [one.dimension for one in shares], [one.share for one in shares]),
+        Series("drawn", [draw.dimension for draw in shares], [draw.share for draw in shares]),
     ]
     return charts([Chart("angle above 7 pi/8", series, "dimension", "share of pairs", log_y=True)])
 

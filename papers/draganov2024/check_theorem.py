@@ -1,4 +1,4 @@
-"""Proposition 3.1, corollaries 3.2 and B.1, theorem 3.3 and footnote 4, held against numbers."""
+"""Proposition 3.1, corollaries 3.2 and B.1, theorem 3.3 and footnote 4, checked numerically."""
 
 import functools
 import math
@@ -71,14 +71,14 @@ def steps(draws: int) -> dict[str, tuple[int, int]]:
     printed = 2 * gamma * square / rho**2
     tighter = gamma * square / rho**2 * (2 - gamma * phi.cos() / rho**2)
     acute = phi <= math.pi / 2
-    every = torch.ones_like(acute)
+    all_pairs = torch.ones_like(acute)
     literal = progress(phi, rho, gamma * rho).left  # z_j where the gradient has its unit vector
     forms = {
         "as printed, acute angles": (gained.left, printed, acute),
         "as printed, obtuse angles": (gained.left, printed, ~acute),
-        "as printed, step without unit vectors": (literal, printed, every),
-        "the proof's 2 - gamma cos / rho^2": (gained.left, tighter, every),
-        "corrected for obtuse angles": (gained.left, gained.right, every),
+        "as printed, step without unit vectors": (literal, printed, all_pairs),
+        "the proof's 2 - gamma cos / rho^2": (gained.left, tighter, all_pairs),
+        "corrected for obtuse angles": (gained.left, gained.right, all_pairs),
     }
     return {
         name: (int((left[rows] > right[rows] * (1 + EXACT)).sum()), int(rows.sum()))

@@ -1,4 +1,4 @@
-"""Trainings from weights that were divided by any c: what figure 5 and tables 5 and 6 share."""
+"""Trainings from weights divided by a cut-constant c, shared by figure 5 and tables 5 and 6."""
 
 from collections.abc import Mapping
 

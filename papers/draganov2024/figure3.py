@@ -21,19 +21,19 @@ def part(scale: Scale, name: str) -> list[PaperJob]:
 
     The loss is eq. 1, whose sum is without the positive: DCL.
     """
-    own: dict[str, Any] = {} if name == "both" else {"objective.part": name}
+    settings: dict[str, Any] = {} if name == "both" else {"objective.part": name}
     if scale == "paper":
-        return paper("SimCLR", **own)
-    if own and scale == "cpu":
-        own |= {"epochs": 2, "knn_every": 1, "knn_images": 500, "linear": False}
-    return small_images(scale, "DCL", **own)
+        return paper("SimCLR", **settings)
+    if settings and scale == "cpu":
+        settings |= {"epochs": 2, "knn_every": 1, "knn_images": 500, "linear": False}
+    return small_images(scale, "DCL", **settings)
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """The parts, and the trainings of table 1."""
     parts = [job for name in PARTS for job in part(scale, name)]
     swept = [decayed(scale, name, decay) for name in CUT for decay in DECAYS[scale]]
-    return [*parts, *(job for own in swept for job in own)]
+    return [*parts, *(job for trainings in swept for job in trainings)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:

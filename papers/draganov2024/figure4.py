@@ -53,14 +53,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     rows = [
         [
             name,
-            format_spread(last(results, own, "norm"), 2),
-            format_spread(at(results, own, "clusters", 1), 2),
-            format_spread(last(results, own, "clusters"), 2),
-            percent(at(results, own, "opposite_halves", 1)),
-            percent(last(results, own, "opposite_halves")),
-            percent(last(results, own, "far_opposite"), 2),
+            format_spread(last(results, trainings, "norm"), 2),
+            format_spread(at(results, trainings, "clusters", 1), 2),
+            format_spread(last(results, trainings, "clusters"), 2),
+            percent(at(results, trainings, "opposite_halves", 1)),
+            percent(last(results, trainings, "opposite_halves")),
+            percent(last(results, trainings, "far_opposite"), 2),
         ]
-        for name, own in runs.items()
+        for name, trainings in runs.items()
         if name in _names(scale)
     ]
     header = ["", "norm", "on one line, epoch 1", "at the end", "above pi/2, epoch 1"]
@@ -68,8 +68,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     ends = {name: last(results, runs[name], "clusters") for name in ("SimCLR", "BYOL")}
     pole = _smaller_pole(scale, results)
     opposite = {
-        name: at(results, own, "opposite_halves", 1)
-        for name, own in runs.items()
+        name: at(results, trainings, "opposite_halves", 1)
+        for name, trainings in runs.items()
         if name in ("BYOL", "BYOL, no batch norm")
     }
     left = {name: last(results, runs[name], "opposite_halves") for name in ("SimCLR", "BYOL")}

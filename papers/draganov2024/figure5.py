@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Everything that is drawn."""
-    every = [cuts for group in cut_groups(scale).values() for cuts in group.values()]
-    return [job for cuts in every for own in cuts.values() for job in own]
+    all_cuts = [cuts for group in cut_groups(scale).values() for cuts in group.values()]
+    return [job for cuts in all_cuts for trainings in cuts.values() for job in trainings]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
@@ -34,11 +34,11 @@ def render(scale: Scale, results: Results) -> Rendered:
             [
                 name,
                 cut_name(c),
-                format_spread(first(results, own, "norm"), 2),
-                format_spread(at(results, own, "knn", early)),
+                format_spread(first(results, trainings, "norm"), 2),
+                format_spread(at(results, trainings, "knn", early)),
             ]
             for name, cuts in group.items()
-            for c, own in cuts.items()
+            for c, trainings in cuts.items()
         ]
         tables.append(Table(header, rows, rates))
         verdicts += _verdicts(results, group, early, rates)
@@ -48,7 +48,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Verdict]:
     knn = {
-        name: {c: at(results, own, "knn", early) for c, own in cuts.items()}
+        name: {c: at(results, trainings, "knn", early) for c, trainings in cuts.items()}
         for name, cuts in group.items()
     }
     ends = {name: (row[CUT[name]], row[1]) for name, row in knn.items()}
@@ -64,7 +64,7 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
     )
     lower = [ahead(row[1], one) for row in knn.values() for c, one in row.items() if c < 1]
     norms = {
-        name: {c: first(results, own, "norm") for c, own in sorted(cuts.items())}
+        name: {c: first(results, trainings, "norm") for c, trainings in sorted(cuts.items())}
         for name, cuts in group.items()
     }
     falling = [ahead(a, b) for row in norms.values() for a, b in pairwise(row.values())]
@@ -98,7 +98,8 @@ def _drawn(results: Results, group: Cuts) -> "Picture":
     for name, label in (("knn", "kNN accuracy, percent"), ("norm", "norm of the embeddings")):
         for method, cuts in group.items():
             lines = [
-                Series(f"c = {cut_name(c)}", *curve(results, own, name)) for c, own in cuts.items()
+                Series(f"c = {cut_name(c)}", *curve(results, trainings, name))
+                for c, trainings in cuts.items()
             ]
             log = name == "norm"
             panels.append(Chart(method, lines, "epoch", label, log_x=True, log_y=log))

@@ -1,4 +1,4 @@
-"""What tables 5 and 6 share: accuracies over cut-constants and weight decays."""
+"""Accuracies over cut-constants and weight decays, for tables 5 and 6."""
 
 from collections.abc import Mapping, Sequence
 
@@ -54,17 +54,17 @@ def trained(results: Results, grid: Grid, title: str) -> Table:
 def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
     """Tell whether at every decay the best of the cuts above 1 is above none."""
     answers, evidence = [], []
-    for decay, own in grid[1].items():
-        plain = last(results, own, "knn")
+    for decay, trainings in grid[1].items():
+        plain = last(results, trainings, "knn")
         cuts = {c: last(results, row[decay], "knn") for c, row in grid.items() if decay in row}
-        known = {c: one for c, one in cuts.items() if c > 1 and one is not None}
+        cut_accuracies = {c: one for c, one in cuts.items() if c > 1 and one is not None}
         if not any(c > 1 for c in cuts):
             continue
-        best = max(known, key=lambda c: known[c].mean, default=None)
-        answers.append(None if best is None else ahead(known[best], plain))
+        best = max(cut_accuracies, key=lambda c: cut_accuracies[c].mean, default=None)
+        answers.append(None if best is None else ahead(cut_accuracies[best], plain))
         if best is not None and plain is not None:
             evidence.append(
-                f"decay {decay}: c={cut_name(best)} {format_spread(known[best])}, "
+                f"decay {decay}: c={cut_name(best)} {format_spread(cut_accuracies[best])}, "
                 f"1 {format_spread(plain)}"
             )
     claim = f"{name}: weights divided by some c > 1 learn faster than those that are not"
@@ -81,7 +81,7 @@ def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -
 
 def flat(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
     """Tell whether no decay of a row is above another."""
-    knn = {decay: last(results, own, "knn") for decay, own in row.items()}
+    knn = {decay: last(results, trainings, "knn") for decay, trainings in row.items()}
     pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]
     evidence = listed({f"{decay}:": format_spread(one) for decay, one in knn.items()})
     return verdict(claim, [negated(pair) for pair in pairs], evidence)

@@ -1,4 +1,4 @@
-"""What was seen in the epochs of trainings on images, over the seeds."""
+"""Reads the logged measurements of image trainings by epoch, with means over seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,8 +32,8 @@ def _rows(results: Results, job: PaperJob) -> list[Row]:
 def _each(
     results: Results, jobs: Sequence[PaperJob], number: Callable[[list[Row]], float | None]
 ) -> Spread | None:
-    every = {job.seed: _rows(results, job) for job in jobs}
-    numbers = {seed: number(rows) for seed, rows in every.items() if rows}
+    rows_by_seed = {job.seed: _rows(results, job) for job in jobs}
+    numbers = {seed: number(rows) for seed, rows in rows_by_seed.items() if rows}
     return spread({seed: value for seed, value in numbers.items() if value is not None})
 
 

@@ -1,4 +1,4 @@
-"""Table 1: what weight decay does to kNN accuracies and to the norms of embeddings."""
+"""Table 1: kNN accuracies and embedding norms with different weight decays."""
 
 from itertools import pairwise
 
@@ -26,8 +26,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     rows, verdicts = [], []
     for name in CUT:
         ours = {decay: decayed(scale, name, decay) for decay in DECAYS[scale]}
-        knn: Row = {decay: last(results, own, "knn") for decay, own in ours.items()}
-        norm: Row = {decay: last(results, own, "norm") for decay, own in ours.items()}
+        knn: Row = {decay: last(results, trainings, "knn") for decay, trainings in ours.items()}
+        norm: Row = {decay: last(results, trainings, "norm") for decay, trainings in ours.items()}
         for decay in DECAYS[scale]:
             theirs = dict(zip(paper.columns, paper.rows[decay], strict=True))
             row = [f"{theirs[f'{ROW[name]}/{column}']}" for column in ("kNN", "norm")]

@@ -30,20 +30,20 @@ def trained(scale: Scale, name: str, data: str) -> list[PaperJob]:
 
 def heads(scale: Scale, name: str, norm: bool) -> list[PaperJob]:
     """Return a training so short that its learning rate falls at once, with or without them."""
-    own: dict[str, Any] = {} if norm else {"method.batch_norm": "false"}
+    settings: dict[str, Any] = {} if norm else {"method.batch_norm": "false"}
     if name == "BYOL" and not norm:
-        own["method.last_norm"] = "false"
+        settings["method.last_norm"] = "false"
     if scale == "paper":
-        return paper(name, data="cifar100", epochs=16, warmup_epochs=0, **own)
-    own |= {"epochs": 1, "knn_every": 1, "knn_images": 500, "linear": False}
-    return small_images(scale, name, **own)
+        return paper(name, data="cifar100", epochs=16, warmup_epochs=0, **settings)
+    settings |= {"epochs": 1, "knn_every": 1, "knn_images": 500, "linear": False}
+    return small_images(scale, name, **settings)
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Every method on all data, and those with batch norm once more without."""
     full = [trained(scale, name, data) for data in DATA[scale] for name in CUT]
     brief = [heads(scale, name, norm) for name in NORMALISED for norm in (True, False)]
-    return [job for own in (*full, *brief) for job in own]
+    return [job for trainings in (*full, *brief) for job in trainings]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
@@ -56,9 +56,9 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _opposite(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
     late = LATE[scale]
     runs = {(data, name): trained(scale, name, data) for data in DATA[scale] for name in CUT}
-    early = {run: first(results, own, "opposite_halves") for run, own in runs.items()}
-    left = {run: at(results, own, "opposite_halves", late) for run, own in runs.items()}
-    most = {run: peak(results, own, "far_opposite") for run, own in runs.items()}
+    early = {run: first(results, trainings, "opposite_halves") for run, trainings in runs.items()}
+    left = {run: at(results, trainings, "opposite_halves", late) for run, trainings in runs.items()}
+    most = {run: peak(results, trainings, "far_opposite") for run, trainings in runs.items()}
     rows = [
         [
             name,

@@ -40,8 +40,8 @@ def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Every method with and without the cut."""
-    every = [pair for both, _ in groups(scale).values() for pair in both.values()]
-    return [job for pair in every for own in pair for job in own]
+    pairs = [pair for both, _ in groups(scale).values() for pair in both.values()]
+    return [job for pair in pairs for trainings in pair for job in trainings]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
@@ -54,9 +54,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         columns = [c for c in paper.columns if c.rpartition(" ")[0] == theirs]
         rows = []
         for name, pair in both.items():
-            for c, own in zip((1, CUT[name]), pair, strict=True):
+            for c, trainings in zip((1, CUT[name]), pair, strict=True):
                 numbers = dict(zip(paper.columns, paper.rows[f"{ROW[name]}/c={c}"], strict=True))
-                ours = [format_spread(at(results, own, "knn", epoch)) for epoch in epochs]
+                ours = [format_spread(at(results, trainings, "knn", epoch)) for epoch in epochs]
                 rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *ours])
         header = [f"paper: {c}" for c in columns] + [f"ours: {epoch}" for epoch in epochs]
         tables.append(Table(["", *header], rows, f"kNN after so many epochs, {title}"))
@@ -67,7 +67,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _faster(
     results: Results, name: str, pair: tuple[list[PaperJob], list[PaperJob]], title: str, epoch: int
 ) -> Verdict:
-    plain, small = (at(results, own, "knn", epoch) for own in pair)
+    plain, small = (at(results, trainings, "knn", epoch) for trainings in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"
     evidence = listed(
         {f"after epoch {epoch}": format_spread(small), "against": format_spread(plain)}

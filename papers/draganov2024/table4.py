@@ -24,10 +24,15 @@ def trained(scale: Scale, name: str, c: int) -> list[PaperJob]:
     """Return one method with one cut-constant."""
     if name not in RUN[scale]:
         return []
-    own: dict[str, Any] = {} if c == 1 else {"cut": c}
+    settings: dict[str, Any] = {} if c == 1 else {"cut": c}
     if scale == "paper":
-        own |= {"data": "imagenet100", "encoder": ENCODER[name], "epochs": 100, "knn_every": 10}
-    return image_jobs(scale, name, **own)
+        settings |= {
+            "data": "imagenet100",
+            "encoder": ENCODER[name],
+            "epochs": 100,
+            "knn_every": 10,
+        }
+    return image_jobs(scale, name, **settings)
 
 
 def jobs(scale: Scale) -> list[PaperJob]:

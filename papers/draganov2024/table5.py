@@ -25,7 +25,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
     if scale == "paper":
         return {"ours: kNN after 100 epochs": of_paper(NAME, "cifar100", PAPER)}
     row = {decay: decayed(scale, NAME, decay) for decay in SMALL[scale]}
-    column = {c: {"5e-4": own} for c, own in small_cuts(scale)[NAME].items()}
+    column = {c: {"5e-4": trainings} for c, trainings in small_cuts(scale)[NAME].items()}
     rates = (" (learning rate .15)", " (learning rate .001)") if scale == "cpu" else ("", "")
     return {f"ours: over decays{rates[0]}": {1: row}, f"ours: over cuts{rates[1]}": column}
 
@@ -33,7 +33,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
 def jobs(scale: Scale) -> list[PaperJob]:
     """Everything in the grids."""
     rows = [row for grid in grids(scale).values() for row in grid.values()]
-    return [job for row in rows for own in row.values() for job in own]
+    return [job for row in rows for trainings in row.values() for job in trainings]
 
 
 def render(scale: Scale, results: Results) -> Rendered:

@@ -27,7 +27,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
         return {"ours: kNN after 100 epochs": of_paper(NAME, "imagenet100", PAPER)}
     row = {decay: decayed(scale, NAME, decay) for decay in ROW[scale]}
     part: dict[float, dict[str, list[PaperJob]]] = {
-        c: {"5e-4": own} for c, own in small_cuts(scale)[NAME].items()
+        c: {"5e-4": trainings} for c, trainings in small_cuts(scale)[NAME].items()
     }
     if scale == "cpu":
         part[9][STRONG] = slow(scale, NAME, 9, weight_decay=float(STRONG))
@@ -38,7 +38,7 @@ def grids(scale: Scale) -> dict[str, Grid]:
 def jobs(scale: Scale) -> list[PaperJob]:
     """Everything in the grids."""
     rows = [row for grid in grids(scale).values() for row in grid.values()]
-    return [job for row in rows for own in row.values() for job in own]
+    return [job for row in rows for trainings in row.values() for job in trainings]
 
 
 def render(scale: Scale, results: Results) -> Rendered:

@@ -1,1 +1,1 @@
-"""Li et al. 2024, A Unified Paradigm for Gradient: each table and figure is a file here."""
+"""Li et al. 2024, A Unified Paradigm for Gradient: its tables and figures, one per file."""

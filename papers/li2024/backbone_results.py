@@ -1,4 +1,4 @@
-"""The losses of tables 3 to 5 on one backbone: what was measured, and what the paper prints."""
+"""The losses of tables 3 to 5 on one backbone: the measured and the printed scores."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The paper's empirical baseline (eq. 5 with m .3, tau .05, r 1), and it with one thing varied.
+"""The paper's empirical baseline (eq. 5: m 0.3, tau 0.05, r 1), and one hyperparameter varied.
 
 As its other losses, it is trained in the form of the released code, with which the paper's curves
 were measured: both directions are summed with live positives, so that r pulls about twice.

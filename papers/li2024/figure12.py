@@ -1,4 +1,4 @@
-"""Figure 12: what each component does to a few points in the plane: an illustration."""
+"""Figure 12, an illustration: the effect of each component on a few points in the plane."""
 
 import functools
 import math

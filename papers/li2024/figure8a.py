@@ -1,4 +1,4 @@
-"""Figure 8a: the smallest ratios that Lemma 1 asks for, before and after training."""
+"""Figure 8a: the smallest ratios that Lemma 1 requires, before and after training."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -31,14 +31,14 @@ Met = Mapping[float, Mapping[int, float]]
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Look at the distribution of the minimum, and at who meets it on the way."""
-    own = baseline(scale)
-    rows, every = [], {}
+    trainings = baseline(scale)
+    rows, met_by_name = [], {}
     for step in STEPS:
         for when, at in _WHEN.items():
-            met = {r: at(results, own, _below(step, r)) for r in _RATIOS}
-            every[f"lambda {step:g} {when}"] = met
-            counted = format_by_seed(at(results, own, _counted(step)), 0)
-            values = [at(results, own, _quantile(step, 3)), *met.values()]
+            met = {r: at(results, trainings, _below(step, r)) for r in _RATIOS}
+            met_by_name[f"lambda {step:g} {when}"] = met
+            counted = format_by_seed(at(results, trainings, _counted(step)), 0)
+            values = [at(results, trainings, _quantile(step, 3)), *met.values()]
             nothing = None if counted is None else "-"
             rows.append(
                 [
@@ -57,8 +57,8 @@ def render(scale: Scale, results: Results) -> Rendered:
                 "minimum below r",
             )
         ],
-        verdicts=[_verdict(every)],
-        pictures={"figure8a": partial(_drawn, results, own)},
+        verdicts=[_verdict(met_by_name)],
+        pictures={"figure8a": partial(_drawn, results, trainings)},
         notes=[
             *notes(scale),
             *divergence_notes(results, baseline(scale)),
@@ -72,11 +72,11 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdict(every: Mapping[str, Met]) -> Verdict:
+def _verdict(met_by_name: Mapping[str, Met]) -> Verdict:
     smallest, largest = _RATIOS[0], _RATIOS[-1]
     holds: list[Answer] = []
     parts = []
-    for name, met in every.items():
+    for name, met in met_by_name.items():
         low, high = spread(met[smallest].values()), spread(met[largest].values())
         if low is not None and high is not None:
             holds.append(True if low.mean > _ENOUGH else above(minus(met[largest], met[smallest])))
@@ -89,20 +89,22 @@ def _verdict(every: Mapping[str, Met]) -> Verdict:
     )
 
 
-def _drawn(results: Results, own: Sequence[PaperJob]) -> Picture:
+def _drawn(results: Results, trainings: Sequence[PaperJob]) -> Picture:
     panels = []
     for when, at in _WHEN.items():
         lines = []
         for step in STEPS:
             seen = {
-                q: spread(at(results, own, _quantile(step, k)).values())
+                q: spread(at(results, trainings, _quantile(step, k)).values())
                 for k, q in _QUANTILES.items()
             }
-            known = {q: one.mean for q, one in seen.items() if one}
-            lines.append(Series(f"lambda {step:g}", list(known.values()), list(known)))
+            means = {q: one.mean for q, one in seen.items() if one}
+            lines.append(Series(f"lambda {step:g}", list(means.values()), list(means)))
         panels.append(Chart(when, lines, "minimum ratio", "part of the anchors"))
     for ratio in (_RATIOS[0], _RATIOS[-1]):
-        lines = [curve(f"lambda {s:g}", by_step(results, own, _below(s, ratio))) for s in STEPS]
+        lines = [
+            curve(f"lambda {s:g}", by_step(results, trainings, _below(s, ratio))) for s in STEPS
+        ]
         panels.append(Chart(f"minimum below {ratio:g}", lines, "step", "part of the anchors"))
     return charts(panels, columns=2)
 

@@ -31,21 +31,21 @@ _BOUND = printed("unified-gradient", "figure8").rows[
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Follow all of them over one kind of training."""
-    own = baseline(scale)
+    trainings = baseline(scale)
     rows = []
     for name in _dynamic():
         numbers = [
-            spread(at(results, own, _read(name, what)).values())
+            spread(at(results, trainings, _read(name, what)).values())
             for what in ("mean", "above_one")
             for at in (at_start, at_end)
         ]
-        numbers.append(spread(at_end(results, own, _moved(name)).values()))
+        numbers.append(spread(at_end(results, trainings, _moved(name)).values()))
         none = "-" if any(numbers) else None  # of no anchor, or not run
         paper = f"above {_BOUND}" if name in _NAMED else "-"
         rows.append([name, paper, *(_short(one) if one else none for one in numbers)])
     verdicts = []
     for name in _NAMED:
-        least = min(at_all_steps(results, own, _read(name, "mean")), default=None)
+        least = min(at_all_steps(results, trainings, _read(name, "mean")), default=None)
         claim = f"the ratio of {name} stays above {_BOUND} throughout the training"
         evidence = "not run" if least is None else f"smallest mean of any step and seed {least:.3f}"
         holds = None if least is None else least > float(str(_BOUND))
@@ -68,7 +68,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             )
         ],
         verdicts=verdicts,
-        pictures={"figure8b": partial(_drawn, results, own)},
+        pictures={"figure8b": partial(_drawn, results, trainings)},
         notes=[
             *notes(scale),
             *divergence_notes(results, baseline(scale)),
@@ -81,8 +81,8 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 @cache
 def _dynamic() -> tuple[str, ...]:
-    every = {name: registry.build(name) for name in registry.names()}
-    return tuple(name for name, one in every.items() if summary(one)["ratio"] == "dynamic")
+    objectives = {name: registry.build(name) for name in registry.names()}
+    return tuple(name for name, one in objectives.items() if summary(one)["ratio"] == "dynamic")
 
 
 def _read(name: str, what: str) -> ReadNumber:
@@ -98,15 +98,17 @@ def _short(one: Spread) -> str:
     return f"{one.mean:.3g}{more}"
 
 
-def _drawn(results: Results, own: list[PaperJob]) -> Picture:
-    every = {name: curve(name, by_step(results, own, _read(name, "mean"))) for name in _dynamic()}
-    named = [every[name] for name in _SHOWN]
+def _drawn(results: Results, trainings: list[PaperJob]) -> Picture:
+    curves = {
+        name: curve(name, by_step(results, trainings, _read(name, "mean"))) for name in _dynamic()
+    }
+    named = [curves[name] for name in _SHOWN]
     return charts(
         [
             Chart("the paper's", named, "step", "ratio", marks={"1": 1.0}),
             Chart(
                 "all",
-                [replace(one, spread=None) for one in every.values()],
+                [replace(one, spread=None) for one in curves.values()],
                 "step",
                 "ratio",
                 log_y=True,

@@ -1,4 +1,4 @@
-"""What tables 6 and 7 share: tuned values, printed beside ours, and what the grid says of them."""
+"""Tables 6 and 7: the printed tuned values beside those that our grid selects."""
 
 import functools
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What was tried where table 3 fails at cpu scale: the same losses, four times as long.
+"""Longer trainings of the losses whose claims of table 3 fail at cpu scale: four times as long.
 
 A hundred steps may be too few to tell an effective loss from one that only begins well. So the
 originals, their modified forms and InfoNCE are trained once more, 400 steps on sentences of which

@@ -1,4 +1,4 @@
-"""The losses of the paper's tables: four that work, four that do not, and what was changed.
+"""The losses of the paper's tables: four effective, four ineffective, and the modifications.
 
 The paper's numbers were measured with its released code, which is not what the paper prints, so
 the released form is what is trained here (``variant="released"``; table 2 shows both):

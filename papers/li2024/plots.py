@@ -1,4 +1,4 @@
-"""Panels that tables 3 to 5 and figure 1 share; imported where something is drawn."""
+"""Panels that tables 3 to 5 and figure 1 share; imported only when a picture is drawn."""
 
 from collections.abc import Mapping, Sequence
 

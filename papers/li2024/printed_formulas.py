@@ -1,4 +1,4 @@
-"""Tables 1 and 2: a loss and its three components as printed, held against each other.
+"""Tables 1 and 2: checks that a printed loss and its three printed components agree.
 
 Both are written down once more, from the paper alone, and differentiated by autograd in float64;
 beside them stands the proof of the same objective in the registry.

@@ -1,4 +1,4 @@
-"""What figures 2, 3, 4 and 10 share: simulations on angles, nothing trained."""
+"""Simulations on angles, without training, that figures 2, 3, 4 and 10 share."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Artifact: one table or figure: the jobs that it needs, and what it renders of their results."""
+"""Artifact: one table or figure, its jobs, and the function that renders their results."""
 
 import importlib
 import pkgutil

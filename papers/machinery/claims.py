@@ -1,4 +1,4 @@
-"""Claims: what claims.toml says, and what becomes of each in what was measured."""
+"""Claims: reads claims.toml, and decides by the measurements whether each claim holds."""
 
 import functools
 import statistics

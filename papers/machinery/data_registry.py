@@ -1,4 +1,4 @@
-"""DataRegistry: it turns the names of data and encoders in a job into files of this machine.
+"""DataRegistry: resolves the names of data and encoders in a job to local files.
 
 Jobs never hold paths, so that they can be continued on another machine. A corpus is ``wiki:N`` (the
 first N sentences of the Wikipedia file), ``wiki-short:N`` (the first N of at most 14 words, of

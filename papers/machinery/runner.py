@@ -1,4 +1,4 @@
-"""Runner: it runs the jobs that have no result yet, several at a time, and keeps every result."""
+"""Runner: runs the jobs that have no result yet, several at a time, and stores every result."""
 
 import functools
 import importlib

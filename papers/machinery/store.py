@@ -1,4 +1,4 @@
-"""JobStore: it keeps the result of every job as a line of JSON, appended when the job finishes.
+"""JobStore: stores the result of every job as a line of JSON, appended when the job finishes.
 
 There is one file for each kind of measurement, in a folder that can be committed: a run that was
 stopped goes on where it stood, on another machine too. A line that a stop cut short is dropped.

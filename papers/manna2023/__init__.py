@@ -1,1 +1,1 @@
-"""Manna et al. 2023, Mutual Information Optimization (MIO): each table and figure is a file."""
+"""Manna et al. 2023, Mutual Information Optimization (MIO): its tables and figures."""

@@ -1,4 +1,4 @@
-"""The closed forms of the supplement, as printed and as they must be.
+"""The closed forms of the supplement, as printed and corrected.
 
 z_n = psi^T h_n for the 2N rows of both views; C_nm is the plain product z_n . z_m that the
 supplement differentiates, or the cosine that the losses are of. Sums over pairs are 2N x 2N

@@ -1,4 +1,4 @@
-"""Figure 1, an illustration: two views of one sample depend on each other, of two they do not."""
+"""Figure 1, an illustration: views of one sample are dependent, views of two are independent."""
 
 import functools
 import math

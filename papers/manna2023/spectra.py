@@ -1,4 +1,4 @@
-"""What the figures of spectra share: reading, counting, tables, pictures, when a claim holds.
+"""Spectra for several figures: reading, counting, tables, pictures and verdicts.
 
 Counts are those of Ritz values, as the paper's; ``Spectrum`` says what they are worth. A difference
 of counts is one if its interval over seeds (``verdicts.RULE``) lies above twice the standard

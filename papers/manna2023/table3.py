@@ -1,4 +1,4 @@
-"""Table 3: fewer parameters: accuracy, and whether positive eigenvalues become fewer, too (H0)."""
+"""Table 3: accuracy with fewer parameters, and whether positive eigenvalues also decrease (H0)."""
 
 import functools
 from typing import TYPE_CHECKING

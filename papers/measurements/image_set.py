@@ -1,4 +1,4 @@
-"""An image set as it is read: classes, images of either part, side.
+"""Reads an image set: number of classes, training and test images, and image side.
 
 Setting of a job: ``data``, by the names of ``DataRegistry``.
 """

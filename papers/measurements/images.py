@@ -93,15 +93,17 @@ def image_settings(
     Raises:
         InputError: a wrong setting, or data that are missing.
     """
-    own = dict(job.settings)
-    name = own.pop("data", None)
+    settings = dict(job.settings)
+    name = settings.pop("data", None)
     if name is None:
         raise InputError("a job of images has data")
     data = sources.images(name) if here else "unused"
     fixed = {"data": data, "output": str(output), "seed": job.seed, "progress": False}
-    if own.get("encoder") not in (None, *ARCHITECTURES):
-        own["encoder"] = sources.encoder(own["encoder"])
-    return ImageSettings.read({"checkpoint_every": _CHECKPOINT_EVERY, "workers": 0, **own, **fixed})
+    if settings.get("encoder") not in (None, *ARCHITECTURES):
+        settings["encoder"] = sources.encoder(settings["encoder"])
+    return ImageSettings.read(
+        {"checkpoint_every": _CHECKPOINT_EVERY, "workers": 0, **settings, **fixed}
+    )
 
 
 def rows(run: Path, result: Result) -> list[dict[str, Any]]:

@@ -96,19 +96,19 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
 
 def _training_job(job: PaperJob) -> PaperJob:
     """The job of images with the same training."""
-    own = {k: v for k, v in job.settings.items() if not k.startswith(_PREFIX)}
-    return PaperJob("images", own, job.seed)
+    training_settings = {k: v for k, v in job.settings.items() if not k.startswith(_PREFIX)}
+    return PaperJob("images", training_settings, job.seed)
 
 
 def _request(job: PaperJob) -> _SpectrumRequest:
-    own = {
+    options = {
         name[len(_PREFIX) :]: value
         for name, value in job.settings.items()
         if name.startswith(_PREFIX)
     }
-    epochs = tuple(float(epoch) for epoch in own.pop("epochs", ()))
-    variants = tuple(own.pop("variants", ()))
-    spectrum = _changed(SpectrumSettings(), own)
+    epochs = tuple(float(epoch) for epoch in options.pop("epochs", ()))
+    variants = tuple(options.pop("variants", ()))
+    spectrum = _changed(SpectrumSettings(), options)
     for variant in variants:
         _changed(spectrum, variant)
     if any(epoch < 0 for epoch in epochs):
@@ -122,8 +122,8 @@ def _changed(spectrum: SpectrumSettings, changes: Mapping[str, Any]) -> Spectrum
     for name in changes:
         if name not in values:
             raise InputError(f"unknown setting {_PREFIX}{name}{nearest(name, values)}")
-    own = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
-    return SpectrumSettings(**{**values, **own})
+    new_values = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
+    return SpectrumSettings(**{**values, **new_values})
 
 
 def _checkpoint_interval(settings: ImageSettings, epochs: tuple[float, ...]) -> int:

@@ -1,4 +1,4 @@
-"""A training on text, looked at on the way and scored at its end.
+"""A training on text, measured at its checkpoints and scored at its end.
 
 The run itself is ``isotrope train`` with checkpoints that stay (``--keep-every``); everything that
 is measured is measured afterwards, on the encoder as it stood at these steps, without the head
@@ -168,14 +168,14 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
 
 
 def _settings(job: PaperJob, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
-    own = {name: value for name, value in job.settings.items() if name not in _NOT_TRAINING}
+    settings = {name: value for name, value in job.settings.items() if name not in _NOT_TRAINING}
     if not {"texts", "encoder", "objective"} <= set(job.settings):
         raise InputError("a job of text has texts, encoder and objective")
     fixed = {"files": [texts], "output": str(output), "seed": job.seed, "progress": False}
-    own["encoder"] = sources.encoder(own["encoder"])
-    if "keep_every" in own:  # those that stay are checkpoints to go on from, too
-        own.setdefault("checkpoint_every", 10**9)
-    return TrainSettings.read({**own, **fixed})
+    settings["encoder"] = sources.encoder(settings["encoder"])
+    if "keep_every" in settings:  # those that stay are checkpoints to go on from, too
+        settings.setdefault("checkpoint_every", 10**9)
+    return TrainSettings.read({**settings, **fixed})
 
 
 def _held_out_texts(sources: DataRegistry, name: str, count: int, source: str) -> list[str]:
@@ -315,8 +315,8 @@ def _dev_scores(snapshot: _Snapshot) -> Row:
     known, dev = snapshot.known, snapshot.dev
     score = sts_dev(known, dev)
     close = [i for i, gold in enumerate(dev.scores) if gold > 4]
-    every = list(dict.fromkeys([*dev.first, *dev.second]))
-    texts = ([dev.first[i] for i in close], [dev.second[i] for i in close], every)
+    sentences = list(dict.fromkeys([*dev.first, *dev.second]))
+    texts = ([dev.first[i] for i in close], [dev.second[i] for i in close], sentences)
     a, b, rows = (torch.from_numpy(known.encode(part)).double() for part in texts)
     return {
         "dev": score,
@@ -329,8 +329,8 @@ def _probes(snapshot: _Snapshot) -> Row:
 
     They have their own tau and t, whatever is trained.
     """
-    every = [_probe_losses(views) for views in snapshot.batches]
-    train = {name: sum(row[name] for row in every) / len(every) for name in every[0]}
+    losses = [_probe_losses(views) for views in snapshot.batches]
+    train = {name: sum(row[name] for row in losses) / len(losses) for name in losses[0]}
     return {
         **{f"train {name}": value for name, value in train.items()},
         **{f"dev {name}": value for name, value in _probe_losses(snapshot.close).items()},

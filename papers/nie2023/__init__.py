@@ -1,1 +1,1 @@
-"""Nie et al. 2023, On the Inadequacy of Optimizing Alignment and Uniformity: a file an artifact."""
+"""Nie et al. 2023, On the Inadequacy of Optimizing Alignment and Uniformity: tables and figures."""

@@ -1,4 +1,4 @@
-"""Bounds: eq. 12 and those of appendices D and E on random batches, and where they end."""
+"""The bounds of eq. 12 and of appendices D and E on random batches, and where they fail."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -145,10 +145,10 @@ def trials(count: int) -> Iterator[RandomBatch]:
 @cache
 def checked(scale: Scale) -> list[tuple[int, float]]:
     """Return, for each claim and slip, in how many batches it fails, and its mean gap."""
-    every = (*INEQUALITIES, *SLIPS)
-    failures, gaps = [0] * len(every), [0.0] * len(every)
+    inequalities = (*INEQUALITIES, *SLIPS)
+    failures, gaps = [0] * len(inequalities), [0.0] * len(inequalities)
     for trial in trials(COUNT[scale]):
-        for i, one in enumerate(every):
+        for i, one in enumerate(inequalities):
             bound = one.sides(trial)
             failures[i] += not bool(bound.holds.all())
             gaps[i] += float(bound.gap.mean()) / COUNT[scale]
@@ -157,7 +157,7 @@ def checked(scale: Scale) -> list[tuple[int, float]]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return in how many random batches each claim fails."""
-    every = list(zip((*INEQUALITIES, *SLIPS), checked(scale), strict=True))
+    inequalities = list(zip((*INEQUALITIES, *SLIPS), checked(scale), strict=True))
     count = COUNT[scale]
     rows = [
         [
@@ -168,14 +168,14 @@ def render(scale: Scale, results: Results) -> Rendered:
             f"{gap:.3f}" if one in INEQUALITIES else "-",
             "fails" if failed else "holds",
         ]
-        for one, (failed, gap) in every
+        for one, (failed, gap) in inequalities
     ]
     header = ["eq.", "claim", "paper", "ours: batches where it fails", "mean gap", "verdict"]
     return Rendered(
         tables=[Table(header, rows)],
         verdicts=[
             Verdict(f"eq. {one.equation}: {one.claim}", not failed, f"fails in {failed} of {count}")
-            for one, (failed, _) in every
+            for one, (failed, _) in inequalities
         ],
         pictures={"bounds": partial(_drawn, scale)},
         notes=[
@@ -192,8 +192,8 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _drawn(scale: Scale) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
-    own: Sequence[RandomBatch] = list(trials(min(SHOWN, COUNT[scale])))
-    steps = [infonce_bounds(x.a, x.b, x.tau) for x in own]
+    batches: Sequence[RandomBatch] = list(trials(min(SHOWN, COUNT[scale])))
+    steps = [infonce_bounds(x.a, x.b, x.tau) for x in batches]
     loss = torch.cat([one.dcl_plus.left for one in steps])
     over = {
         "log 2 + DCL+": torch.cat([one.dcl_plus.right for one in steps]) - loss,

@@ -37,17 +37,20 @@ def trainings(scale: Scale) -> dict[str, list[PaperJob]]:
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """All of them; but for two margins they are those of table 1."""
-    return [job for own in trainings(scale).values() for job in own]
+    return [job for jobs_of_name in trainings(scale).values() for job in jobs_of_name]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the scores by gap, and how much each of them depends on the margin."""
     points = {
         name: {
-            "gap": at_end(results, own, gap),
-            **{m: by_seed(results, own, f"{m} {end(scale)}") for m in ("average", "transfer")},
+            "gap": at_end(results, jobs_of_name, gap),
+            **{
+                m: by_seed(results, jobs_of_name, f"{m} {end(scale)}")
+                for m in ("average", "transfer")
+            },
         }
-        for name, own in trainings(scale).items()
+        for name, jobs_of_name in trainings(scale).items()
     }
     rows = [
         [name, *(format_spread(spread(values.values())) for values in point.values())]
@@ -78,8 +81,10 @@ def _verdicts(margins: list[Mapping[str, BySeed]]) -> list[Verdict]:
         for m, other in zip((MARGINS[0], MARGINS[2]), (small, large), strict=True)
     }
     reach = {name: _reach(margins, metric) for metric, name in list(AXES.items())[1:]}
-    more = minus(reach["STS"], {seed: MUCH * own for seed, own in reach["transfer"].items()})
-    sizes: dict[str, Spread | None] = {name: spread(own.values()) for name, own in reach.items()}
+    more = minus(reach["STS"], {seed: MUCH * values for seed, values in reach["transfer"].items()})
+    sizes: dict[str, Spread | None] = {
+        name: spread(values.values()) for name, values in reach.items()
+    }
     return [
         Verdict(
             "a larger margin ends with a wider gap",

@@ -1,4 +1,4 @@
-"""What figures 2 and 4 share: norms of parts of the gradient over two angles, nothing trained.
+"""Norms of the gradient's parts over two angles, without training, for figures 2 and 4.
 
 Ours are measured on the objectives' own components. Beside them stand the paper's equations, with
 slips corrected: eq. 11 has the sine of the positive's angle; the conditions of eq. 20-22 (and of

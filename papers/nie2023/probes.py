@@ -1,4 +1,4 @@
-"""What figures 1b-d and 3c-e share: three losses as probes of any training, on train and dev.
+"""Three losses as probes of any training, on train and dev, for figures 1b-d and 3c-e.
 
 InfoNCE at tau = .05, alignment at alpha = 2 and uniformity at t = 2 are measured at every kept
 step, whatever is trained. A curve begins at the first of them after the untrained encoder, from
@@ -90,18 +90,18 @@ def course(results: Results, trainings: Iterable[PaperJob], probe: str) -> str |
 
 def notes(scale: Scale, trainings: Sequence[PaperJob]) -> list[str]:
     """Return how the curves were measured, and what the paper's are."""
-    own = trainings[0].settings
-    length = f"{own['max_steps']} steps" if "max_steps" in own else "one pass"
+    settings = trainings[0].settings
+    length = f"{settings['max_steps']} steps" if "max_steps" in settings else "one pass"
     whose = (
         "the last sentences of the file that is trained on"
         if end(scale) == "best"
         else "the last of the sentences trained on, which are passed over six times"
-        if own.get("held_from") == "trained"
+        if settings.get("held_from") == "trained"
         else "sentences that follow those trained on (in one pass a training batch is as new)"
     )
     return [
         f"probes are the same for every loss: InfoNCE at tau = .05, alpha = 2, t = 2, every "
-        f"{own['keep_every']:,} steps of {length}, on the encoder without a head",
+        f"{settings['keep_every']:,} steps of {length}, on the encoder without a head",
         "a curve is judged from its first value after training began: the untrained encoder is so "
         "far above that no rise would show beside it",
         RULE,
@@ -122,9 +122,9 @@ def _curves(
     rows = [
         [row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results_run
     ]
-    every = [[row.get(probe) for row in own] for own in rows]
-    known = [[float(value) for value in values if value is not None] for values in every]
-    return [values for values in known if values]
+    values_by_row = [[row.get(probe) for row in own] for own in rows]
+    measured = [[float(value) for value in values if value is not None] for values in values_by_row]
+    return [values for values in measured if values]
 
 
 def _table(

@@ -56,8 +56,8 @@ class BackboneScores:
     def of(self, objective: str, metric: str = "average") -> BySeed:
         """Return a score by seed; of ``untrained`` the same for every seed."""
         if objective != "untrained":
-            own = trained(self.scale, objective, self.base)
-            return by_seed(self.results, own, f"{metric} {end(self.scale)}")
+            trainings = trained(self.scale, objective, self.base)
+            return by_seed(self.results, trainings, f"{metric} {end(self.scale)}")
         first = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
         return {seed: value for value in first.values() for seed in SEEDS[self.scale]}
 
@@ -97,8 +97,8 @@ def _table(of: BackboneScores) -> Table:
     for objective in ("untrained", *NAMES):
         row: list[str | None] = [NAMES.get(objective, objective)]
         for metric in METRICS:
-            own = spread(of.of(objective, metric).values())
-            row += [f"{of.printed(objective, metric):.2f}", format_spread(own)]
+            scores = spread(of.of(objective, metric).values())
+            row += [f"{of.printed(objective, metric):.2f}", format_spread(scores)]
         rows.append([*row, *_against_infonce(of, objective)])
     header = [f"{name}, {whose}" for name in METRICS.values() for whose in ("paper", "ours")]
     title = of.base if of.scale == "paper" else f"paper: {of.base}; ours: its stand-in"
@@ -164,20 +164,22 @@ def _every(claim: str, changes: Mapping[str, Spread | None], more: str = "") -> 
 
 
 def _notes(scale: Scale) -> list[str]:
-    own = trained(scale, "dcl")[0].settings
-    tasks = [name for name in own["scores"] if name != "sts"]
+    settings = trained(scale, "dcl")[0].settings
+    tasks = [name for name in settings["scores"] if name != "sts"]
     ours = (
-        f"ours: {own['encoder']}, {own.get('max_steps')} steps of {own['batch_size']} at "
-        f"{own['learning_rate']:g} for every loss, hyperparameters of table 2's column bert-base, "
+        f"ours: {settings['encoder']}, {settings.get('max_steps')} steps of "
+        f"{settings['batch_size']} at {settings['learning_rate']:g} for every loss, "
+        "hyperparameters of table 2's column bert-base, "
         "scored after the last step; paper: a million sentences, the best step on STS-B dev"
     )
     paper = (
-        f"dev is scored every {own['keep_every']:,} steps (paper: 125): each is a kept checkpoint; "
+        f"dev is scored every {settings['keep_every']:,} steps (paper: 125): "
+        "each is a kept checkpoint; "
         "the paper's row of the untrained BERT is of another pooling than the trained encoders'"
     )
     return [
         paper if scale == "paper" else ours,
-        f"TR: average of {', '.join(tasks)} ({own['mode']} mode)",
+        f"TR: average of {', '.join(tasks)} ({settings['mode']} mode)",
         "the column verdict says whether a loss is on the paper's side of InfoNCE in STS",
         RULE,
         *printed(PAPER, "table1").notes,
@@ -187,16 +189,16 @@ def _notes(scale: Scale) -> list[str]:
     ]
 
 
-def _drawn(every: Sequence[BackboneScores]) -> "Picture":
+def _drawn(all_scores: Sequence[BackboneScores]) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
     panels = []
-    for of in every:
+    for of in all_scores:
         for metric, name in METRICS.items():
-            own = [spread(_gain(of, objective, metric).values()) for objective in NAMES]
-            y = [None if one is None else one.mean for one in own]
-            error = [None if one is None else one.deviation for one in own]
-            title = f"{name}, {of.base}" if len(every) > 1 else name
+            spreads = [spread(_gain(of, objective, metric).values()) for objective in NAMES]
+            y = [None if one is None else one.mean for one in spreads]
+            error = [None if one is None else one.deviation for one in spreads]
+            title = f"{name}, {of.base}" if len(all_scores) > 1 else name
             bars = Series("", list(NAMES.values()), y, error)
             panels.append(Chart(title, [bars], y="gain over the untrained", kind="bars"))
     return charts(panels, columns=2)

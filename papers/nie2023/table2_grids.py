@@ -1,4 +1,4 @@
-"""Table 2's grids: what section A.3 searched, as trainings at the paper's scale."""
+"""Table 2's grids: the search of section A.3, as trainings at the paper's scale."""
 
 import itertools
 import math

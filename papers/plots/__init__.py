@@ -1,1 +1,1 @@
-"""Charts and planes of measured numbers, in which no label lies over another."""
+"""Charts and planes of measured numbers, with labels placed so that none overlap."""

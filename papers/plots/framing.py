@@ -1,4 +1,4 @@
-"""What surrounds the data of a chart: limits, ticks, marks, labels and a scale of colours.
+"""The frame of a chart: limits, ticks, marks, labels and a colour scale.
 
 Texts are measured before they are placed. They stand as they are given, whatever they hold.
 """

@@ -1,4 +1,4 @@
-"""Panels in a grid, with room for what surrounds each, and their legends."""
+"""Arranges panels and their legends in a grid, with space for each panel's labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

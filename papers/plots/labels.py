@@ -1,4 +1,4 @@
-"""Finding places for text in a picture, so that no label lies on another: geometry only.
+"""Finds positions for labels in a picture so that none overlap; geometry only.
 
 A box is (left, bottom, right, top); all lengths share one unit.
 """

@@ -1,4 +1,4 @@
-"""Pictures of a few points in the plane: an anchor, where a step takes it, and its pairs.
+"""Pictures of points in the plane: an anchor before and after a step, and its pairs.
 
 Illustrations, drawn to one scale in both directions. Roles differ in colour and in marker.
 """

@@ -1,4 +1,4 @@
-"""What a chart draws of one series: its line and band, its points, or its bars."""
+"""Draws one series of a chart: its line and band, its points, or its bars."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where the ticks of an axis stand, and their numbers: short, distinct, thousands apart."""
+"""Tick positions of an axis and their labels: short, distinct, with thousands separators."""
 
 import math
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """isotrope: train, evaluate and explain embedding models by the gradients of their objectives.
 
-Importing the package imports nothing heavy; a name loads its room when it is first used.
+Importing the package imports nothing heavy; a name loads its package when it is first used.
 """
 
 import importlib

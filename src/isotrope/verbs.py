@@ -1,6 +1,6 @@
 """What the root offers besides training and loading: the verbs of the command line, as functions.
 
-They are thin: what they do lives in the rooms below, which are imported when a verb is called.
+They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
 
 import os

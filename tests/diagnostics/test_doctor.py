@@ -383,8 +383,13 @@ def test_the_other_view_doubles_the_negatives() -> None:
 
 
 def test_what_a_finding_explains_is_not_told_again() -> None:
-    sick = {"hardest_share": 1 / 63, "dissipation": 1.0, "above_bound": 0.1, "effective_rank": 1.0}
-    found = diagnose(case(uniformity=-0.001, scores=(80.0, 10.0), **sick))
+    symptoms = {
+        "hardest_share": 1 / 63,
+        "dissipation": 1.0,
+        "above_bound": 0.1,
+        "effective_rank": 1.0,
+    }
+    found = diagnose(case(uniformity=-0.001, scores=(80.0, 10.0), **symptoms))
     assert found.verdict == ("collapsed",)
 
 

@@ -167,7 +167,7 @@ def write_image_run(
     return folder
 
 
-SICK = {
+FAULTY = {
     "verdict": ["collapsed", "ratio-under-bound"],
     "findings": [
         {

@@ -9,9 +9,9 @@ import pytest
 from isotrope.reports.html import Example, HtmlTable, write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
+    FAULTY,
     OLD,
     PLOTTED,
-    SICK,
     write_diagnosis,
     write_image_run,
     write_run,
@@ -63,7 +63,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     runs = [
         write_diagnosis(
-            write_run(folder / side / "<script>alert(1)<" / "script>", verdict=NASTY), SICK
+            write_run(folder / side / "<script>alert(1)<" / "script>", verdict=NASTY), FAULTY
         )
         for side in "ab"
     ]

@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.diagnoses import StoredDiagnosis, summary
 from isotrope.reports.html import Example, HtmlTable, write_report
-from tests.reports.folders import PLOTTED, SICK, write_diagnosis, write_run
+from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run
 
 NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
 
@@ -180,11 +180,11 @@ def test_tables_and_examples(tmp_path: Path) -> None:
 
 
 def test_diagnoses_come_first(tmp_path: Path) -> None:
-    sick = write_diagnosis(write_run(tmp_path / "sick"), SICK)
+    faulty = write_diagnosis(write_run(tmp_path / "faulty"), FAULTY)
     well = write_diagnosis(write_run(tmp_path / "well"))
     unknown = write_run(tmp_path / "no one looked")
-    source, page = report(tmp_path, sick, well, unknown)
-    health = "sick: collapsed, ratio under bound. 1 of 3 runs is healthy, 1 not diagnosed."
+    source, page = report(tmp_path, faulty, well, unknown)
+    health = "faulty: collapsed, ratio under bound. 1 of 3 runs is healthy, 1 not diagnosed."
     assert page.text.index(health) < page.text.index("is best: ")
     for words in (
         "1. Collapsed All embeddings are one point. Change --objective ntxent",
@@ -203,8 +203,8 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     assert page.text.index("well is best") < page.text.index("All 2 runs are healthy.")
     _, page = report(tmp_path, well, unknown)
     assert "1 of 2 runs is healthy, 1 not diagnosed." in page.text
-    _, page = report(tmp_path, sick)
-    assert "Training report Collapsed, ratio under bound. sick reached" in page.text
+    _, page = report(tmp_path, faulty)
+    assert "Training report Collapsed, ratio under bound. faulty reached" in page.text
     own = tmp_path / "own"
     own.mkdir()
     (own / "metrics.csv").write_text("step,loss\n0,2\n5,1\n", encoding="utf-8")
@@ -218,7 +218,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "words", "colour", "sentence"),
     [
-        ("worse", "healthy; worse", "sick", "Healthy, but training made it worse."),
+        ("worse", "healthy; worse", "faulty", "Healthy, but training made it worse."),
         ("no measurable change", "healthy; no measurable change", "even", "Healthy."),
         ("improved", "healthy; improved", "healthy", "Healthy."),
     ],
@@ -273,9 +273,9 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
-    sick = [(f"run {i}", StoredDiagnosis(("collapsed",), ())) for i in range(5)]
+    faulty = [(f"run {i}", StoredDiagnosis(("collapsed",), ())) for i in range(5)]
     first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more are not healthy. "
-    assert summary(sick) == first + "0 of 5 runs are healthy."
+    assert summary(faulty) == first + "0 of 5 runs are healthy."
     assert summary([("x", None)]) == ""
 
 

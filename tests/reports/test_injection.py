@@ -11,7 +11,7 @@ import pytest
 from isotrope.reports.html import Example, HtmlTable, write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
-    SICK,
+    FAULTY,
     write_diagnosis,
     write_image_run,
     write_run,
@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = dict.fromkeys(("verdict", "source", "change", "detail"), ALL)
     evidence = {"name": ALL, "number": 1.0, "threshold": 2, "unit": ALL, "side": ALL}
     write_diagnosis(runs[0], {"verdict": [ALL], "findings": [words | {"evidence": [evidence]}]})
-    write_diagnosis(runs[1], SICK)
+    write_diagnosis(runs[1], FAULTY)
     images = write_spectrum(write_image_run(folder / named(PAYLOADS[3]), method=PAYLOADS[0]))
     curved = next((images / "spectrum").glob("*.json"))
     told = json.loads(curved.read_text())

@@ -330,7 +330,7 @@ def test_it_is_a_setting_that_may_change() -> None:
 
 # several processes
 
-SICK = """
+NAN_ON_RANK_1 = """
 import os
 import torch
 from isotrope.objectives.infonce import InfoNCE
@@ -338,13 +338,13 @@ from isotrope.paradigm.objective import Paper
 
 calls = 0
 
-class Sick(InfoNCE, paper=Paper("none", "none", "none")):
+class Faulty(InfoNCE, paper=Paper("none", "none", "none")):
     def formula(self, pairs):
         global calls
         calls += len(pairs.views.positives) == 15  # not when it is tried on small batches
         found = super().formula(pairs)
-        sick = os.environ.get("RANK") == "1" and calls == 2
-        return found * torch.nan if sick else found
+        faulty = os.environ.get("RANK") == "1" and calls == 2
+        return found * torch.nan if faulty else found
 """
 
 
@@ -352,12 +352,12 @@ class Sick(InfoNCE, paper=Paper("none", "none", "none")):
 def test_all_processes_agree(tmp_path: Path) -> None:
     """One of them sees a NaN: all leave the step out, or all end."""
     (tmp_path / "corpus.txt").write_text("\n".join(sentences(300)) + "\n")
-    (tmp_path / "sick.py").write_text(textwrap.dedent(SICK))
+    (tmp_path / "faulty.py").write_text(textwrap.dedent(NAN_ON_RANK_1))
     settings = {
         **QUICK,
         "files": [str(tmp_path / "corpus.txt")],
-        "plugin": [str(tmp_path / "sick.py")],
-        "objective": "sick",
+        "plugin": [str(tmp_path / "faulty.py")],
+        "objective": "faulty",
         "batch_size": 15,
         "devices": 2,
         "device": "cpu",

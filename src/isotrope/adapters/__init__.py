@@ -1,6 +1,6 @@
-"""Floor 5: other people's loops and formats.
+"""Adapters to other libraries: sentence-transformers, any trainer's callbacks, MTEB and the hub.
 
-``sentence_transformers`` records the anatomy of a training by its trainer, ``lightning`` that of
-anyone's LightningModule. ``mteb`` lets an encoder run in MTEB, and MTEB on STS sets that lie on
-this machine. ``hub`` puts a model on the Hugging Face hub.
+``doctor`` is the callback that diagnoses a training in any loop. ``sentence_transformers`` turns
+objectives into losses and scores into evaluators. ``mteb`` runs an encoder in MTEB, and MTEB on
+local STS sets. ``hub`` uploads a model to the Hugging Face hub.
 """

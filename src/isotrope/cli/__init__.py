@@ -1,5 +1,5 @@
-"""Floor 7: the command line; ``main`` finds the verb, one file parses each verb and calls a room.
+"""The command line: ``main`` finds the command, and each command is parsed in a file of its own.
 
-A verb's file parses, calls one function and prints one table; it holds no logic. ``--help`` loads
-neither torch nor any other heavy library.
+A command's file parses the arguments, calls one function and prints one table; it holds no logic.
+``--help`` loads neither torch nor any other heavy library.
 """

@@ -1,4 +1,4 @@
-"""Turning settings into flags and back: what the verbs share."""
+"""Converts settings to flags and back, for every command."""
 
 import argparse
 import types
@@ -39,18 +39,18 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse all; a flag that is not known names the one that was probably meant."""
-        given, rest = self.parse_known_args(args, namespace)
+        options, rest = self.parse_known_args(args, namespace)
         if rest:
             wrong = next((word for word in rest if word.startswith("--")), "")
-            own = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
+            flags = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
             name = (
-                intended_name(wrong[2:].partition("=")[0], [*own, *self.dotted()])
+                intended_name(wrong[2:].partition("=")[0], [*flags, *self.dotted()])
                 if wrong
                 else None
             )
             hint = "" if name is None else f" (did you mean --{name}?)"
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
-        return given
+        return options
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage.
@@ -139,7 +139,7 @@ def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]
     Raises:
         InputError: a dotted flag without a value.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     others: list[str] = []
     waiting = iter(rest)
     for argument in waiting:
@@ -152,8 +152,8 @@ def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]
         if value.startswith("--") or not value:
             shown = _example(name, rest)
             raise InputError(f"--{name} needs a value{shown and f', e.g. --{name} {shown}'}")
-        found[name] = value
-    return found, others
+        values[name] = value
+    return values, others
 
 
 def _example(name: str, arguments: Sequence[str]) -> str:

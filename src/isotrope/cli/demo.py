@@ -1,4 +1,4 @@
-"""``isotrope demo``: the whole job on the documentation installed on this machine."""
+"""``isotrope demo``: train and search on the docstrings of the installed packages."""
 
 import argparse
 import shlex
@@ -36,17 +36,17 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--seeds", type=int, nargs="+", default=[0], metavar="N", help="one demo for each [0]"
     )
-    given = parser.parse_args(list(arguments))
-    if not all(0 <= seed < 2**32 for seed in given.seeds):
-        parser.error(f"--seeds must be from 0 to 2^32 - 1; found {given.seeds}")
-    if given.output.exists() and not given.output.is_dir():
-        parser.error(f"--output {given.output} is a file; give a folder")
+    options = parser.parse_args(list(arguments))
+    if not all(0 <= seed < 2**32 for seed in options.seeds):
+        parser.error(f"--seeds must be from 0 to 2^32 - 1; found {options.seeds}")
+    if options.output.exists() and not options.output.is_dir():
+        parser.error(f"--output {options.output} is a file; give a folder")
     from isotrope.core.files import atomic_replace
     from isotrope.experiments.demo import COLUMNS, demo, seeds_csv
 
     runs: dict[int, list[Row]] = {}
-    for seed in given.seeds:
-        folder = given.output if len(given.seeds) == 1 else given.output / f"seed-{seed}"
+    for seed in options.seeds:
+        folder = options.output if len(options.seeds) == 1 else options.output / f"seed-{seed}"
         outcome = demo(folder, seed=seed, tell=lambda line: print(line, flush=True))
         runs[seed] = outcome.rows
         print()
@@ -76,9 +76,9 @@ def run(arguments: Sequence[str]) -> int:
                 _gains(runs),
             )
         )
-        with atomic_replace(given.output / "seeds.csv") as temporary:
+        with atomic_replace(options.output / "seeds.csv") as temporary:
             temporary.write_text(seeds_csv(runs), encoding="utf-8")
-        print(f"\n{given.output / 'seeds.csv'}")
+        print(f"\n{options.output / 'seeds.csv'}")
     return 0
 
 
@@ -104,7 +104,7 @@ def _gains(runs: "dict[int, list[Row]]") -> list[list[str]]:
     names = [row.model for row in next(iter(runs.values()))][1:]
     rows = []
     for i, name in enumerate(names, start=1):
-        gains = [found[i].mrr - found[0].mrr for found in runs.values()]
+        gains = [rows_of_seed[i].mrr - rows_of_seed[0].mrr for rows_of_seed in runs.values()]
         spread = statistics.stdev(gains)
         rows.append(
             [name, *(f"{g:+.4f}" for g in [*gains, statistics.fmean(gains)]), f"{spread:.4f}"]

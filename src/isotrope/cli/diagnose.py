@@ -33,19 +33,19 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, examine, diagnose, print."""
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
-    given = _parsed(others, settings)
+    options = _parsed(others, settings)
     from isotrope.diagnostics.target import diagnose
 
-    columns = [name.strip() for c in given.columns for name in c.split(",") if name.strip()]
+    columns = [name.strip() for c in options.columns for name in c.split(",") if name.strip()]
     diagnosis = diagnose(
-        given.target,
-        data=given.data,
+        options.target,
+        data=options.data,
         columns=columns or None,
-        objective=given.objective,
+        objective=options.objective,
         objective_settings=settings,
-        plugins=given.plugin,
+        plugins=options.plugin,
     )
-    print(diagnosis.to_json().rstrip() if given.json else diagnosis)
+    print(diagnosis.to_json().rstrip() if options.json else diagnosis)
     return 0
 
 
@@ -71,9 +71,9 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
     )
     add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
     add("--json", action="store_true", help="print JSON and nothing else")
-    given = parser.parse_args(list(arguments))
-    if given.columns and given.data is None:
+    options = parser.parse_args(list(arguments))
+    if options.columns and options.data is None:
         parser.error("--columns are those of --data FILE")
-    if settings and not given.objective:
+    if settings and not options.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
-    return given
+    return options

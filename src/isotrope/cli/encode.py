@@ -1,4 +1,4 @@
-"""``isotrope encode``: the lines of a file, or a folder of pictures, as a matrix of embeddings."""
+"""``isotrope encode``: write the embeddings of a file's lines, or of a folder's pictures."""
 
 import argparse
 import sys
@@ -51,23 +51,23 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
     )
-    given = parser.parse_args(list(arguments))
-    if given.output.suffix != ".npy":
-        parser.error(f"output {given.output} must end in .npy")
-    check_readable(given.file)
+    options = parser.parse_args(list(arguments))
+    if options.output.suffix != ".npy":
+        parser.error(f"output {options.output} must end in .npy")
+    check_readable(options.file)
     from isotrope.evaluation.files import encode_file
 
     n, d = encode_file(
-        given.model,
-        given.file,
-        given.output,
-        columns=[given.columns] if given.columns else None,
-        pooling=given.pooling,
-        normalize=given.normalize,
-        prompt=given.prompt,
-        batch_size=given.batch_size,
-        device=given.device,
+        options.model,
+        options.file,
+        options.output,
+        columns=[options.columns] if options.columns else None,
+        pooling=options.pooling,
+        normalize=options.normalize,
+        prompt=options.prompt,
+        batch_size=options.batch_size,
+        device=options.device,
         progress=True,
     )
-    print(f"{n:,} x {d} float32 -> {given.output}", file=sys.stderr)
+    print(f"{n:,} x {d} float32 -> {options.output}", file=sys.stderr)
     return 0

@@ -56,30 +56,30 @@ scores anew.
 
 def run(arguments: Sequence[str]) -> int:
     """Parse, evaluate, print tables or JSON."""
-    given = _parser().parse_args(list(arguments))
-    models = given.compare or ([given.model] if given.model else [])
-    if given.compare and given.model:
+    options = _parser().parse_args(list(arguments))
+    models = options.compare or ([options.model] if options.model else [])
+    if options.compare and options.model:
         raise InputError(
-            f"the model {given.model} stands before --compare; name all models after it: "
+            f"the model {options.model} stands before --compare; name all models after it: "
             "isotrope evaluate --compare A B --sts DIR"
         )
     if not models:
         raise InputError("no model given: isotrope evaluate MODEL --sts DIR")
-    if given.compare and len(models) < 2:
+    if options.compare and len(models) < 2:
         raise InputError("--compare needs at least two models")
-    _check_asked(models, given)
-    if given.csv is not None and given.csv.is_dir():  # not only when all is scored
-        raise InputError(f"--csv {given.csv} is a folder; give the name of a file")
-    result = _compared(models, given) if given.compare else _evaluated(models[0], given)
-    _show(result, given)
+    _check_data(models, options)
+    if options.csv is not None and options.csv.is_dir():  # before anything is scored
+        raise InputError(f"--csv {options.csv} is a folder; give the name of a file")
+    result = _compared(models, options) if options.compare else _evaluated(models[0], options)
+    _show(result, options)
     return 0
 
 
-def _check_asked(models: Sequence[str], given: argparse.Namespace) -> None:
-    """See that there is something to score on: text, labels, or a run's own pictures."""
-    texts = any((given.sts, given.transfer, given.retrieval, given.corpus))
-    of_labels = given.knn or given.linear or given.labels_test
-    if given.labels or (texts and not of_labels):
+def _check_data(models: Sequence[str], options: argparse.Namespace) -> None:
+    """Check that there is data to score on: text, labels, or a run's own pictures."""
+    texts = any((options.sts, options.transfer, options.retrieval, options.corpus))
+    of_labels = options.knn or options.linear or options.labels_test
+    if options.labels or (texts and not of_labels):
         return
     from isotrope.evaluation.image_tasks import takes_images
 
@@ -92,20 +92,20 @@ def _check_asked(models: Sequence[str], given: argparse.Namespace) -> None:
             "nothing to evaluate: give --sts DIR, --transfer DIR, --retrieval PATH, --labels FILE "
             "or --corpus FILE"
         )
-    if not given.knn and not given.linear:
+    if not options.knn and not options.linear:
         raise InputError(
             f"nothing to evaluate: {models[0]} takes images; ask for --knn or --linear, on the "
             "run's own images or on yours (--labels FOLDER)"
         )
 
 
-def _compared(models: Sequence[str], given: argparse.Namespace) -> "Result":
+def _compared(models: Sequence[str], options: argparse.Namespace) -> "Result":
     from isotrope.encoders.names import resolve
     from isotrope.evaluation.compare import compare
 
-    for model in models:  # the last one, too, before the first is scored for an hour
+    for model in models:  # every model, before an hour is spent on the first
         resolve(model)
-    return compare([_evaluated(model, given) for model in models])
+    return compare([_evaluated(model, options) for model in models])
 
 
 def _parser() -> Parser:
@@ -152,37 +152,37 @@ def _parser() -> Parser:
     return parser
 
 
-def _evaluated(model: str, given: argparse.Namespace) -> "Result":
+def _evaluated(model: str, options: argparse.Namespace) -> "Result":
     from isotrope.evaluation import evaluate
 
     return evaluate(
         model,
-        sts=given.sts,
-        transfer=given.transfer,
-        retrieval=given.retrieval,
-        labels=given.labels,
-        labels_test=given.labels_test,
-        knn=given.knn or not given.linear,
-        linear=given.linear or not given.knn,
-        corpus=given.corpus,
-        mode=given.mode,
-        pooling=given.pooling,
-        truncate_dim=given.truncate_dim,
-        device=given.device,
-        results="auto" if given.results is None else given.results,
-        again=given.again,
+        sts=options.sts,
+        transfer=options.transfer,
+        retrieval=options.retrieval,
+        labels=options.labels,
+        labels_test=options.labels_test,
+        knn=options.knn or not options.linear,
+        linear=options.linear or not options.knn,
+        corpus=options.corpus,
+        mode=options.mode,
+        pooling=options.pooling,
+        truncate_dim=options.truncate_dim,
+        device=options.device,
+        results="auto" if options.results is None else options.results,
+        again=options.again,
         progress=True,
     )
 
 
-def _show(result: "Result", given: argparse.Namespace) -> None:
-    """Write the table that was asked for, and print the numbers."""
+def _show(result: "Result", options: argparse.Namespace) -> None:
+    """Write the CSV table if requested, and print the numbers."""
     from isotrope.cli import scores
 
-    if given.csv is not None:
+    if options.csv is not None:
         rows: list[dict[str, Any]] = scores.rows(result)
-        scores.write_csv(given.csv, rows)
-    if given.json:
+        scores.write_csv(options.csv, rows)
+    if options.json:
         print(json.dumps(result.details, ensure_ascii=False))
     else:
-        print(scores.comparison(result) if given.compare else scores.tables(result))
+        print(scores.comparison(result) if options.compare else scores.tables(result))

@@ -1,4 +1,4 @@
-"""The command ``isotrope``: find the verb, turn errors into one line and an exit code.
+"""The command ``isotrope``: dispatches to a verb, and turns errors into one line and an exit code.
 
 Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler, or a process of a run was
 lost; 130 Ctrl-C.

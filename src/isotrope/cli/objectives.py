@@ -1,4 +1,4 @@
-"""``isotrope objectives``: what can be trained with."""
+"""``isotrope objectives``: list the objectives, show one, or prove one."""
 
 import argparse
 import inspect
@@ -51,20 +51,20 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--components", action="store_true", help="list dissipation, weight and ratio of each"
     )
-    given = parser.parse_args(list(arguments))
-    if given.prove and not given.name:
+    options = parser.parse_args(list(arguments))
+    if options.prove and not options.name:
         parser.error("--prove needs the NAME of an objective")
     from isotrope.paradigm import registry
 
-    for plugin in given.plugin:
+    for plugin in options.plugin:
         registry.load_plugin(plugin)
-    if given.name:
-        registry.find(given.name)
-    if given.prove:
-        return _proof(given.name)
-    if given.name:
-        return _card(given.name)
-    return _components() if given.components else _list()
+    if options.name:
+        registry.find(options.name)
+    if options.prove:
+        return _proof(options.name)
+    if options.name:
+        return _card(options.name)
+    return _components() if options.components else _list()
 
 
 _WIDTH = 100
@@ -84,8 +84,8 @@ def _list() -> int:
 
     seen = rows(registry.names())
     for kind, words in _BY_DISSIPATION.items():
-        own = [name for name in registry.names() if seen[name][0] == kind]
-        lines = [[name, _summary(registry.find(name))] for name in own]
+        names_of_kind = [name for name in registry.names() if seen[name][0] == kind]
+        lines = [[name, _summary(registry.find(name))] for name in names_of_kind]
         print(f"{words}:\n")
         print("\n".join(f"  {line}" for line in _columns(lines)) + "\n")
     print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")

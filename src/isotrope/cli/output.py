@@ -1,4 +1,4 @@
-"""Files that a verb writes beside what it prints."""
+"""Writes the files of a command and returns their paths."""
 
 import contextlib
 from collections.abc import Mapping

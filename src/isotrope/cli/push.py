@@ -1,4 +1,4 @@
-"""``isotrope push``: the model of a run on the Hugging Face hub."""
+"""``isotrope push``: upload the model of a run to the Hugging Face hub."""
 
 import argparse
 from collections.abc import Sequence
@@ -41,17 +41,17 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--dry-run", action="store_true", help="list the files and print the card; no network"
     )
-    given = parser.parse_args(list(arguments))
+    options = parser.parse_args(list(arguments))
     from isotrope.adapters import hub
 
-    hub.check(given.run, given.repo)
+    hub.check(options.run, options.repo)
     # first of all: to complete the card, a model may have to be loaded
-    api = None if given.dry_run else hub.reachable(given.repo)
-    upload = hub.prepare(given.run, given.repo)
+    api = None if options.dry_run else hub.reachable(options.repo)
+    upload = hub.prepare(options.run, options.repo)
     if api is None:
         _show(upload)
     else:
-        print(hub.push(upload, api, private=given.private))
+        print(hub.push(upload, api, private=options.private))
     return 0
 
 

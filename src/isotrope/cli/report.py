@@ -56,27 +56,29 @@ def run(arguments: Sequence[str]) -> int:
         default=[],
         help="with the objective of a run to diagnose: code that only a run names is not run",
     )
-    given = parser.parse_args(list(arguments))
-    for run in given.runs:
+    options = parser.parse_args(list(arguments))
+    for run in options.runs:
         if not run.is_dir():
             parser.error(f"{run} is not a folder; give the --output folder of `isotrope train`")
-    if given.diagnose:
-        _diagnose(given.runs, given.plugin)
+    if options.diagnose:
+        _diagnose(options.runs, options.plugin)
     from isotrope.reports.html import write_report
 
-    print(write_report(given.runs, given.output, pictures=given.pictures))
+    print(write_report(options.runs, options.output, pictures=options.pictures))
     return 0
 
 
 def _diagnose(runs: Sequence[Path], plugins: Sequence[str]) -> None:
-    """Diagnose what needs it; what is found is told on stderr."""
+    """Diagnose the runs without a current diagnosis; print the verdicts on stderr."""
     from isotrope.cli import diagnose
 
     for folder in runs:
-        log, found = folder / "metrics.csv", folder / "diagnosis.json"
+        log, diagnosis = folder / "metrics.csv", folder / "diagnosis.json"
         run_of_ours = log.exists() and (folder / "config.yaml").exists()
-        known = run_of_ours and found.exists() and found.stat().st_mtime >= log.stat().st_mtime
-        if run_of_ours and not known:
+        up_to_date = (
+            run_of_ours and diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
+        )
+        if run_of_ours and not up_to_date:
             print(f"{folder}:", file=sys.stderr)
             with contextlib.redirect_stdout(sys.stderr):
                 diagnose.run([str(folder), *(f"--plugin={plugin}" for plugin in plugins)])

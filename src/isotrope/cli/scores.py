@@ -1,4 +1,4 @@
-"""Scores as tables: on the terminal and as CSV."""
+"""Formats scores as tables, for the terminal and as CSV."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ __all__ = ["comparison", "rows", "tables", "write_csv"]
 
 
 def tables(result: Result) -> str:
-    """Return the tables of what one model was scored on."""
+    """Return the tables of one model's scores."""
     tasks = result.details.get("tasks", {})
     sts = {name: scores for name, scores in tasks.items() if "spearman" in scores}
     transfer = {name: scores for name, scores in tasks.items() if "accuracy" in scores}
@@ -116,14 +116,14 @@ def rows(result: Result) -> list[dict[str, Any]]:
             {"model": result.name, "task": name, "value": value}
             for name, value in result.metrics.items()
         ]
-    found = []
+    table_rows: list[dict[str, Any]] = []
     for task, column in result.details["columns"].items():
         for i, name in enumerate(result.details["models"]):
             row = {"model": name, "task": task, "metric": column["metric"], **column["models"][i]}
             other = column["differences"][i - 1] if i else dict.fromkeys(column["differences"][0])
             renamed = {"value": "difference", "low": "from", "high": "to"}
-            found.append(row | {renamed.get(key, key): value for key, value in other.items()})
-    return found
+            table_rows.append(row | {renamed.get(key, key): value for key, value in other.items()})
+    return table_rows
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""``isotrope search``: the lines of a file, or pictures of a folder, closest to a query."""
+"""``isotrope search``: find the lines of a file, or the pictures of a folder, nearest a query."""
 
 import argparse
 import json
@@ -68,38 +68,38 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object a query and nothing else"
     )
-    given = parser.parse_args(list(arguments))
-    if given.top < 1:
-        parser.error(f"--top must be 1 or more; found {given.top}")
-    check_readable(given.file, given.embeddings, given.queries)
-    given.query += _lines(given.queries)
-    if not given.query:
+    options = parser.parse_args(list(arguments))
+    if options.top < 1:
+        parser.error(f"--top must be 1 or more; found {options.top}")
+    check_readable(options.file, options.embeddings, options.queries)
+    options.query += _lines(options.queries)
+    if not options.query:
         parser.error("no query: give some words to search for, or --queries FILE")
-    return given
+    return options
 
 
 def run(arguments: Sequence[str]) -> int:
     """Parse, search, print score and text."""
-    given = _parsed(arguments)
+    options = _parsed(arguments)
     from isotrope.evaluation.files import search
 
     results = search(
-        given.model,
-        given.file,
-        given.query,
-        top=given.top,
-        columns=[given.columns] if given.columns else None,
-        embeddings=given.embeddings,
-        query_prompt=given.query_prompt,
-        passage_prompt=given.passage_prompt,
-        pooling=given.pooling,
-        device=given.device,
-        batch_size=given.batch_size,
+        options.model,
+        options.file,
+        options.query,
+        top=options.top,
+        columns=[options.columns] if options.columns else None,
+        embeddings=options.embeddings,
+        query_prompt=options.query_prompt,
+        passage_prompt=options.passage_prompt,
+        pooling=options.pooling,
+        device=options.device,
+        batch_size=options.batch_size,
         progress=True,
     )
-    several = len(given.query) > 1
-    for query, hits in zip(given.query, results, strict=True):
-        if given.json:
+    several = len(options.query) > 1
+    for query, hits in zip(options.query, results, strict=True):
+        if options.json:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}))
             continue
         if several:

@@ -1,4 +1,4 @@
-"""``isotrope simulate``: what an objective does to an anchor, over all angles, without any data."""
+"""``isotrope simulate``: plot an objective's gradient on an anchor at all angles, without data."""
 
 import argparse
 import json
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 KINDS = {
-    "dissipation": "how much of the gradient is left, GD (paper 000, figures 2 and 10)",
-    "weight": "the hardest negative's share of the weight W (paper 000, figure 3)",
-    "ratio": "pull of the positive per push of the negatives, R (paper 000, figure 4)",
-    "norm": "length of a part of the gradient (paper 001, figures 2 and 4)",
+    "dissipation": "how much of the gradient is left, GD (Li et al. 2024, figures 2 and 10)",
+    "weight": "the hardest negative's share of the weight W (Li et al. 2024, figure 3)",
+    "ratio": "pull of the positive per push of the negatives, R (Li et al. 2024, figure 4)",
+    "norm": "length of a part of the gradient (Nie et al. 2023, figures 2 and 4)",
 }
 NOTES = {
-    "dissipation": "The mu_neg (rad) at which GD falls below .5 for mu_pos = pi/6, and the largest "
-    "standard error of any mean:",
+    "dissipation": "The mu_neg (rad) at which GD falls below 0.5 for mu_pos = pi/6, and the "
+    "largest standard error of any mean:",
     "weight": "The hardest negative's share of the weight at mu_neg:",
-    "ratio": "R where training goes (mu_pos <= mu_neg, GD >= .01), and how much is from 1 to 2:",
+    "ratio": "R where training goes (mu_pos <= mu_neg, GD >= 0.01), and how much is from 1 to 2:",
     "norm": "The norm, and how much of the plane has less than a hundredth of the largest:",
 }
 DRAWN = ("dissipation", "weight")
@@ -51,9 +51,9 @@ examples:
   isotrope simulate latent --help
 
 Without --objective: the objectives of the paper's figure. The angle between an anchor and its
-positive is drawn around mu_pos (normally, standard deviation .05 rad), the angles to its negatives
-around mu_neg (.10 rad). Ratio and norm are formulas, for which nothing is drawn. Every kind writes
-KIND.png, KIND.svg and KIND.csv.
+positive is drawn around mu_pos (normally, standard deviation 0.05 rad), the angles to its
+negatives around mu_neg (0.10 rad). Ratio and norm are formulas, for which nothing is drawn. Every
+kind writes KIND.png, KIND.svg and KIND.csv.
 """
 
 
@@ -63,50 +63,54 @@ def run(arguments: Sequence[str]) -> int:
         return simulate_training.run(arguments[0], arguments[1:])
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
-    given = _parsed(others, settings)
+    options = _parsed(others, settings)
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
-    for plugin in given.plugin:
+    for plugin in options.plugin:
         registry.load_plugin(plugin)
-    panels = FIGURES[given.kind]
-    if given.objective:
-        name = registry.find(given.objective).__name__
+    panels = FIGURES[options.kind]
+    if options.objective:
+        name = registry.find(options.objective).__name__
         title = ", ".join([name, *(f"{key} {value}" for key, value in settings.items())])
-        panels = [FigurePanel(title, given.objective, settings)]
-    options = {
+        panels = [FigurePanel(title, options.objective, settings)]
+    figure_options = {
         flag: value
         for flag in ("grid", "negatives", "batches", "seed", "gated", "part")
-        if (value := getattr(given, flag)) is not None
+        if (value := getattr(options, flag)) is not None
     }
-    grid = given.grid or 100
-    total = {"dissipation": grid**2, "weight": grid}.get(given.kind, 0)
-    with bar(total, given.kind, show=not given.json) as progress:
+    grid = options.grid or 100
+    total = {"dissipation": grid**2, "weight": grid}.get(options.kind, 0)
+    with bar(total, options.kind, show=not options.json) as progress:
         found = figure(
-            given.kind, panels, common=not given.independent, progress=progress, **options
+            options.kind,
+            panels,
+            common=not options.independent,
+            progress=progress,
+            **figure_options,
         )
-    files = _write(given, [panel.title for panel in panels], found)
-    rows = [numbers(given.kind, landscape) for landscape in found]
-    if given.json:
+    files = _write(options, [panel.title for panel in panels], found)
+    rows = [numbers(options.kind, landscape) for landscape in found]
+    if options.json:
         objectives = [
             {"title": p.title, "objective": p.name, "settings": {**p.settings}, **row}
             for p, row in zip(panels, rows, strict=True)
         ]
-        value = {"kind": given.kind, "objectives": objectives, "files": [str(f) for f in files]}
+        value = {"kind": options.kind, "objectives": objectives, "files": [str(f) for f in files]}
         print(json.dumps(value, ensure_ascii=False))
         return 0
     cells = [
         [panel.title, *("-" if number is None else f"{number:.4g}" for number in row.values())]
         for panel, row in zip(panels, rows, strict=True)
     ]
-    print(f"{NOTES[given.kind]}\n\n{table(['objective', *rows[0]], cells)}\n")
+    print(f"{NOTES[options.kind]}\n\n{table(['objective', *rows[0]], cells)}\n")
     print(*files, sep="\n")
     return 0
 
 
 def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
-    every = {**KINDS, **TRAINED}
-    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in every.items())
+    all_kinds = {**KINDS, **TRAINED}
+    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in all_kinds.items())
     parser = Parser(
         prog="isotrope simulate",
         description="See what objectives do to an anchor at all angles to its positive and its "
@@ -115,7 +119,7 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("kind", metavar="KIND", choices=every, help="what to simulate")
+    add("kind", metavar="KIND", choices=all_kinds, help="what to simulate")
     add("--objective", metavar="NAME", help="only this; settings as --objective.SETTING VALUE")
     add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
     add("--output", metavar="DIR", type=Path, default=Path("simulation"), help="[simulation]")
@@ -127,53 +131,54 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
         "--independent",
         action="store_true",
         default=None,
-        help="draw anew for every pair of means, as the paper does: slower, and not smooth",
+        help="draw again for every pair of means, as the paper does: slower, and not smooth",
     )
     add(
         "--gated",
         action="store_true",
         default=None,
-        help="weight: leave out batches with GD under .01, as the printed figure does",
+        help="weight: leave out batches with GD under 0.01, as the printed figure does",
     )
     add("--part", choices=("alignment", "uniformity"), help="of the norm [alignment]")
     add("--json", action="store_true", help="print JSON and nothing else")
-    given = parser.parse_args(list(arguments))
-    if given.kind in TRAINED:
-        parser.error(f"{given.kind} stands first: isotrope simulate {given.kind} ...")
-    if settings and not given.objective:
+    options = parser.parse_args(list(arguments))
+    if options.kind in TRAINED:
+        parser.error(f"{options.kind} stands first: isotrope simulate {options.kind} ...")
+    if settings and not options.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
     for flag, kinds_of_flag in ONLY.items():
-        if getattr(given, flag) is not None and given.kind not in kinds_of_flag:
+        if getattr(options, flag) is not None and options.kind not in kinds_of_flag:
             for_these = " and ".join(kinds_of_flag)
-            parser.error(f"--{flag} makes no difference to {given.kind}; it is for {for_these}")
-    return given
+            parser.error(f"--{flag} makes no difference to {options.kind}; it is for {for_these}")
+    return options
 
 
 def _write(
-    given: argparse.Namespace, titles: Sequence[str], found: "Sequence[Landscape]"
+    options: argparse.Namespace, titles: Sequence[str], landscapes: "Sequence[Landscape]"
 ) -> list[Path]:
     """Write picture and numbers; return their paths."""
     from isotrope.diagnostics.simulation.landscape import as_csv
 
-    named = list(zip(titles, found, strict=True))
-    picture = _picture(given, named)
+    named = list(zip(titles, landscapes, strict=True))
+    picture = _picture(options, named)
     contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(named).encode()}
     return write_files(
-        given.output, {f"{given.kind}.{suffix}": content for suffix, content in contents.items()}
+        options.output,
+        {f"{options.kind}.{suffix}": content for suffix, content in contents.items()},
     )
 
 
-def _picture(given: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
+def _picture(options: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
         from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]
-    if given.kind == "weight":
+    if options.kind == "weight":
         return curves(shown, "share of the hardest negative")
-    if given.kind == "norm":
-        quantity = f"gradient norm, {given.part or 'alignment'}"
+    if options.kind == "norm":
+        quantity = f"gradient norm, {options.part or 'alignment'}"
         return heatmaps(shown, quantity, labels=ANGLES)
-    if given.kind == "ratio":
+    if options.kind == "ratio":
         return heatmaps(shown, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
     return heatmaps(shown, "gradient dissipation", limits=(0, 1), lines=(0.5,))

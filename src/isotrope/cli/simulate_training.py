@@ -1,4 +1,4 @@
-"""``isotrope simulate convergence`` and ``latent``: pictures for which something is trained."""
+"""``isotrope simulate convergence`` and ``latent``: the simulations that train embeddings."""
 
 import argparse
 import json
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from isotrope.reports.convergence import PlanePairs, StepsOverNorm
     from isotrope.reports.surfaces import Picture
 
-# the kinds of simulation that have a parser of their own
+# the kinds of simulation that train, and have their own parser
 TRAINED = {
-    "convergence": "steps that embeddings take to their positives (paper 003, figure 2)",
-    "latent": "pairs of images in two dimensions, in training (paper 003, figure 4)",
+    "convergence": "steps that embeddings take to their positives (Draganov et al. 2024, figure 2)",
+    "latent": "pairs of images in two dimensions, in training (Draganov et al. 2024, figure 4)",
 }
 EPILOGS = {
     "convergence": """\
@@ -32,7 +32,7 @@ examples:
   isotrope simulate convergence --objective myloss --plugin my_loss.py --grid 5 --steps 500
 
 500 random pairs in 20 dimensions are trained themselves, by gradient descent on both views, until
-their mean cosine exceeds .999; from embeddings of different norms, and from pairs at different
+their mean cosine exceeds 0.999; from embeddings of different norms, and from pairs at different
 angles. Without --objective it is the paper's cosine, beside the steps that its theorem 3.3 asks for
 at least. Writes convergence.png, convergence.svg and convergence.csv.
 """,
@@ -58,14 +58,14 @@ def run(kind: str, arguments: Sequence[str]) -> int:
     """Parse, train, write pictures and numbers, print a short table."""
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
-    given = _parsed(kind, others, settings)
+    options = _parsed(kind, others, settings)
     from isotrope.paradigm import registry
 
-    for plugin in given.plugin:
+    for plugin in options.plugin:
         registry.load_plugin(plugin)
     if kind == "latent":
-        return _latent(given, settings)
-    return _convergence(given, settings)
+        return _latent(options, settings)
+    return _convergence(options, settings)
 
 
 def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
@@ -85,7 +85,7 @@ def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> ar
         add("--dimension", metavar="D", type=int, default=20, help="of the embeddings [20]")
         rate = "learning rate of the mean of the losses [10]"
         add("--rate", metavar="X", type=float, default=10.0, help=rate)
-        add("--target", metavar="X", type=float, default=0.999, help="mean cosine [.999]")
+        add("--target", metavar="X", type=float, default=0.999, help="mean cosine [0.999]")
         steps = "a start is given up after [20000; 1000 where the objective compares rows]"
         add("--steps", metavar="N", type=int, help=steps)
         grid = "norms, and angles [13 and 49; 5 each where the objective compares rows]"
@@ -95,48 +95,50 @@ def _parsed(kind: str, arguments: Sequence[str], settings: dict[str, str]) -> ar
         add("--limit", metavar="N", type=int, default=2000, help="most training images [2000]")
         add("--epochs", metavar="N", type=int, default=16, help="of each run [16]")
     add("--json", action="store_true", help="print JSON and nothing else")
-    given = parser.parse_args(list(arguments))
-    if kind == "convergence" and given.steps is not None and given.steps < 1:
-        parser.error(f"--steps must be 1 or more; found {given.steps}")
-    if settings and not given.objective:
+    options = parser.parse_args(list(arguments))
+    if kind == "convergence" and options.steps is not None and options.steps < 1:
+        parser.error(f"--steps must be 1 or more; found {options.steps}")
+    if settings and not options.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
-    return given
+    return options
 
 
-def _convergence(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from isotrope.diagnostics.simulation import convergence as room
+def _convergence(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    from isotrope.diagnostics.simulation import convergence as simulation
     from isotrope.paradigm.registry import build
 
-    objective = build(given.objective or "negativecosine", settings)
-    title = _title(given, settings) if given.objective else type(objective).__name__
-    limit = _LIMITS[objective.pairwise] if given.steps is None else given.steps
-    protocol = room.ConvergenceProtocol(
-        pairs=given.pairs,
-        dimension=given.dimension,
-        rate=given.rate,
-        target=given.target,
+    objective = build(options.objective or "negativecosine", settings)
+    title = _title(options, settings) if options.objective else type(objective).__name__
+    limit = _LIMITS[objective.pairwise] if options.steps is None else options.steps
+    protocol = simulation.ConvergenceProtocol(
+        pairs=options.pairs,
+        dimension=options.dimension,
+        rate=options.rate,
+        target=options.target,
         limit=limit,
-        seed=given.seed,
+        seed=options.seed,
     )
-    norms, angles = room.NORMS, room.ANGLES
-    if given.grid is not None or objective.pairwise:
-        norms, angles = room.grid(_GRID if given.grid is None else given.grid)
-    with bar(len(norms) + len(angles), "convergence", show=not given.json) as progress:
-        found = room.convergence(objective, (*norms, *angles), protocol, progress=progress)
-    by_norm, by_angle = found[: len(norms)], found[len(norms) :]
+    norms, angles = simulation.NORMS, simulation.ANGLES
+    if options.grid is not None or objective.pairwise:
+        norms, angles = simulation.grid(_GRID if options.grid is None else options.grid)
+    with bar(len(norms) + len(angles), "convergence", show=not options.json) as progress:
+        results = simulation.convergence(objective, (*norms, *angles), protocol, progress=progress)
+    by_norm, by_angle = results[: len(norms)], results[len(norms) :]
     picture = _steps_picture(title, by_norm, by_angle, limit)
-    table_of_all = room.as_csv([(title, found)]).encode()
-    contents = {"png": picture.png, "svg": picture.svg, "csv": table_of_all}
-    files = write_files(given.output, {f"convergence.{kind}": x for kind, x in contents.items()})
-    if given.json:
-        starts = [dict(zip(_HEADER, _convergence_row(one), strict=True)) for one in found]
-        return _json(given, "convergence", title, settings, {"starts": starts}, files)
-    few = [*by_norm, *by_angle[:: max(1, len(by_angle) // 8)]]
-    told = [["-" if x is None else f"{x:.4g}" for x in _convergence_row(one)] for one in few]
+    csv_bytes = simulation.as_csv([(title, results)]).encode()
+    contents = {"png": picture.png, "svg": picture.svg, "csv": csv_bytes}
+    files = write_files(options.output, {f"convergence.{kind}": x for kind, x in contents.items()})
+    if options.json:
+        starts = [dict(zip(_HEADER, _convergence_row(one), strict=True)) for one in results]
+        return _json(options, "convergence", title, settings, {"starts": starts}, files)
+    shown = [*by_norm, *by_angle[:: max(1, len(by_angle) // 8)]]
+    table_rows = [
+        ["-" if x is None else f"{x:.4g}" for x in _convergence_row(one)] for one in shown
+    ]
     print(
-        f"{title}: steps until the mean cosine of {given.pairs} pairs exceeds {given.target:g}, at "
-        f"most {limit:,};\ngrowth is that of the norm, and theorem 3.3 asks for as many steps at "
-        f"least:\n\n{table(_HEADER, told)}\n"
+        f"{title}: steps until the mean cosine of {options.pairs} pairs exceeds "
+        f"{options.target:g}, at most {limit:,};\ngrowth is that of the norm, and theorem 3.3 "
+        f"asks for as many steps at least:\n\n{table(_HEADER, table_rows)}\n"
     )
     print(*files, sep="\n")
     return 0
@@ -159,10 +161,10 @@ def _steps_picture(
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 
-    def line(found: "Sequence[Convergence]", x: list[float]) -> "StepsOverNorm":
+    def line(results: "Sequence[Convergence]", x: list[float]) -> "StepsOverNorm":
         steps, least = (
             np.array([math.nan if n is None else n for n in numbers], dtype=np.float64)
-            for numbers in ([one.steps for one in found], [one.at_least for one in found])
+            for numbers in ([one.steps for one in results], [one.at_least for one in results])
         )
         return StepsOverNorm(title, np.array(x), steps, least)
 
@@ -173,41 +175,43 @@ def _steps_picture(
     )
 
 
-def _latent(given: argparse.Namespace, settings: Mapping[str, str]) -> int:
+def _latent(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
     from isotrope.training.latent import byol_cells, latent, simclr_cells
 
-    if given.objective:
-        cells = simclr_cells(given.objective, settings)
+    if options.objective:
+        trainings = simclr_cells(options.objective, settings)
     else:
-        cells = simclr_cells() | byol_cells()
+        trainings = simclr_cells() | byol_cells()
     with bar(
-        len(cells) * max(given.epochs, 0), "latent", "epochs", show=not given.json
+        len(trainings) * max(options.epochs, 0), "latent", "epochs", show=not options.json
     ) as progress:
         runs = latent(
-            cells,
-            given.data,
-            epochs=given.epochs,
-            limit=given.limit,
-            seed=given.seed,
+            trainings,
+            options.data,
+            epochs=options.epochs,
+            limit=options.limit,
+            seed=options.seed,
             progress=progress,
         )
-    at = sorted({0, 1, max(1, given.epochs // 4), given.epochs})
-    shown = {name: [looks[epoch] for epoch in at] for name, looks in runs.items()}
-    files = write_files(given.output, _latent_files(runs, shown))
+    at = sorted({0, 1, max(1, options.epochs // 4), options.epochs})
+    shown = {name: [snapshots[epoch] for epoch in at] for name, snapshots in runs.items()}
+    files = write_files(options.output, _latent_files(runs, shown))
     rows = [
-        {"run": name, "epoch": look.epoch, **look.measures()}
-        for name, looks in shown.items()
-        for look in looks
+        {"run": name, "epoch": snapshot.epoch, **snapshot.measures()}
+        for name, snapshots in shown.items()
+        for snapshot in snapshots
     ]
-    if given.json:
-        title = _title(given, settings) if given.objective else None
-        return _json(given, "latent", title, settings, {"looks": rows}, files)
+    if options.json:
+        title = _title(options, settings) if options.objective else None
+        return _json(options, "latent", title, settings, {"looks": rows}, files)
     head = ["run", "epoch", "norm", "angle", "> pi/2", "> 7 pi/8", "on a line"]
-    told = [[f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values()] for row in rows]
+    table_rows = [
+        [f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values()] for row in rows
+    ]
     print(
         "Mean norm, mean angle of the pairs, shares of pairs further apart than two angles, and "
         "how much all lies\non one line through the origin (1: all, 0: all around):\n\n"
-        f"{table(head, told)}\n"
+        f"{table(head, table_rows)}\n"
     )
     print(*files, sep="\n")
     return 0
@@ -238,18 +242,23 @@ def _latent_pictures(
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
 
-    def pairs(look: "LatentSnapshot") -> "PlanePairs":
+    def pairs(snapshot: "LatentSnapshot") -> "PlanePairs":
         return PlanePairs(
-            look.epoch, look.anchors.numpy(), look.positives.numpy(), look.cosines.numpy()
+            snapshot.epoch,
+            snapshot.anchors.numpy(),
+            snapshot.positives.numpy(),
+            snapshot.cosines.numpy(),
         )
 
-    def course(looks: "Sequence[LatentSnapshot]", measure: str) -> "Course":
-        return Course([one.epoch for one in looks], [one.measures()[measure] for one in looks])
+    def course(snapshots: "Sequence[LatentSnapshot]", measure: str) -> "Course":
+        return Course(
+            [one.epoch for one in snapshots], [one.measures()[measure] for one in snapshots]
+        )
 
     panels = {"norm": "norm", "angle": "angle of the pairs", "opposite_halves": "opposite halves"}
     norms = courses(
         {
-            label: {name: course(looks, measure) for name, looks in runs.items()}
+            label: {name: course(snapshots, measure) for name, snapshots in runs.items()}
             for measure, label in panels.items()
         },
         logarithmic=["norm"],
@@ -257,21 +266,21 @@ def _latent_pictures(
     return pairs_in_plane({k: [pairs(one) for one in v] for k, v in shown.items()}), norms
 
 
-def _title(given: argparse.Namespace, settings: Mapping[str, str]) -> str:
+def _title(options: argparse.Namespace, settings: Mapping[str, str]) -> str:
     from isotrope.paradigm import registry
 
-    name = registry.find(given.objective).__name__
+    name = registry.find(options.objective).__name__
     return ", ".join([name, *(f"{key} {value}" for key, value in settings.items())])
 
 
 def _json(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     kind: str,
     title: str | None,
     settings: Mapping[str, str],
-    found: dict[str, Any],
+    content: dict[str, Any],
     files: Sequence[Path],
 ) -> int:
-    told = {"kind": kind, "objective": title, "settings": dict(settings), "seed": given.seed}
-    print(json.dumps({**told, **found, "files": [str(f) for f in files]}, ensure_ascii=False))
+    record = {"kind": kind, "objective": title, "settings": dict(settings), "seed": options.seed}
+    print(json.dumps({**record, **content, "files": [str(f) for f in files]}, ensure_ascii=False))
     return 0

@@ -1,4 +1,4 @@
-"""``isotrope spectrum``: the curvature of a run's objective where it stands."""
+"""``isotrope spectrum``: the Hessian's eigenvalues of a run's objective at its checkpoint."""
 
 import argparse
 import contextlib
@@ -38,7 +38,7 @@ embeddings that the objective sees, without the network that made them.
 100 iterations take 100 products, of about three gradients each. Ctrl-C at any time: the same
 command goes on. Everything is written to RUN/spectrum.
 """
-_ESCAPES = 5  # directions that are listed
+_ESCAPES = 5  # directions listed at most
 # in the table: heading and name
 _SHOWN = (
     ("lambda_max", "lambda_max"),
@@ -52,39 +52,39 @@ _SHOWN = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, compute, write numbers and picture, print a table and what it says."""
-    given, places = _parsed(arguments)
+    """Parse, compute, write numbers and picture, print a table and its interpretation."""
+    options, places = _parsed(arguments)
     from isotrope.paradigm import registry
     from isotrope.training.spectrum import SpectrumSettings, measure
 
-    for plugin in given.plugin:
+    for plugin in options.plugin:
         registry.load_plugin(plugin)
-    asked = SpectrumSettings(
-        iterations=given.iterations,
-        probes=given.probes,
-        batches=given.batches,
-        seeds=tuple(given.seeds),
-        batch_size=given.batch_size,
-        batch_norm=given.batch_norm,
-        weight_decay=given.weight_decay,
-        keep_graph=given.keep_graph,
-        threshold=given.threshold,
-        optimum=given.optimum,
-        by=given.by,
-        device=given.device,
+    settings = SpectrumSettings(
+        iterations=options.iterations,
+        probes=options.probes,
+        batches=options.batches,
+        seeds=tuple(options.seeds),
+        batch_size=options.batch_size,
+        batch_norm=options.batch_norm,
+        weight_decay=options.weight_decay,
+        keep_graph=options.keep_graph,
+        threshold=options.threshold,
+        optimum=options.optimum,
+        by=options.by,
+        device=options.device,
     )
-    found = []
-    products = len(places) * asked.products
-    shown = given.progress and not given.json
+    results = []
+    products = len(places) * settings.products
+    shown = options.progress and not options.json
     with bar(products, "spectrum", "products", show=shown) as progress:
         for folder, file in places:
-            found.append(measure(folder, asked, file=file, progress=progress, tell=_warn))
-    compared = _compared(found) if asked.by == "parameters" else None
-    files = _write(found, asked, given.width)
-    if given.json:
-        print(json.dumps(_json(found, compared, files), ensure_ascii=False))
+            results.append(measure(folder, settings, file=file, progress=progress, tell=_warn))
+    compared = _compared(results) if settings.by == "parameters" else None
+    files = _write(results, settings, options.width)
+    if options.json:
+        print(json.dumps(_json(results, compared, files), ensure_ascii=False))
         return 0
-    print(_text(found, asked, compared), end="\n\n")
+    print(_text(results, settings, compared), end="\n\n")
     print(*files, sep="\n")
     return 0
 
@@ -152,49 +152,49 @@ def _parser() -> Parser:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[tuple[Path, Path | None]]]:
-    """Return the flags, and which runs at which checkpoints."""
+    """Return the flags, and each run folder with its checkpoint."""
     parser = _parser()
-    given = parser.parse_args(list(arguments))
-    if given.checkpoint and len(given.runs) > 1:
+    options = parser.parse_args(list(arguments))
+    if options.checkpoint and len(options.runs) > 1:
         parser.error("--checkpoint is for a single run: its files are told apart by no other")
-    if given.batch_size is not None and given.batch_size < 2:
-        parser.error(f"--batch-size must be 2 or more; found {given.batch_size}")
-    if given.width is not None and not 0 < given.width < math.inf:
-        parser.error(f"--width must be above 0 and finite; found {given.width:g}")
-    if given.checkpoint:
-        return given, [(given.runs[0], file) for file in given.checkpoint]
-    return given, [(folder, None) for folder in given.runs]
+    if options.batch_size is not None and options.batch_size < 2:
+        parser.error(f"--batch-size must be 2 or more; found {options.batch_size}")
+    if options.width is not None and not 0 < options.width < math.inf:
+        parser.error(f"--width must be above 0 and finite; found {options.width:g}")
+    if options.checkpoint:
+        return options, [(options.runs[0], file) for file in options.checkpoint]
+    return options, [(folder, None) for folder in options.runs]
 
 
 def _warn(line: str) -> None:
     print(f"isotrope: {line}", file=sys.stderr)
 
 
-def _compared(found: "Sequence[RunSpectra]") -> "Compared | None":
-    """Two networks of different sizes, by the hypotheses of paper 004, section 4."""
+def _compared(results: "Sequence[RunSpectra]") -> "Compared | None":
+    """Compare two networks of different sizes by the hypotheses of Manna et al. 2023, section 4."""
     from isotrope.diagnostics.curvature import compare
 
-    first = [one.spectra[0] for one in found]
+    first = [one.spectra[0] for one in results]
     if len(first) != 2 or first[0].size == first[1].size:
         return None
     return compare(*first)
 
 
 def _write(
-    found: "Sequence[RunSpectra]", asked: "SpectrumSettings", width: float | None
+    results: "Sequence[RunSpectra]", settings: "SpectrumSettings", width: float | None
 ) -> list[Path]:
     """Write numbers and picture of each, and a picture of all; return the paths."""
     from isotrope.core.files import atomic_replace
     from isotrope.training.spectrum import as_csv
 
     files: list[Path] = []
-    for one in found:
-        by = "" if asked.by == "parameters" else f"-{asked.by}"
-        base = one.folder / f"step-{one.result.metrics['step']}{by}"
-        picture = _picture([one], width)
+    for result in results:
+        by = "" if settings.by == "parameters" else f"-{settings.by}"
+        base = result.folder / f"step-{result.result.metrics['step']}{by}"
+        picture = _picture([result], width)
         contents = {
-            "json": one.result.to_json().encode(),
-            "csv": as_csv(one, asked.seeds).encode(),
+            "json": result.result.to_json().encode(),
+            "csv": as_csv(result, settings.seeds).encode(),
             "svg": picture.svg,
             "png": picture.png,
         }
@@ -203,70 +203,72 @@ def _write(
             for path, content in zip(paths, contents.values(), strict=True):
                 stack.enter_context(atomic_replace(path)).write_bytes(content)
         files += paths
-    if len(found) > 1:
-        picture = _picture(found, width)
+    if len(results) > 1:
+        picture = _picture(results, width)
         for suffix, content in (("svg", picture.svg), ("png", picture.png)):
-            by = "" if asked.by == "parameters" else f"-{asked.by}"
-            path = found[0].folder / f"comparison{by}.{suffix}"
+            by = "" if settings.by == "parameters" else f"-{settings.by}"
+            path = results[0].folder / f"comparison{by}.{suffix}"
             with atomic_replace(path) as temporary:
                 temporary.write_bytes(content)
             files.append(path)
     return files
 
 
-def _picture(found: "Sequence[RunSpectra]", width: float | None) -> "Picture":
+def _picture(results: "Sequence[RunSpectra]", width: float | None) -> "Picture":
     try:
         from isotrope.reports.spectra import DensityCurve, spectra
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     from isotrope.diagnostics.curvature import density, grid
 
-    several = [[ritz for s in one.spectra for ritz in s.probes] for one in found]
-    every = [ritz for probes in several for ritz in probes]
+    several = [[ritz for s in result.spectra for ritz in s.probes] for result in results]
+    all_ritz = [ritz for probes in several for ritz in probes]
     if width is None:
-        low = min(float(ritz.values[0]) for ritz in every)
-        high = max(float(ritz.values[-1]) for ritz in every)
+        low = min(float(ritz.values[0]) for ritz in all_ritz)
+        high = max(float(ritz.values[-1]) for ritz in all_ritz)
         width = (high - low) / 200 or 1.0
-    where = grid(every, width=width)
+    positions = grid(all_ritz, width=width)
     return spectra(
         [
-            DensityCurve(one.name, where, density(probes, where, width=width), probes[0].values)
-            for one, probes in zip(found, several, strict=True)
+            DensityCurve(
+                result.name, positions, density(probes, positions, width=width), probes[0].values
+            )
+            for result, probes in zip(results, several, strict=True)
         ]
     )
 
 
 def _json(
-    found: "Sequence[RunSpectra]", compared: "Compared | None", files: Sequence[Path]
+    results: "Sequence[RunSpectra]", compared: "Compared | None", files: Sequence[Path]
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "spectra": [json.loads(one.result.to_json()) for one in found],
+        "spectra": [json.loads(result.result.to_json()) for result in results],
         "compared": None if compared is None else asdict(compared),
         "files": [str(file) for file in files],
     }
 
 
 def _text(
-    found: "Sequence[RunSpectra]", asked: "SpectrumSettings", compared: "Compared | None"
+    results: "Sequence[RunSpectra]", settings: "SpectrumSettings", compared: "Compared | None"
 ) -> str:
-    """What a reader wants to know: of what, the numbers, what they say."""
-    blocks = [_of_what(one, asked) for one in found]
+    """Return the printed text: the function, the table, and its interpretation."""
+    blocks = [_function_line(result, settings) for result in results]
     header = ["", *(name for name, _ in _SHOWN)]
     rows = []
-    for one in found:
-        spread = one.result.details["spread"]
-        for kind in ("mean", "min", "max") if len(asked.seeds) > 1 else ("mean",):
-            name = one.name if kind == "mean" else f"  {kind} of {len(asked.seeds)} seeds"
+    for result in results:
+        spread = result.result.details["spread"]
+        for kind in ("mean", "min", "max") if len(settings.seeds) > 1 else ("mean",):
+            name = result.name if kind == "mean" else f"  {kind} of {len(settings.seeds)} seeds"
             rows.append([name, *(f"{spread[key][kind]:.4g}" for _, key in _SHOWN)])
     blocks.append(table(header, rows))
-    ritz = found[0].result.metrics["ritz_values"]
+    ritz = results[0].result.metrics["ritz_values"]
     blocks.append(
         f"negative, flat: of {ritz:.0f} Ritz values those below 0 and those from 0 to "
-        f"{asked.threshold:g}"
+        f"{settings.threshold:g}"
     )
-    blocks += [_says(one) for one in found]
+    blocks += [_interpretation(result) for result in results]
     if compared is not None:
         blocks.append(
             f"{compared.verdict}\n"
@@ -283,29 +285,33 @@ def _sum(pair: tuple[float, float]) -> str:
     return f"{pair[0]:g} + {pair[1]:g}"
 
 
-def _of_what(one: "RunSpectra", asked: "SpectrumSettings") -> str:
-    about, size = one.result.details["hessian"], one.result.metrics["parameters"]
-    batches = "1 batch" if asked.batches == 1 else f"{asked.batches} batches"
-    decay = f"weight decay {about['weight_decay']:g}" if asked.weight_decay else "no weight decay"
-    if asked.by == "embeddings":
+def _function_line(result: "RunSpectra", settings: "SpectrumSettings") -> str:
+    about, size = result.result.details["hessian"], result.result.metrics["parameters"]
+    batches = "1 batch" if settings.batches == 1 else f"{settings.batches} batches"
+    decay = (
+        f"weight decay {about['weight_decay']:g}" if settings.weight_decay else "no weight decay"
+    )
+    if settings.by == "embeddings":
         free, decay = f"{size:,.0f} numbers in its embeddings", "each embedding free"
     else:
         free = f"{size:,.0f} parameters"
     return (
-        f"{one.name} of {about['steps']:,}: {about['objective']} by {about['method']}, "
+        f"{result.name} of {about['steps']:,}: {about['objective']} by {about['method']}, "
         f"{about['encoder']}, {free}\n"
         f"  weights {about['weights']}; head {about['head']}\n"
         f"  {batches} of {about['batch_size']}; batch norm: {about['batch_norm']}; {decay}"
     )
 
 
-def _says(one: "RunSpectra") -> str:
-    details, metrics = one.result.details, one.result.metrics
+def _interpretation(result: "RunSpectra") -> str:
+    details, metrics = result.result.details, result.result.metrics
     rate = details["learning_rate"]
     steps = [f"  at this step, {rate['verdict']}", f"  at the peak, {rate['verdict_of_peak']}"]
-    of_parameters = details["hessian"]["asked"]["by"] == "parameters"  # what has a learning rate
+    of_parameters = (
+        details["hessian"]["asked"]["by"] == "parameters"
+    )  # only these have a learning rate
     lines = [
-        f"{one.name}: {details['verdict']}",
+        f"{result.name}: {details['verdict']}",
         *(steps if of_parameters else ()),
         f"  estimated eigenvalues: {metrics['eigenvalues_not_positive']:,.0f} not positive, "
         f"{metrics['eigenvalues_positive']:,.0f} positive; trace {metrics['trace']:.4g} "

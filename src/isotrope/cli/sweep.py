@@ -1,4 +1,4 @@
-"""``isotrope sweep``: many trainings that differ in some settings, and which is best."""
+"""``isotrope sweep``: run many trainings that differ in some settings, and rank them."""
 
 import argparse
 import shlex
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     if {"-h", "--help"} & set(arguments):
         _parser("").parse_args(["--help"])
-    given, base = _parsed(verb, arguments[1:])
+    options, base = _parsed(verb, arguments[1:])
     try:
         from isotrope.sweeps.plan import plan
         from isotrope.sweeps.sweep import sweep
@@ -97,35 +97,35 @@ def run(arguments: Sequence[str]) -> int:
     spec = plan(
         _settings(verb),
         base,
-        stages=given.stages,
-        output=given.output,
-        sampler=given.sampler,
-        trials=given.trials,
-        seeds=given.seeds or (0, 1, 2),
-        metric=given.metric,
-        highest=None if given.goal is None else given.goal == "max",
-        jobs=given.jobs,
-        draws=given.draws,
-        keep=given.keep,
+        stages=options.stages,
+        output=options.output,
+        sampler=options.sampler,
+        trials=options.trials,
+        seeds=options.seeds or (0, 1, 2),
+        metric=options.metric,
+        highest=None if options.goal is None else options.goal == "max",
+        jobs=options.jobs,
+        draws=options.draws,
+        keep=options.keep,
     )
-    if given.dry_run:
+    if options.dry_run:
         return _dry(spec)
     stages = sweep(
         spec,
         lambda line: print(line, file=sys.stderr, flush=True),
-        measure=not given.show,
+        measure=not options.show,
     )
     again = shlex.join(["isotrope", "sweep", *arguments])
     best = best_command(spec, stages, VERBS[verb])
     files = write(spec, stages, again, best)
-    if given.json:
+    if options.json:
         print(as_result(spec, stages, again, best).to_json(), end="")
     else:
         print(_text(spec, stages, best, files))
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
     if failures:
         raise InputError(f"{len(failures)} runs failed, the others are kept; {failures[0]}")
-    if best is None and not given.show:
+    if best is None and not options.show:
         raise InputError(f"no trial of stage {len(stages)} has a score")
     return 0
 
@@ -192,17 +192,17 @@ def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, di
         chosen |= values
     parser = _parser(verb)
     parser.dotted = cls.dotted_names
-    given = parser.parse_args(others)
-    if given.output is None:
+    options = parser.parse_args(others)
+    if options.output is None:
         parser.error("--output is missing: the folder of the sweep")
-    base = {k: v for k, v in vars(given).items() if k not in _OWN}
+    base = {k: v for k, v in vars(options).items() if k not in _OWN}
     if not base[VERBS[verb]]:
         del base[VERBS[verb]]
-    from_file = read_yaml(Path(given.config)) if given.config else {}
-    shared = cls.by_field(from_file, source=given.config or "")
+    from_file = read_yaml(Path(options.config)) if options.config else {}
+    shared = cls.by_field(from_file, source=options.config or "")
     for name in ("output", "seed", "progress"):
         shared.pop(name, None)
-    return given, shared | base | chosen
+    return options, shared | base | chosen
 
 
 def _dry(spec: "Sweep") -> int:
@@ -216,7 +216,10 @@ def _dry(spec: "Sweep") -> int:
         runs = count * len(spec.seeds)
         print(f"stage {place}: {count} trials, {runs} runs, {spec.jobs} at a time")
         if plan is None:
-            print("  " + ", ".join(f"{one.name} {' .. '.join(one.ends)}" for one in varied))
+            print(
+                "  "
+                + ", ".join(f"{setting.name} {' .. '.join(setting.ends)}" for setting in varied)
+            )
         for values in plan or ():
             print("  " + " ".join(f"{name}={value}" for name, value in values.items()))
     return 0

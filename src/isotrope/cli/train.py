@@ -41,10 +41,10 @@ def run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help=_described("files"))
-    asked = asked_for(parser, arguments, TrainSettings, "files")
-    if asked is None:
+    parsed = asked_for(parser, arguments, TrainSettings, "files")
+    if parsed is None:
         return 0
-    settings, resume = asked
+    settings, resume = parsed
     from isotrope.training.folder import check_early
 
     check_early(settings, resume=resume)

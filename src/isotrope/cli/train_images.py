@@ -39,10 +39,10 @@ def run(arguments: Sequence[str]) -> int:
     )
     described = ImageSettings.model_fields["data"].description
     parser.add_argument("data", nargs="?", metavar="DATA", help=described)
-    asked = asked_for(parser, arguments, ImageSettings, "data")
-    if asked is None:
+    parsed = asked_for(parser, arguments, ImageSettings, "data")
+    if parsed is None:
         return 0
-    settings, resume = asked
+    settings, resume = parsed
     from isotrope.training.folder import check_early
 
     check_early(settings, resume=resume)

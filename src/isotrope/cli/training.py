@@ -1,4 +1,4 @@
-"""What ``train`` and ``train-images`` read alike: flags, a YAML file, --resume."""
+"""Reads the settings of ``train`` and ``train-images``: flags, a YAML file and --resume."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -42,17 +42,17 @@ def asked_for(
     others = list(arguments)
     chosen: dict[str, str] = {}
     for prefix in cls.dotted:
-        found, others = dotted(others, prefix)
-        chosen |= found
+        dotted_values, others = dotted(others, prefix)
+        chosen |= dotted_values
     parser.dotted = cls.dotted_names
-    given = vars(parser.parse_args(others))
-    resume, config, show = (given.pop(k) for k in ("resume", "config", "print_config"))
-    if not given[positional]:
-        del given[positional]
+    flag_values = vars(parser.parse_args(others))
+    resume, config, show = (flag_values.pop(k) for k in ("resume", "config", "print_config"))
+    if not flag_values[positional]:
+        del flag_values[positional]
     names = {alias: name for name, alias in ACCEPTED.items()}
     from_file = read_yaml(Path(config)) if config else {}
     from_file = {names.get(str(key).replace("_", "-"), key): v for key, v in from_file.items()}
-    values = cls.by_field(from_file, source=config or "") | given | chosen
+    values = cls.by_field(from_file, source=config or "") | flag_values | chosen
     settings = cls.read(values, source=config or "")
     if show:
         print(settings.to_yaml(), end="")

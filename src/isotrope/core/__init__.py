@@ -1,1 +1,1 @@
-"""Floor 0: records and files that every other folder uses; nothing here knows of learning."""
+"""Records, errors, atomic file writes and locks, used by every other package; no learning."""

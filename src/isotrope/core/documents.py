@@ -167,7 +167,7 @@ def _check_node(node: "yaml.Node | None") -> None:
             for key, _ in pairs:
                 name = (key.tag, key.value if isinstance(key.value, str) else id(key))
                 if name in seen:
-                    raise ValueError(f"{brief(key.value)} stands there twice")
+                    raise ValueError(f"{brief(key.value)} is given twice")
                 seen.add(name)
             parts = [part for pair in pairs for part in pair] or node.value
             total += sum(size(part) for part in parts)

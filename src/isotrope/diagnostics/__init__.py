@@ -1,13 +1,13 @@
-"""Floor 4: what an objective does to embeddings, before, in and after training, and what is wrong.
+"""Explains what an objective's gradient does to embeddings, and diagnoses runs and models.
 
-- ``simulation`` needs no model: an objective works on drawn or given angles (``averages``,
+- ``simulation`` needs no model: an objective is evaluated at random or given angles (``averages``,
   ``surfaces``), or moves free embeddings (``convergence``).
-- ``anatomy`` follows a training in anyone's loop; ``observe`` measures one batch, ``catch`` gets
-  hold of embeddings and their gradients. ``latent`` follows pairs of images in the plane.
+- ``anatomy`` records a training in any loop; ``observe`` measures one batch, ``catch`` records
+  embeddings and their gradients. ``latent`` follows pairs of images in the plane.
 - ``model_statistics`` measures the embeddings of a model, ``curvature`` its loss.
 - ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
-  ``rules`` hold one rule for each verdict, ``thresholds`` every number they decide by, and
-  ``findings`` are what it says.
+  ``rules`` holds one rule for each verdict, ``thresholds`` every number that decides, and
+  ``findings`` the findings and their text.
 """
 
 from isotrope.diagnostics.simulation.angle_draws import Angles

@@ -1,7 +1,7 @@
-"""Anatomy: in anyone's training, what its loss does to the embeddings, step by step.
+"""Anatomy: a log of the effect of a loss on the embeddings, step by step, in anyone's training.
 
-These are the rows that :class:`isotrope.Doctor` fills: how a batch is measured, and what the rows
-say together.
+:class:`isotrope.Doctor` fills its rows. A row holds the measurements of one batch; the rows
+together are the evidence of a diagnosis.
 """
 
 import csv
@@ -29,7 +29,7 @@ from isotrope.paradigm.softmax_fit import normalised, radial
 __all__ = ["COLUMNS", "Anatomy"]
 
 COLUMNS = columns("misfit", "radial", "negatives", "temperature", "dev")
-"""What a row may hold: the columns of a run on text, and what is recognised of a loss."""
+"""The columns of a row: those of a run on text, and those of a recognised loss."""
 
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
@@ -39,40 +39,40 @@ Row = dict[str, float | None]
 class Anatomy:
     """The rows of metrics.csv, from embeddings and a loss.
 
-    Every ``every``-th call of :meth:`observe` is looked at; the others do nothing. With an
-    objective of this library the components are its own. Without one the loss is recognised by its
-    gradient on the anchors (``isotrope.paradigm.recognise``), which shows its components where
-    there are fewer columns than dimensions or where it is a softmax, and the temperature of a
-    softmax. Where they leave out more than 5% of the gradient they are None. ``ratio`` is then of
-    anchors with GD >= 0.01 only: of smaller gradients rounding leaves none.
+    Every ``every``-th call of :meth:`observe` measures its batch; the others do nothing. With an
+    objective of this library the components are computed from its formulas. Without one the loss is
+    recognised by its gradient on the anchors (``isotrope.paradigm.recognise``), which shows its
+    components if there are fewer columns than dimensions or if it is a softmax, and the temperature
+    of a softmax. If they leave out more than 5% of the gradient they are None. ``ratio`` is then
+    averaged over anchors with GD >= 0.01 only, because rounding dominates smaller gradients.
 
     Besides the columns of every run a row has
 
-    - ``misfit``: the share of the gradient that the components leave out;
-    - ``radial``: the share of it that makes embeddings longer or shorter: 0 of a loss of cosines.
-      Above 5%, of embeddings that are not normalised, the loss is one of dot products or
-      distances, and what is of cosines is None;
-    - ``negatives``: how many an anchor has on average, 0 of a loss that compares an anchor with
-      its own pair only, and in a batch where there is nothing else. GD, W and R are of negatives:
-      without any they are None, which is another thing than a GD of 0;
-    - ``temperature``: of the softmax, as the gradient shows it; of one that weighs hard negatives
-      more it is lower than the loss says.
+    - ``misfit``: the share of the gradient that the components do not explain;
+    - ``radial``: the share of the gradient that makes embeddings longer or shorter: 0 for a loss of
+      cosines. Above 5%, if embeddings are not normalised, the loss is one of dot products or
+      distances, and the quantities of cosines are None;
+    - ``negatives``: the mean number of negatives of an anchor, 0 for a loss that compares an anchor
+      with its own pair only, and in a batch without other rows. GD, W and R are defined by
+      negatives: without any they are None, which differs from a GD of 0;
+    - ``temperature``: the softmax's, as the gradient shows it; if the loss gives hard negatives
+      more weight it is lower than the temperature of the loss.
 
     Args:
-        objective: what the loss is, if it is one of ours.
-        every: steps from one look to the next; step 0 is looked at.
-        against: of a loss of one's own, the negatives: the other view, or both (NT-Xent); None
-            finds out.
-        reduction: how it makes one number of its n anchors.
+        objective: the loss, if it is one of this library.
+        every: steps between two measured batches; step 0 is measured.
+        against: the views that hold the negatives of another loss: the other view, or both
+            (NT-Xent); None infers it.
+        reduction: how the loss reduces its n anchors to one number.
         temperature: of its softmax, if it has one and the gradient does not show it: the
             1/temperature in its gradient is then not counted as dissipation, which lies between 0
             and 1 as in the papers.
-        settings: what is known of the training, in the words of the command line (hyphens).
+        settings: known settings of the training, named as on the command line (hyphens).
 
     Attributes:
-        rows: one a look, by the names in ``COLUMNS``; what was not measured is None.
-        kind: what the loss of the last look is: as ``isotrope.paradigm.recognise`` says it;
-            ``known`` of an objective; ``single`` without positives, ``unseen`` without a gradient,
+        rows: one per measured batch, by the names in ``COLUMNS``; None if not measured.
+        kind: the kind of the loss of the last batch, as ``isotrope.paradigm.recognise`` names it;
+            ``known`` for an objective; ``single`` without positives, ``unseen`` without a gradient,
             ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
         calls: how often :meth:`observe` was called.
 
@@ -102,7 +102,7 @@ class Anatomy:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was seen."""
+        """Delete all rows."""
         self.rows: list[Row] = []
         self.kind = "unseen"
         self.calls = 0
@@ -110,9 +110,9 @@ class Anatomy:
         self._looked: int | None = None
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether :meth:`observe` will look at ``step``, by default that of the next call.
+        """Return whether :meth:`observe` will measure ``step``, by default that of the next call.
 
-        A step is looked at once, however many batches it accumulates.
+        A step is measured once, however many batches it accumulates.
         """
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
@@ -129,7 +129,7 @@ class Anatomy:
         labelled: bool = False,
         step: int | None = None,
     ) -> Row | None:
-        """Look at a batch, if it is its turn, and return the new row.
+        """Measure a batch, if its step is due, and return the new row.
 
         Call it between the loss and its ``backward()``, with the very tensors that the loss was
         computed from, before they are normalised. The graph is kept; gradients of parameters are
@@ -140,13 +140,13 @@ class Anatomy:
             positives: n x d, row i the positive of anchor i; None where there are none.
             loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d further negatives of all anchors.
-            groups: n integers; rows of one group are no negatives of each other.
+            groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
             labelled: the loss has labels as well: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
 
         Raises:
-            ValueError: shapes that do not fit, a loss that is no scalar, or one that does not
+            ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
                 depend on the anchors.
         """
         at = self.calls if step is None else step
@@ -154,32 +154,32 @@ class Anatomy:
         self.calls += 1
         if not due:
             return None
-        own = anchors if positives is None else positives
-        views = Views(anchors, own, negatives, groups=groups)
-        found: Row = {} if loss is None else {"loss": _scalar(loss)}
+        own_view = anchors if positives is None else positives
+        views = Views(anchors, own_view, negatives, groups=groups)
+        numbers: Row = {} if loss is None else {"loss": _scalar(loss)}
         self.kind = "broken"
         if all(bool(x.isfinite().all()) for x in (anchors, positives, negatives) if x is not None):
             # half precision is for encoders: what follows divides by temperatures
             with torch.autocast(anchors.device.type, enabled=False):
-                if positives is not None and self._tells(views):
+                if positives is not None and self._gives_components(views):
                     self.kind = "known"
-                    found |= measure(self.objective, views)
-                    found["negatives"] = negative_count(views)
+                    numbers |= measure(self.objective, views)
+                    numbers["negatives"] = negative_count(views)
                 else:
                     if gradient is None and loss is not None and loss.requires_grad:
                         gradient = _gradient(loss, anchors)
                     paired = positives is not None
-                    found |= self._seen(views, gradient, paired=paired, labelled=labelled)
+                    numbers |= self._seen(views, gradient, paired=paired, labelled=labelled)
         row, self._looked = self._row(at), at
-        row.update(found)
+        row.update(numbers)
         return row
 
     def observe_scores(
         self, scores: Tensor, gradient: Tensor, loss: float | None = None, *, step: int
     ) -> Row:
-        """Look at a batch of which there are scores, and return its row.
+        """Measure a batch by its scores, and return its row.
 
-        Where the row has been made of embeddings as well, their norm and rank stay.
+        If the row was measured from embeddings as well, their norm and rank are kept.
 
         Args:
             scores: n x m, row i of anchor i, its positive among them.
@@ -188,13 +188,13 @@ class Anatomy:
             step: number of the step.
         """
         terms = of_scores(scores, gradient)
-        given = 1.0 if terms.temperature is not None else self.temperature or 1.0
-        force = given * terms.dissipation
+        assumed_temperature = 1.0 if terms.temperature is not None else self.temperature or 1.0
+        force = assumed_temperature * terms.dissipation
         live = terms.weight.sum(dim=1) > 0
         self.kind = "other" if terms.temperature is None else "softmax"
         if not bool(live.any()):
             self.kind = "nothing"
-        found: Row = {
+        numbers: Row = {
             "dissipation": float(force.mean()),
             "dead": float((force < DEAD).double().mean()),
             "hardest_share": terms.hardest,
@@ -204,17 +204,17 @@ class Anatomy:
             "temperature": terms.temperature,
         }
         row, self._looked = self._row(step), step
-        row.update(found if loss is None else {**found, "loss": loss})
+        row.update(numbers if loss is None else {**numbers, "loss": loss})
         return row
 
-    def _tells(self, views: Views) -> bool:
-        """Whether the objective tells the components: it may compare rows, and there be one."""
+    def _gives_components(self, views: Views) -> bool:
+        """Return whether the objective gives the components: it may need more rows than these."""
         if self.objective is None:
             return False
         return len(views.anchors) >= self.objective.least_rows or views.negatives is not None
 
     def _row(self, step: int) -> Row:
-        """The row of a step, made if need be."""
+        """Return the row of a step, which is added if it is missing."""
         for row in reversed(self.rows):
             if row["step"] == step:
                 return row
@@ -222,52 +222,56 @@ class Anatomy:
         return self.rows[-1]
 
     def _seen(self, views: Views, gradient: Tensor | None, *, paired: bool, labelled: bool) -> Row:
-        """What is to be seen of a batch without NaN."""
+        """Return the measurements of a batch without NaN whose components are not known."""
         if gradient is None or not bool(gradient.isfinite().all()):
-            known, self.kind = paired and not labelled, "unseen"
-            return measure(None, views) if known else alone(views.anchors)
+            paired_views, self.kind = paired and not labelled, "unseen"
+            return measure(None, views) if paired_views else alone(views.anchors)
         share = radial(gradient, views.anchors)
         if self.reduction == "mean":
             gradient = gradient * len(gradient)  # of each anchor's own loss
         norms = torch.linalg.vector_norm(gradient, dim=1, dtype=_at_least_float(gradient.dtype))
-        told: Row = {"embedding_gradient": float(norms.mean()), "radial": share}
+        gradient_numbers: Row = {"embedding_gradient": float(norms.mean()), "radial": share}
         if share > MISFIT and not normalised(views.anchors):
             self.kind = "lengths" if paired else "single"
-            return alone(views.anchors, cosines=False) | told
+            return alone(views.anchors, cosines=False) | gradient_numbers
         if not paired:
             self.kind = "single"
-            return alone(views.anchors) | told
-        found = recognise(gradient, views, against=self.against, labelled=labelled, near=self._near)
-        self.kind, self._near = found.kind, found.temperature or self._near
-        temperature = self.temperature or found.temperature
+            return alone(views.anchors) | gradient_numbers
+        recognised = recognise(
+            gradient, views, against=self.against, labelled=labelled, near=self._near
+        )
+        self.kind, self._near = recognised.kind, recognised.temperature or self._near
+        temperature = self.temperature or recognised.temperature
         if temperature is not None:
-            found = found.in_units_of(1 / temperature)
-        return self._components(found, views, labelled=labelled) | told
+            recognised = recognised.in_units_of(1 / temperature)
+        return self._components(recognised, views, labelled=labelled) | gradient_numbers
 
-    def _components(self, found: Recognised, views: Views, *, labelled: bool) -> Row:
-        """What a recognised loss does to the embeddings, and how they lie."""
-        terms, count = found.terms, negative_count(views)
-        # of labelled pairs some are to be apart: their angles are no angles of positives
-        guessed = labelled and found.kind not in ("softmax", "other") and views.negatives is None
-        told = alone(views.anchors) if found.apart or guessed else None
-        kind: Row = {"misfit": found.misfit, "negatives": count}
-        if found.kind == "pairs":
+    def _components(self, recognised: Recognised, views: Views, *, labelled: bool) -> Row:
+        """Return the components of a recognised loss, and measures of the embeddings."""
+        terms, count = recognised.terms, negative_count(views)
+        # some labelled pairs belong apart: their angles are not those of positives
+        guessed = (
+            labelled and recognised.kind not in ("softmax", "other") and views.negatives is None
+        )
+        numbers = alone(views.anchors) if recognised.apart or guessed else None
+        kind: Row = {"misfit": recognised.misfit, "negatives": count}
+        if recognised.kind == "pairs":
             kind["negatives"] = 0.0
         elif terms is None and count:
             kind["negatives"] = None
-        if found.kind == "softmax":
-            kind["temperature"] = found.temperature
-        if told is None:
-            told = measure(None, views, terms=terms)
-            told["ratio"] = None if terms is None else _live_ratio(terms)
-        return told | kind
+        if recognised.kind == "softmax":
+            kind["temperature"] = recognised.temperature
+        if numbers is None:
+            numbers = measure(None, views, terms=terms)
+            numbers["ratio"] = None if terms is None else _live_ratio(terms)
+        return numbers | kind
 
     def note(self, step: int | None = None, **numbers: float) -> None:
-        """Add numbers to the newest row, or to that of ``step``, which is made if need be.
+        """Add numbers to the newest row, or to that of ``step``, which is added if missing.
 
         Args:
             step: see :meth:`observe`.
-            numbers: by name of a column: ``learning_rate``, ``gradient_norm``, ``epoch``, ``dev``.
+            numbers: values by column: ``learning_rate``, ``gradient_norm``, ``epoch``, ``dev``.
 
         Raises:
             ValueError: no such column, or no row yet.
@@ -281,7 +285,7 @@ class Anatomy:
         row.update(numbers)
 
     def resume(self, path: str | Path, step: int) -> None:
-        """Go on from ``step`` of a training that has saved to ``path``; nothing there is no error.
+        """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
         Raises:
             InputError: the file there holds something else.
@@ -305,18 +309,18 @@ class Anatomy:
         losses: Iterable[Mapping[str, Any]] = (),
         **settings: Any,  # noqa: ANN401 - any setting
     ) -> RunEvidence:
-        """Return what is known of the training, for the doctor to reason on.
+        """Return the evidence of the training, from which the doctor makes its diagnosis.
 
-        A dissipation above 1 has a factor of the loss in it that is not known, such as the
-        1/temperature of a softmax (``temperature``); it is then not judged.
+        A dissipation above 1 contains an unknown factor of the loss, such as the 1/temperature of a
+        softmax (``temperature``); it is then not judged.
 
         Args:
-            losses: what was recognised of each loss.
-            settings: what else is known of the training, in the words of the command line, with
+            losses: the recognised properties of each loss.
+            settings: further settings of the training, named as on the command line, with
                 underscores: ``batch_size=64, learning_rate=3e-5``.
         """
-        given = {**self.settings, **settings}
-        known = {name.replace("_", "-"): value for name, value in given.items()}
+        merged = {**self.settings, **settings}
+        settings_by_flag = {name.replace("_", "-"): value for name, value in merged.items()}
         rows, notes = self.rows, []
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
@@ -326,7 +330,7 @@ class Anatomy:
                 "the loss compares an anchor with its own pair only: without in-batch negatives it "
                 "has no dissipation, weights and ratio to judge"
             ]
-        case = of_rows(rows, objective=self.objective, settings=known)
+        case = of_rows(rows, objective=self.objective, settings=settings_by_flag)
         return replace(
             case, scores=_scores(case.rows), losses=tuple(losses), notes=(*case.notes, *notes)
         )
@@ -356,27 +360,27 @@ class Anatomy:
 
         Args:
             path: of the file or its folder.
-            objective: what was trained with.
+            objective: the objective of the training.
 
         Raises:
             InputError: there is no such file, or it holds something else.
         """
-        file, found = _file(Path(path)), cls(objective)
+        file, anatomy = _file(Path(path)), cls(objective)
         try:
             with file.open(newline="", encoding="utf-8") as handle:
-                found.rows = [_row(cells) for cells in csv.DictReader(handle)]
+                anatomy.rows = [_row(cells) for cells in csv.DictReader(handle)]
         except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
             raise InputError(
                 f"{file} holds no rows of metrics.csv ({error}); give what `save` wrote"
             ) from error
-        return found
+        return anatomy
 
 
 def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float]]:
-    """The noted dev scores of 100; those of other trainers are of 1."""
-    found = [(int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None]
-    unit = 100.0 if all(abs(score) <= 1 for _, score in found) else 1.0
-    return [(step, unit * score) for step, score in found]
+    """Return the dev scores on a scale of 100; other trainers log them between 0 and 1."""
+    scores = [(int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None]
+    unit = 100.0 if all(abs(score) <= 1 for _, score in scores) else 1.0
+    return [(step, unit * score) for step, score in scores]
 
 
 def _scalar(loss: Tensor) -> float:
@@ -389,7 +393,7 @@ def _scalar(loss: Tensor) -> float:
 
 
 def _gradient(loss: Tensor, anchors: Tensor) -> Tensor:
-    """The gradient of the loss on the anchors; its graph stays."""
+    """Return the gradient of the loss on the anchors, and keep its graph."""
     gradient: Tensor | None = None
     if anchors.requires_grad:
         (gradient,) = torch.autograd.grad(loss, anchors, retain_graph=True, allow_unused=True)
@@ -402,7 +406,7 @@ def _gradient(loss: Tensor, anchors: Tensor) -> Tensor:
 
 
 def _live_ratio(terms: Terms) -> float | None:
-    """The mean R of live anchors: of a gradient that has all but gone rounding is what is left."""
+    """Return the mean R of anchors with GD >= 0.01; rounding dominates smaller gradients."""
     live = (terms.dissipation >= DEAD) & (terms.mass != 0)
     return float(terms.ratio[live].mean()) if terms.ratio is not None and bool(live.any()) else None
 

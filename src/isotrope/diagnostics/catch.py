@@ -1,13 +1,13 @@
-"""Catching: the embeddings that a training makes, and the gradients that reach them.
+"""Records the embeddings of a batch in anyone's training, and the gradients that reach them.
 
-A hook on an embedding tensor is given its gradient in the backward pass that training runs anyway:
-no second backward pass, no graph that is kept, and the loss may be anything, also one that caches
-gradients and embeds everything a second time for them. What is embedded without gradients, as in
-such a loss's first pass, counts only where nothing else is embedded.
+A hook on an embedding tensor receives its gradient in the backward pass that training runs anyway:
+there is no second backward pass, no graph is kept, and the loss may be any, even one that caches
+gradients and embeds everything a second time for them. Embeddings made without gradients, as in
+such a loss's first pass, count only if there are no others.
 
-A loss of nested prefixes (``MatryoshkaLoss``) makes the embeddings of each prefix from those of
-the one before it, so that the gradient of a prefix holds those of all shorter ones. Its own is what
-is left without them.
+A loss over nested prefixes (``MatryoshkaLoss``) makes the embeddings of each prefix from those of
+the next longer one, so that the gradient on a prefix includes those of all shorter ones. They are
+subtracted.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from torch import Tensor
 
 __all__ = ["Catch", "Caught"]
 
-_SAME = 1e-4  # what a prefix, normalised, may differ from the embeddings that were made of it
+_SAME = 1e-4  # the most by which a normalised prefix may differ from the embeddings made from it
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Caught:
 
     Attributes:
         embeddings: n x d.
-        gradient: n x d, of the loss that was computed from these embeddings themselves; None where
-            none has come.
-        whole: whether these are all the rows that were looked for.
+        gradient: n x d, of the loss that was computed from these embeddings themselves; None if
+            none has arrived.
+        whole: whether these are all the rows that were asked for.
     """
 
     embeddings: Tensor
@@ -37,8 +37,8 @@ class Caught:
 
 
 @dataclass
-class _Part:
-    """What one call of the model has made."""
+class _ModelOutput:
+    """The embeddings of one call of the model."""
 
     embeddings: Tensor
     gradient: Tensor | None = None
@@ -49,84 +49,95 @@ class _Part:
 
 @dataclass
 class Catch:
-    """What was embedded for one batch, in the order in which it was."""
+    """The outputs of the model for one batch, in the order of its calls."""
 
-    _parts: list[_Part] = field(default_factory=list)
-    _idle: list[_Part] = field(default_factory=list)
+    _with_gradient: list[_ModelOutput] = field(default_factory=list)
+    _without_gradient: list[_ModelOutput] = field(default_factory=list)
 
     def add(self, embeddings: Tensor) -> None:
-        """Keep what the model has made; nothing of it is changed.
+        """Keep a copy of the model's output, which is not changed.
 
         Args:
-            embeddings: n x d, a column of the batch, a piece of one, or several at once.
+            embeddings: n x d, a column of the batch, a piece of one, or several columns.
         """
-        part = _Part(embeddings.detach().clone())
+        output = _ModelOutput(embeddings.detach().clone())
         if embeddings.requires_grad:
-            embeddings.register_hook(part.receive)
-            self._parts.append(part)
+            embeddings.register_hook(output.receive)
+            self._with_gradient.append(output)
         else:
-            self._idle.append(part)
+            self._without_gradient.append(output)
 
     def sizes(self) -> list[int]:
-        """Return how many rows each call of the model made, of those that :meth:`first` joins."""
-        return [len(part.embeddings) for part in self._parts or self._idle]
+        """Return the number of rows of each model output that :meth:`first` joins."""
+        return [len(output.embeddings) for output in self._outputs()]
 
     def first(self, rows: int) -> Caught | None:
-        """Return the first so many rows, with the gradient that is their own; None without any.
+        """Return the first ``rows`` embeddings with their gradient; None if there are none.
 
         Args:
-            rows: of all columns together.
+            rows: number of rows of all columns together.
         """
-        passes = _passes(self._parts or self._idle, rows)
-        if not passes:
-            found = _joined((self._parts or self._idle)[:1])
-            return None if found is None else Caught(found.embeddings, found.gradient, whole=False)
-        return Caught(passes[0].embeddings, _own(passes), whole=True)
+        outputs = self._outputs()
+        batches = _whole_batches(outputs, rows)
+        if not batches:
+            joined = _join(outputs[:1])
+            return (
+                None if joined is None else Caught(joined.embeddings, joined.gradient, whole=False)
+            )
+        return Caught(batches[0].embeddings, _without_prefixes(batches), whole=True)
+
+    def _outputs(self) -> list[_ModelOutput]:
+        return self._with_gradient or self._without_gradient
 
 
-def _passes(parts: list[_Part], rows: int) -> list[_Part]:
-    """The parts put together to whole batches, as far as they go."""
-    found: list[_Part] = []
-    held: list[_Part] = []
-    for part in parts:
-        held.append(part)
-        count = sum(len(p.embeddings) for p in held)
+def _whole_batches(outputs: list[_ModelOutput], rows: int) -> list[_ModelOutput]:
+    """Join consecutive outputs to batches of ``rows`` rows, until one does not fit."""
+    batches: list[_ModelOutput] = []
+    pending: list[_ModelOutput] = []
+    for output in outputs:
+        pending.append(output)
+        count = sum(len(o.embeddings) for o in pending)
         if count > rows:
             break
         if count == rows:
-            whole = _joined(held)
+            whole = _join(pending)
             assert whole is not None
-            found.append(whole)
-            held = []
-    return found
+            batches.append(whole)
+            pending = []
+    return batches
 
 
-def _joined(parts: list[_Part]) -> _Part | None:
-    """Several parts as one; without a gradient where none of them has any."""
-    if not parts or len({part.embeddings.shape[1] for part in parts}) > 1:
+def _join(outputs: list[_ModelOutput]) -> _ModelOutput | None:
+    """Concatenate outputs; the gradient is None if no output has one."""
+    if not outputs or len({output.embeddings.shape[1] for output in outputs}) > 1:
         return None
-    gradients = [part.gradient for part in parts]
+    gradients = [output.gradient for output in outputs]
     gradient = None
     if any(g is not None for g in gradients):
-        pairs = zip(parts, gradients, strict=True)
-        gradient = torch.cat([torch.zeros_like(p.embeddings) if g is None else g for p, g in pairs])
-    return _Part(torch.cat([part.embeddings for part in parts]), gradient)
+        gradient = torch.cat(
+            [
+                torch.zeros_like(output.embeddings) if g is None else g
+                for output, g in zip(outputs, gradients, strict=True)
+            ]
+        )
+    return _ModelOutput(torch.cat([output.embeddings for output in outputs]), gradient)
 
 
-def _own(passes: list[_Part]) -> Tensor | None:
-    """The gradient on the first embeddings, without what has come through prefixes of them."""
-    gradient = passes[0].gradient
-    if gradient is None or len(passes) < 2 or passes[1].gradient is None:
+def _without_prefixes(batches: list[_ModelOutput]) -> Tensor | None:
+    """Return the gradient on the first embeddings, less the part that came through a prefix."""
+    gradient = batches[0].gradient
+    if gradient is None or len(batches) < 2 or batches[1].gradient is None:
         return gradient
     # on the CPU: Apple's GPUs have no float64
     x, shorter, through = (
-        y.cpu().double() for y in (passes[0].embeddings, passes[1].embeddings, passes[1].gradient)
+        y.cpu().double()
+        for y in (batches[0].embeddings, batches[1].embeddings, batches[1].gradient)
     )
     prefix = x[:, : shorter.shape[1]]
     norm = torch.linalg.vector_norm(prefix, dim=1, keepdim=True).clamp_min(1e-12)
     if shorter.shape[1] >= x.shape[1] or float((prefix / norm - shorter).abs().max()) > _SAME:
         return gradient
     through = (through - shorter * (through * shorter).sum(dim=1, keepdim=True)) / norm
-    own = gradient.cpu().double().clone()
-    own[:, : shorter.shape[1]] -= through
-    return own.to(gradient)
+    corrected = gradient.cpu().double().clone()
+    corrected[:, : shorter.shape[1]] -= through
+    return corrected.to(gradient)

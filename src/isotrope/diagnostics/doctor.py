@@ -1,7 +1,8 @@
-"""The doctor: what is wrong with a run or a model, the root cause first, and what to change.
+"""The function ``diagnose``: applies the rules to the evidence of a run, a model or a training.
 
-The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the knowledge stands in
-:mod:`isotrope.diagnostics.rules`, its numbers in :mod:`isotrope.diagnostics.thresholds`.
+The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the rules are in
+:mod:`isotrope.diagnostics.rules`, their numbers in :mod:`isotrope.diagnostics.thresholds`. The
+callback that collects the evidence during a training is in ``isotrope.adapters.doctor``.
 """
 
 from isotrope.diagnostics.advice import in_their_words
@@ -16,7 +17,7 @@ __all__ = ["diagnose"]
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
-    """Return what is wrong, the root cause first; what a finding explains is not told again."""
+    """Return the findings, the root cause first, without those that an earlier one explains."""
     findings: list[Finding] = []
     explained: set[str] = set()
     for rule in RULES:
@@ -25,25 +26,25 @@ def diagnose(case: RunEvidence) -> Diagnosis:
             findings.append(finding)
             explained |= EXPLAINS.get(finding.verdict, set())
     if not findings and (unknown := not_enough_seen(case)) is not None:
-        findings = [unknown]  # nothing was found, but nothing was looked at either
+        findings = [unknown]  # nothing was found, but hardly anything was measured either
     numbers = () if findings else _key_numbers(case)
-    told = tuple(in_their_words(finding, case) for finding in findings)
-    return Diagnosis(told, case.notes, numbers, case.judgement, case.losses)
+    rephrased = tuple(in_their_words(finding, case) for finding in findings)
+    return Diagnosis(rephrased, case.notes, numbers, case.judgement, case.losses)
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
-    """Return what a healthy run is called so by, as far as it was measured."""
+    """Return the measured numbers by which a run is called healthy."""
     share, count = case.end("hardest_share"), negatives(case)
     rank, most = case.end("effective_rank"), most_dimensions(case)
-    found = {
+    numbers = {
         "dead_early": later_dead(case),
         "hardest_times_uniform": None if share is None or count is None else share * count,
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),
     }
-    # a number on the other side decided nothing, for want of what else its rule asks for
+    # a number beyond its threshold decided nothing here: its rule has further conditions
     return tuple(
         compared(name, number)
-        for name, number in found.items()
+        for name, number in numbers.items()
         if number is not None and not crosses(name, number)
     )

@@ -1,8 +1,8 @@
-"""Evidence: all that is known of a run or a model, as the one record that the doctor reasons on.
+"""The evidence of a diagnosis: one record of everything known about a run or a model.
 
-It comes from a run folder (settings, metrics.csv, result.json), from the rows of somebody's own
-training (``isotrope.Doctor``), and from probes: embeddings of data under the encoder that was
-saved, and under the one that training began with (:mod:`isotrope.diagnostics.probe`).
+It comes from a run folder (settings, metrics.csv, result.json), from the rows of a user's own
+training (``isotrope.Doctor``), and from probes: embeddings of data by the saved encoder, and by the
+encoder at the start of training (:mod:`isotrope.diagnostics.probe`).
 """
 
 import csv
@@ -29,32 +29,32 @@ Kind = Literal["text", "images", ""]
 
 
 _MOST_STEPS = 2**53
-_LARGEST = 1e30  # nothing that is measured of embeddings is larger and means something
+_LARGEST = 1e30  # no meaningful measurement of embeddings is larger
 
 
 def sane(value: float) -> bool:
-    """Tell whether a number can have been measured: finite, and of a size that means something."""
+    """Return whether a number is a plausible measurement: finite, and not absurdly large."""
     return math.isfinite(value) and abs(value) <= _LARGEST
 
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """What the doctor is shown.
+    """The evidence that the rules read.
 
     Attributes:
-        kind: what is embedded; ``""`` where nobody said.
-        rows: one a logged step, by column of metrics.csv, in the order of steps.
-        scores: (step, dev score or kNN accuracy), larger is better, of 100.
+        kind: of the inputs; ``""`` if unknown.
+        rows: one per logged step, by column of metrics.csv, in the order of steps.
+        scores: (step, dev score or kNN accuracy), on a scale of 100; larger is better.
         settings: of the run, as config.yaml spells them (hyphens); empty without a run.
-        details: of result.json; empty where there is none.
-        objective: what was trained with, or None where nobody said.
-        probe: numbers of the saved encoder on data, by column, with what only a probe has
-            (``mean_cosine``, ``copies``, ``count``, ``dimension``); None where there was none.
-        start: the same of the encoder that training began with.
-        judgement: whether training helped; None where nothing was kept to judge by.
-        losses: of somebody's training, what each of its losses was recognised as: ``name``,
+        details: of result.json; empty without one.
+        objective: the objective of the training; None if unknown.
+        probe: measurements of the saved encoder on data, by column, and those that only a probe
+            has (``mean_cosine``, ``copies``, ``count``, ``dimension``); None without a probe.
+        start: the same for the encoder at the start of training.
+        judgement: whether training helped; None if the run kept no scores to judge by.
+        losses: for a user's own training, the recognised properties of each loss: ``name``,
             ``family``, ``temperature``, ``misfit``, ``negatives``.
-        notes: what was looked at and what could not be.
+        notes: the evidence that was examined, and that could not be.
     """
 
     kind: Kind = ""
@@ -70,7 +70,7 @@ class RunEvidence:
     notes: tuple[str, ...] = ()
 
     def series(self, column: str) -> list[float]:
-        """Return the values of a column that were measured, in the order of steps."""
+        """Return the measured values of a column, in the order of steps."""
         values = (row.get(column) for row in self.rows)
         return [value for value in values if value is not None and sane(value)]
 
@@ -85,23 +85,23 @@ class RunEvidence:
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return the median of the last third of the steps; if none has it, the probe's."""
+        """Return the median of the last third of the steps; without any, the probe's value."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)
         return statistics.median(values[-max(1, len(values) // 3) :])
 
     def setting(self, name: str) -> Any:  # noqa: ANN401 - any setting
-        """Return a setting of the run, None where it is not known."""
+        """Return a setting of the run; None if it is unknown."""
         return self.settings.get(name)
 
     @property
     def batch_size(self) -> int | None:
-        """Rows of a batch, of training or of the probe."""
-        told = self.details.get("batch_size", self.setting("batch-size"))
-        if told is None and self.probe is not None:
-            told = self.probe.get("count")
-        return None if told is None else int(told)
+        """The batch size of the training, or the number of inputs of the probe."""
+        size = self.details.get("batch_size", self.setting("batch-size"))
+        if size is None and self.probe is not None:
+            size = self.probe.get("count")
+        return None if size is None else int(size)
 
 
 def of_rows(
@@ -111,29 +111,31 @@ def of_rows(
     settings: Mapping[str, Any] | None = None,
     kind: Kind = "",
 ) -> RunEvidence:
-    """Return the case of somebody's own loop.
+    """Return the evidence of a user's own training loop.
 
     Args:
-        rows: as :class:`RunEvidence` has them; a missing column is a number that was not measured.
-        objective: what was trained with, if it is one of ours.
-        settings: what is known of the loop, in the words of the command line:
+        rows: as in :class:`RunEvidence`; a missing column was not measured.
+        objective: the objective of the training, if it is one of this library.
+        settings: known settings of the loop, named as on the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``.
-        kind: ``text`` or ``images``; what is not known, here or by ``settings["kind"]``, is taken
-            for text: images can look alike and still be two.
+        kind: ``text`` or ``images``. If neither this nor ``settings["kind"]`` says, inputs are
+            taken for text, whose copies count as false negatives; images may look alike.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
-    known = dict(settings or {})
-    told = known.pop("kind", kind)
-    return RunEvidence(kind=told, rows=ordered, settings=known, objective=objective)
+    settings_by_flag = dict(settings or {})
+    stated_kind = settings_by_flag.pop("kind", kind)
+    return RunEvidence(
+        kind=stated_kind, rows=ordered, settings=settings_by_flag, objective=objective
+    )
 
 
 def is_run(folder: Path) -> bool:
-    """Tell whether a folder is one of our runs, and not a model."""
+    """Return whether a folder is a run of isotrope, and not a model."""
     return (folder / "config.yaml").is_file() and (folder / "metrics.csv").is_file()
 
 
 def of_run(folder: Path) -> RunEvidence:
-    """Return the case of a run folder, without probes.
+    """Return the evidence of a run folder, without probes.
 
     Raises:
         InputError: one of its files cannot be read.
@@ -148,7 +150,7 @@ def of_run(folder: Path) -> RunEvidence:
     column = "knn" if kind == "images" else "dev"
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
     measured = [row for row in rows if row.get("loss") is not None]
-    objective, said = _objective(settings, details, folder)
+    objective, objective_notes = _objective(settings, details, folder)
     notes = [f"{len(measured)} logged steps" + ("" if finished else " of a run without a result")]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
     return RunEvidence(
@@ -159,7 +161,7 @@ def of_run(folder: Path) -> RunEvidence:
         details=details,
         objective=objective,
         judgement=judgement_of(folder, details if finished else None),
-        notes=(*notes, *said),
+        notes=(*notes, *objective_notes),
     )
 
 
@@ -168,7 +170,7 @@ def _of(row: Row | None, column: str) -> float | None:
 
 
 def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
-    """The rows by step; a run in progress may be in the middle of its last line."""
+    """Return the rows by step; the last line of a run in progress may be incomplete."""
     text = read_text(path)
     try:
         reader = csv.DictReader(io.StringIO(text, newline=""))
@@ -201,23 +203,23 @@ def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
 def _objective(
     settings: Mapping[str, Any], details: Mapping[str, Any], folder: Path
 ) -> tuple[Objective | None, list[str]]:
-    """The objective with its parameters, and a note where it cannot be had."""
-    told = details.get("objective")
-    told = told if isinstance(told, Mapping) else {}
-    name = told.get("name") or settings.get("objective")
+    """Return the objective with its parameters, or None and a note why it cannot be built."""
+    recorded = details.get("objective")
+    recorded = recorded if isinstance(recorded, Mapping) else {}
+    name = recorded.get("name") or settings.get("objective")
     if name is None:
         return None, ["the objective is not known"]
     if not isinstance(name, str):
         raise InputError(
             f"objective must be the name of one; found {brief(name)}: restore config.yaml"
         )
-    asked = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
+    requested = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
     try:
         registry.check_plugins(settings.get("plugin"), folder)
-        known = {k: v for k, v in (told.get("parameters") or {}).items() if v is not None}
+        saved = {k: v for k, v in (recorded.get("parameters") or {}).items() if v is not None}
         fields = hypers(registry.find(name))
-        own = {k: v for k, v in known.items() if k in fields}
-        return registry.build(name, {**own, **asked}), []
+        saved_parameters = {k: v for k, v in saved.items() if k in fields}
+        return registry.build(name, {**saved_parameters, **requested}), []
     except (ValueError, TypeError) as error:
         return None, [f"the objective {name} cannot be built: {_line(error)}"]
 

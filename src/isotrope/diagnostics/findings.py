@@ -1,4 +1,4 @@
-"""Findings: what the doctor says, with the numbers it says it by and what to change."""
+"""The records of a diagnosis: verdicts, findings with their numbers, and their printed form."""
 
 import html
 import json
@@ -33,7 +33,7 @@ VERDICTS = {
     "overfitting": "the dev score falls while training goes on",
     "not-enough-seen": "nothing was found, and hardly anything was there to look at",
 }
-"""The words of a verdict, the root causes first, and what each means."""
+"""The meaning of each verdict, root causes first."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: of the threshold (isotrope.diagnostics.thresholds), or of what is told besides.
-        number: what was found.
-        threshold: what it was compared with; None where the number only explains.
+        name: of the threshold (isotrope.diagnostics.thresholds), or of a number that only explains.
+        number: the measured value.
+        threshold: the limit; None if the number only explains.
         unit: of both.
         side: where a number is a fault: ``above`` the threshold or ``below`` it.
     """
@@ -62,14 +62,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong.
+    """One fault of a run or a model.
 
     Attributes:
         verdict: one of :data:`VERDICTS`.
         evidence: the numbers, the deciding ones first.
         source: paper and figure, or how the threshold was set.
-        change: one concrete change in the words of the command line.
-        detail: what happened and why the change helps, in a sentence or two.
+        change: one concrete change, as a flag of the command line.
+        detail: one or two sentences on the fault and why the change helps.
     """
 
     verdict: str
@@ -81,14 +81,14 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What the doctor found.
+    """The result of a diagnosis.
 
     Attributes:
-        findings: the root cause first; none where nothing was found.
-        notes: what was looked at and what could not be; not part of the JSON.
+        findings: the root cause first; empty if the run is healthy.
+        notes: the evidence that was examined, and that could not be; not part of the JSON.
         numbers: the key numbers of a healthy run, with the thresholds that they have not crossed.
-        judgement: whether training helped, by the dev set; None where that is not known at all.
-        losses: of somebody's training, what each of its losses was recognised as.
+        judgement: whether training helped, by the dev set; None if that is unknown.
+        losses: for a user's own training, the recognised properties of each loss.
     """
 
     findings: tuple[Finding, ...]
@@ -105,8 +105,8 @@ class Diagnosis:
     def to_json(self) -> str:
         """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
 
-        Of somebody's training there is ``"loss"`` too, with name, family, temperature and misfit;
-        it is a list where there are several. What is not finite becomes null.
+        The JSON of a user's own training also has ``"loss"``, with name, family, temperature and
+        misfit; it is a list if there are several. Numbers that are not finite become null.
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
@@ -115,23 +115,23 @@ class Diagnosis:
             "judgement": None if self.judgement is None else _plain(asdict(self.judgement)),
         }
         if self.losses:
-            told = [_plain(dict(loss)) for loss in self.losses]
-            record["loss"] = told[0] if len(told) == 1 else told
+            losses = [_plain(dict(loss)) for loss in self.losses]
+            record["loss"] = losses[0] if len(losses) == 1 else losses
         return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
     def __repr__(self) -> str:
         return f"Diagnosis({', '.join(self.verdict)})"
 
     def _repr_html_(self) -> str:
-        """Return what is printed, for a notebook."""
+        """Return the printed text as HTML, for a notebook."""
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        """Verdict, outcome, finding by finding, what was looked at, in lines of 96 characters."""
-        judged = self.judgement
-        outcome = "" if judged is None else f"; outcome: {judged.outcome}"
+        """Return verdict, outcome, findings and examined evidence in lines of 96 characters."""
+        judgement = self.judgement
+        outcome = "" if judgement is None else f"; outcome: {judgement.outcome}"
         blocks = [f"verdict: {', '.join(self.verdict)}{outcome}"]
-        blocks += [] if judged is None else [_wrapped(judged.sentence)]
+        blocks += [] if judgement is None else [_wrapped(judgement.sentence)]
         blocks += ["\n".join(f"- {number}" for number in self.numbers)] if self.numbers else []
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
         blocks += [_wrapped("looked at: " + "; ".join(self.notes))] if self.notes else []

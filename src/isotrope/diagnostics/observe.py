@@ -1,4 +1,4 @@
-"""What is logged of a batch: the components, both parts of the gradient, how embeddings lie."""
+"""Measures one batch for the log: components, pull and push of the gradient, and embeddings."""
 
 import dataclasses
 import math
@@ -45,7 +45,7 @@ MEASURED = (
     "effective_rank",
     "false_negatives",
 )
-"""The names of what :func:`measure` returns, in the order of the columns of metrics.csv."""
+"""The keys of the result of :func:`measure`, in the order of the columns of metrics.csv."""
 
 
 def columns(*further: str) -> tuple[str, ...]:
@@ -53,91 +53,92 @@ def columns(*further: str) -> tuple[str, ...]:
     return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
 
 
-SAME = 0.999  # cosine from which two embeddings are taken for the same thing
-_NEAR = 0.25  # of the average distance of negatives: nearer than that something is the matter
+SAME = 0.999  # cosine from which two embeddings count as equal
+_NEAR = 0.25  # of the negatives' mean distance: a nearer negative is suspicious
 
 
 @torch.no_grad()
 def measure(
     objective: Objective | None, views: Views, *, terms: Terms | None = None
 ) -> dict[str, float | None]:
-    """Return what is to be seen of one batch, a number or None for each name in ``MEASURED``.
+    """Return the measurements of one batch: a number or None for each name in ``MEASURED``.
 
-    What compares rows with each other looks at the first 4,096. Negatives are those of the other
+    Measures that compare rows with each other use the first 4,096. Negatives are those of the other
     view that the objective sees: neither an anchor's positive nor a row of its group. Angles are
     in radians, standard deviations divide by the number of values.
 
     Args:
-        objective: what the batch is trained with. Without components (not on the sphere) and
-            without an objective everything about them is None; of logits (DINO) there are norms,
+        objective: the objective of the training. Without one, or if it has no components (not on
+            the sphere), all quantities of components are None; for logits (DINO) there are norm,
             rank and gradient only.
         views: raw embeddings, n x d.
-        terms: the components, where another than ``objective`` tells them.
+        terms: the components, if they do not come from ``objective``.
 
     Returns:
         ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01, both over the
         anchors that have negatives and None where none has (a batch of one row, or of one group);
         ``hardest_share`` the share of the weight on the hardest negative; ``ratio`` the mean R;
         ``above_bound`` the share of active anchors whose ratio is above the lower bound of Lemma 1
-        (paper 000) for small steps and the hardest negative;
+        (Li et al., 2024) for small steps and the hardest negative;
         ``alignment`` and ``uniformity``; ``norm`` of the anchors;
-        ``gradient_alignment`` and ``gradient_uniformity`` the mean length of what pulls an anchor
-        and of what pushes it, in the tangent plane at the normalised anchor (paper 001, eq. 7 to
-        22, without 1/||h||);
+        ``gradient_alignment`` and ``gradient_uniformity`` the mean lengths of the pull and of the
+        push on an anchor, in the tangent plane at the normalised anchor (Nie et al., 2023, eq. 7
+        to 22, without 1/||h||);
         ``embedding_gradient`` the mean length of n dL/dz_i, the gradient that reaches a raw
-        anchor (paper 003, Prop. 3.1);
+        anchor (Draganov et al., 2024, Prop. 3.1);
         ``positive_mean``, ``positive_std``, ``negative_mean``, ``negative_std`` of the angles
-        (paper 000, figure 9), pi/2 where a row is zero; ``distance_gap`` (paper 001, figure 3);
+        (Li et al., 2024, figure 9), pi/2 where a row is zero; ``distance_gap`` (Nie et al., 2023,
+        figure 3);
         ``opposite_halves`` and ``far_opposite``, the shares of positive pairs more than pi/2 and
-        7 pi/8 apart (paper 003);
+        7 pi/8 apart (Draganov et al., 2024);
         ``std`` of the dimensions of the normalised anchors; ``effective_rank`` of the anchors;
         ``false_negatives`` the share of anchors with a negative that looks like a positive: as
         near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
         has none, within a quarter of 1 - cos of the average negative.
     """
     views = views.detached().map(_wide)
-    found: dict[str, float | None] = dict.fromkeys(MEASURED)
-    found["norm"] = float(mean_norm(views.anchors))
-    found["effective_rank"] = _effective_rank(views.anchors)
+    numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
+    numbers["norm"] = float(mean_norm(views.anchors))
+    numbers["effective_rank"] = _effective_rank(views.anchors)
     if objective is not None and not objective.has_terms:
-        found["embedding_gradient"] = _embedding_gradient(objective, views)
+        numbers["embedding_gradient"] = _embedding_gradient(objective, views)
     if objective is not None and objective.space == "logits":
-        return found
-    few = first_rows(views)
+        return numbers
+    first = first_rows(views)
     if objective is not None and objective.has_terms:
-        pairs = objective.compare(few)
+        pairs = objective.compare(first)
         terms = objective.components(pairs)
     else:
-        few = few if terms is None else few.map(lambda x: x.to(terms.weight))
-        pairs = choose_pairs(few.unit())
+        first = first if terms is None else first.map(lambda x: x.to(terms.weight))
+        pairs = choose_pairs(first.unit())
     if terms is not None:
-        found |= _components(terms, pairs, few.anchors)
-    return found | _spread(views) | _angles(pairs)
+        numbers |= _components(terms, pairs, first.anchors)
+    return numbers | _spread(views) | _angles(pairs)
 
 
 @torch.no_grad()
 def alone(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
-    """Return what is to be seen of embeddings whose positives are not known, as :func:`measure`.
+    """Return the measurements of embeddings whose positives are unknown, keyed as :func:`measure`.
 
     Args:
         embeddings: n x d, raw.
-        cosines: False of embeddings that are compared by dot products or distances: what is of
-            normalised rows says nothing of them, and there are norm and rank only.
+        cosines: False for embeddings that are compared by dot products or distances: measures of
+            normalised rows mean nothing for them, and there are norm and rank only.
     """
     raw = _wide(embeddings.detach())
-    found: dict[str, float | None] = dict.fromkeys(MEASURED)
-    found["norm"], found["effective_rank"] = float(mean_norm(raw)), _effective_rank(raw)
+    numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
+    numbers["norm"], numbers["effective_rank"] = float(mean_norm(raw)), _effective_rank(raw)
     if cosines:
-        found["uniformity"] = float(uniformity(raw)) if len(raw) > 1 else None
-        found["std"] = float(dimension_std(raw))
-    return found
+        numbers["uniformity"] = float(uniformity(raw)) if len(raw) > 1 else None
+        numbers["std"] = float(dimension_std(raw))
+    return numbers
 
 
 def negative_count(views: Views) -> float:
-    """Return how many negatives an anchor has on average, in the other view and beyond it.
+    """Return the mean number of negatives of an anchor, further negatives included.
 
     Args:
-        views: raw embeddings, of which the first 4,096 rows are looked at.
+        views: raw embeddings, of which the first 4,096 rows are used.
     """
     return float(choose_pairs(first_rows(views)).negative().sum(dim=1).double().mean())
 
@@ -147,7 +148,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | None]:
-    """What the components say, and the lengths of the gradient and its two parts."""
+    """Return the components, and the mean lengths of the gradient, its pull and its push."""
     views = pairs.views
     size = len(views.anchors) * terms.scale
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
@@ -158,7 +159,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     if terms.residual is not None:
         whole = whole + tangent(terms.residual, views.anchors)
     norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
-    # a row without direction (zero, or all but zero) has a unit vector of zeros, and gets nothing
+    # a row of (nearly) zero norm has a unit vector of zeros, and no gradient
     reached = whole / norm.masked_fill(~views.anchors.any(dim=1, keepdim=True), torch.inf)
     return {
         **summary(terms, pairs),
@@ -170,7 +171,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
 
 
 def _above_bound(terms: Terms, pairs: Pairs) -> float | None:
-    """The share of active anchors above the bound of Lemma 1, whose limit is p.q / |p|^2."""
+    """Return the share of active anchors above the bound of Lemma 1, whose limit is p.q / |p|^2."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
         return None
@@ -183,7 +184,7 @@ def _above_bound(terms: Terms, pairs: Pairs) -> float | None:
 
 
 def _embedding_gradient(objective: Objective, views: Views) -> float:
-    """The mean length of n dL/dz_i by autograd, where no components tell."""
+    """Return the mean length of n dL/dz_i by autograd, for a loss without components."""
     with torch.enable_grad():
         leaf = views.anchors.clone().requires_grad_()
         loss = objective.loss(dataclasses.replace(views, anchors=leaf))
@@ -192,7 +193,7 @@ def _embedding_gradient(objective: Objective, views: Views) -> float:
 
 
 def _spread(views: Views) -> dict[str, float | None]:
-    """How the embeddings lie, without a look at their negatives."""
+    """Return the measures of the embeddings that need no negatives."""
     anchors, own = views.anchors, views.own
     return {
         "alignment": float(alignment(anchors, own)),
@@ -204,7 +205,7 @@ def _spread(views: Views) -> dict[str, float | None]:
 
 
 def _effective_rank(anchors: Tensor) -> float:
-    """The effective rank, from the smaller of the two moments, whose eigenvalues are the same."""
+    """Return the effective rank, from the smaller of two moments with the same eigenvalues."""
     x = anchors.cpu().double()  # Apple's GPUs have no float64
     if not bool(x.isfinite().all()):
         return math.nan
@@ -213,27 +214,27 @@ def _effective_rank(anchors: Tensor) -> float:
 
 
 def _angles(pairs: Pairs) -> dict[str, float | None]:
-    """Angles with positives and negatives, and what follows from them."""
+    """Return the angles to positives and negatives, and the measures derived from them."""
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
-    apart = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
-    together = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
-    angle = 2 * torch.atan2(apart, together)  # arccos loses half the digits of a small angle
-    # two rows without direction are orthogonal, as one is to any other
-    angle = angle.masked_fill((apart == 0) & (together == 0), math.pi / 2)
-    found: dict[str, float | None] = {
-        "positive_mean": float(angle.mean()),
-        "positive_std": float(angle.std(correction=0)),
+    distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
+    sum_norm = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
+    angles = 2 * torch.atan2(distance, sum_norm)  # arccos loses half the digits of a small angle
+    # a zero row counts as orthogonal to every row, another zero row included
+    angles = angles.masked_fill((distance == 0) & (sum_norm == 0), math.pi / 2)
+    numbers: dict[str, float | None] = {
+        "positive_mean": float(angles.mean()),
+        "positive_std": float(angles.std(correction=0)),
     }
     count = negative.sum(dim=1)
     some = count > 0
     if not bool(some.any()):
-        return found
+        return numbers
     others = similarity.clamp(-1, 1).arccos()[negative]
     lengths = [x.square().sum(dim=1) for x in (views.anchors, pairs.columns())]  # 1, or 0
     square = lengths[0][:, None] + lengths[1] - 2 * similarity
     count, chord = count[some], square.clamp_min(0).sqrt()
-    gap = chord.masked_fill(~negative, 0)[some].sum(dim=1) / count - apart[some]
-    return found | {
+    gap = chord.masked_fill(~negative, 0)[some].sum(dim=1) / count - distance[some]
+    return numbers | {
         "negative_mean": float(others.mean()),
         "negative_std": float(others.std(correction=0)),
         "distance_gap": float(gap.mean()),
@@ -242,7 +243,7 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
 
 
 def _false_negative(pairs: Pairs) -> Tensor:
-    """Where a negative looks like a positive, n booleans; see :func:`measure`."""
+    """Return n booleans: whether a negative looks like a positive; see :func:`measure`."""
     negative, similarity = pairs.negative(), pairs.similarity()
     hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
     mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)

@@ -1,4 +1,4 @@
-"""Quantities that several rules compute from the evidence."""
+"""Quantities derived from the evidence that several rules share."""
 
 import statistics
 
@@ -32,18 +32,18 @@ _IDEAL = 64  # rows of the ideal batch
 
 
 def crosses(name: str, number: float | None) -> bool:
-    """Return whether a number lies beyond the threshold of that name."""
+    """Return whether a number is beyond the threshold of that name."""
     return THRESHOLDS[name].crossed_by(number)
 
 
 def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
-    """Return the numbers at the end that explain a finding without deciding it."""
+    """Return the final values of some columns, which explain a finding without deciding it."""
     numbers = ((column, case.end(column)) for column in columns)
     return tuple(Evidence(name, number) for name, number in numbers if number is not None)
 
 
 def gained(case: RunEvidence) -> float | None:
-    """Return the best dev score less the first, None without scores."""
+    """Return the best dev score minus the first; None without scores."""
     return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
 
 
@@ -60,7 +60,7 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def separation(row: Row | None) -> float | None:
-    """Return how far negatives are from positives: difference of mean angles over deviation."""
+    """Return the difference of mean angles of negatives and positives, in standard deviations."""
     near, far, *spreads = (
         None if row is None else row.get(name)
         for name in ("positive_mean", "negative_mean", "positive_std", "negative_std")
@@ -70,12 +70,12 @@ def separation(row: Row | None) -> float | None:
 
 
 def learning_rate(case: RunEvidence) -> float | None:
-    """Return the peak learning rate, if the settings or the recipe's plan tell it."""
+    """Return the peak learning rate, if it is in the settings or in the recipe's plan."""
     return _planned(case, "learning-rate")
 
 
 def weight_decay(case: RunEvidence) -> float | None:
-    """Return the weight decay, if the settings or the recipe's plan tell it."""
+    """Return the weight decay, if it is in the settings or in the recipe's plan."""
     return _planned(case, "weight-decay")
 
 
@@ -86,7 +86,7 @@ def lower_rate(case: RunEvidence, divisor: float) -> str:
 
 
 def most_dimensions(case: RunEvidence) -> int | None:
-    """Return the largest effective rank that a batch can have, as far as n and d are known."""
+    """Return the largest possible effective rank of a batch, from n and d as far as known."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     if d is None and case.probe is not None:
@@ -96,9 +96,9 @@ def most_dimensions(case: RunEvidence) -> int | None:
 
 
 def negatives(case: RunEvidence) -> int | None:
-    """Return how many negatives an anchor has: of the batch, of both views, or of a queue.
+    """Return the number of negatives of an anchor: from the batch, both views, or a queue.
 
-    A loss of somebody's own is taken to have those of the batch.
+    A user's own loss is assumed to use those of the batch.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
@@ -114,7 +114,7 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def pushing(objective: Objective) -> bool:
-    """Return whether an objective pushes anything apart; one without components counts as if."""
+    """Return whether an objective pushes embeddings apart; assumed of one without components."""
     return not objective.has_terms or pushes(objective)
 
 
@@ -124,7 +124,7 @@ def anchors_done_on_ideal(objective: Objective) -> float:
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the objective's hyperparameters and exchanged parts, those of a parent included."""
+    """Return the objective's hyperparameters and exchanged components, with those of its parent."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -134,7 +134,7 @@ def parameters(case: RunEvidence) -> dict[str, object]:
 
 
 def temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the weights, None where they have none."""
+    """Return the temperature of the weights; None if they have none."""
     values = parameters(case)
     name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":

@@ -1,4 +1,4 @@
-"""Encoders of text and images, with all trainable state; objectives have none."""
+"""Encoders of text and images; all trainable parameters live here, none in an objective."""
 
 import importlib
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Scores an encoder on data and returns a Result.
+"""Scores an encoder on benchmark data: STS, transfer, retrieval, kNN and a linear probe.
 
 The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, ``corpus`` and
-``compare`` live in the files of the same names.
+``compare`` are in the files of the same names. Each returns a Result.
 """
 
 import importlib

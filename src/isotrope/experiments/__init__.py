@@ -1,1 +1,1 @@
-"""Floor 6: experiments: what they run, and how results become tables."""
+"""The experiment of ``isotrope demo``: search Python functions by their descriptions."""

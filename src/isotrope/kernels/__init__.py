@@ -1,17 +1,13 @@
-"""The row statistics of the similarity matrix: one interface with four backends.
+"""Row statistics of the similarity matrix, with four backends: eager, rowblock, bfloat16, triton.
 
-``pairs`` defines the statistics that an objective may use, ``mask`` the pairs that are not
-negatives. The backends are those of ``--backend``:
+``eager`` computes them from the whole matrix and is the reference. ``rowblock`` needs linear
+memory: it goes through the matrix in the blocks of ``tiles``, in the precision of the embeddings.
+``bfloat16`` is rowblock with products in bfloat16, and ``triton`` runs on a GPU.
 
-- *eager* (module ``eager``) computes them from the whole matrix; the others are tested against it;
-- *rowblock* (module ``rowblock``) computes each of them in linear memory, from the blocks of
-  ``tiles``;
-- *bfloat16* is rowblock with rounded products;
-- *triton* (package ``triton``) computes them on a GPU without writing similarities to its memory.
-
-Rowblock, bfloat16 and triton also *fuse*: if a formula uses nothing but statistics (``statistics``
-records which), ``fused`` computes its value and gradients together, in ``one_pass`` or
-``two_passes`` over blocks of rows, depending on the ``coupling`` that the objective declares. If
-only anchors move, ``surrogate_sums`` computes both directions in one pass. ``mixtures`` mixes the
-columns that ``topk`` finds. ``choose`` picks the backend and can say why.
+``pairs`` declares which statistics an objective may use, and ``mask`` which columns are not
+negatives; ``mixtures`` are averages of the columns that ``topk`` finds. Where a formula uses only
+statistics (``statistics`` records which), ``fused`` computes value and gradients together, in
+``one_pass`` or in ``two_passes`` over the blocks, depending on the ``coupling`` that the objective
+declares. Where only anchors move, ``surrogate_sums`` serves both directions with one pass.
+``choose`` picks the backend and explains its choice.
 """

@@ -1,1 +1,1 @@
-"""Measures of embeddings as pure functions, one in each file."""
+"""Measures of embeddings as pure functions: alignment, uniformity, effective rank; one per file."""

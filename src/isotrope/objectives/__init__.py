@@ -1,4 +1,4 @@
-"""Floor 3: the objectives, one file for each equation family; a new loss is a new file here.
+"""The objectives, one file for each equation family; a new loss is a new file here.
 
 Importing this package imports every file in it, which registers the objectives; their classes are
 attributes here (``isotrope.objectives.InfoNCE``). Nothing is listed by hand.

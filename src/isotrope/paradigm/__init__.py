@@ -1,14 +1,16 @@
-"""Floor 2: what an objective is, its three components, and how to edit, compose or find them.
+"""The base class of objectives, their gradient's three components, and tools to edit or find them.
 
-To define one: ``objective`` is the base class, ``registry`` finds its subclasses, ``forms``
-has the mean of both directions and the two parts of one, ``assemble`` turns components back into a
-gradient, ``proof`` holds every class against what it declares, and ``mistakes`` says what is wrong.
+To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
+``forms`` has the mean of both directions and the two parts of one direction, ``assemble`` turns
+components back into a gradient, ``proof`` checks every class against its declarations, and
+``mistakes`` explains the usual errors.
 
-To edit one: ``dissipation``, ``weight`` and ``ratio`` hold the named parts, in the distances of
-``metric``; ``compose`` turns parts (and a parent objective) into an objective, whose loss is a
-``surrogate``; ``ablation`` leads to the modified objectives of Li et al. 2024, and ``authors_code``
-has what its authors' code computes instead.
+To edit one: ``dissipation``, ``weight`` and ``ratio`` hold the named components, in the distances
+of ``metric``; ``compose`` turns components (and a parent objective) into an objective, whose loss
+is a ``surrogate``; ``ablation`` leads to the modified objectives of Li et al. 2024, and
+``authors_code`` has the formulas of their published code where they differ from the paper.
 
-To look at one: ``anatomy`` sums up a batch, ``portrait`` shows a scene of known angles,
-``decompose`` finds the components of any loss, ``lemma`` and ``bounds`` are what the papers prove.
+To analyse one: ``anatomy`` summarises a batch, ``portrait`` shows a scene of known angles,
+``decompose`` finds the components of any loss, and ``lemma`` and ``bounds`` are the theorems of the
+papers.
 """

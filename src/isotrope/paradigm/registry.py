@@ -39,7 +39,7 @@ FORMS = {
 
 def names() -> list[str]:
     """Return the registered names, sorted."""
-    importlib.import_module("isotrope.objectives")  # discovers its folder; lives a floor above
+    importlib.import_module("isotrope.objectives")  # discovers its folder; it is one layer above
     return sorted(Objective.registered)
 
 

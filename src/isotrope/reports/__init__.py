@@ -1,1 +1,1 @@
-"""Floor 4: one self-contained HTML page from run folders; reads files only, trains nothing."""
+"""Reports: one self-contained HTML page made from run folders; it reads files, trains nothing."""

@@ -54,7 +54,7 @@ def plan(
     for stage in varied:
         names = [one.name for one in stage]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"--vary {twice} stands there twice")
+            raise InputError(f"--vary {twice} is given twice")
     ranges = any(one.span is not None for stage in varied for one in stage)
     chosen = sampler or ("random" if ranges else "grid")
     known = next((name for name in SAMPLERS if name == chosen), None)
@@ -65,7 +65,7 @@ def plan(
     if known == "grid" and trials is not None:
         raise InputError("--trials: a grid has as many as it has; choose --sampler random")
     if len(set(seeds)) < len(seeds):
-        raise InputError(f"--seeds: one stands there twice; found {' '.join(map(str, seeds))}")
+        raise InputError(f"--seeds: one is given twice; found {' '.join(map(str, seeds))}")
     if trials is not None and trials < 1:
         raise InputError(f"--trials must be 1 or more; found {trials}")
     if draws < 0:

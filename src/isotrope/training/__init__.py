@@ -1,15 +1,17 @@
-"""Training of text and image encoders; Lightning is imported only here and in ``adapters``.
+"""Training on text and images: settings, the loop, callbacks and run folders.
 
-``settings`` declares the settings (and imports nothing heavy); ``run`` has what runs of text and
-images share: folder, processes, checkpoints and outcome. ``loop`` is the training loop of both,
-``step`` the loss and the seed of one step, ``callbacks`` the work between steps, ``progress`` the
-printed progress and ``loggers`` the loggers besides metrics.csv. ``nan_guard`` finds numbers that
-are not finite, and ``rebuild`` restores a run as it was at a step.
+Besides ``adapters``, this is the only package that imports Lightning.
 
-Text: ``fit_text`` is ``isotrope.fit``, ``text`` a whole training run (data, encoder, steps, dev
-score, run folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the
-scores of ``--dev``, ``card`` the model card.
-Images: the package ``images``; ``recipe`` and ``optimisers`` hold what its methods train with.
+``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
+runs on text and on images: folder, processes, checkpoints and outcome. ``loop`` makes the steps of
+both, ``step`` computes the loss and seeds one step, ``callbacks`` run between steps, ``progress``
+prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, ``nan_guard``
+stops at a number that is not finite, and ``rebuild`` restores a run as it was at a step.
+
+Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
+folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the score of
+``--dev``, and ``card`` the model card.
+Images: the package ``images``; ``recipe`` and ``optimisers`` are used by its methods.
 
 Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``worker`` is one of them.

@@ -1,18 +1,19 @@
-"""The doctor in anybody's training: one object, any loss, any trainer.
+"""The doctor as a callback: one object for any loss and any trainer, ``isotrope.Doctor``.
 
-One line where the trainer is made::
+Add one line to the trainer::
 
     trainer = SentenceTransformerTrainer(..., callbacks=[isotrope.Doctor()])
 
-The doctor keeps what the model embeds and the gradient that the training's own backward pass brings
-to it. From these it recognises the loss, its temperature, and how much each anchor still learns,
-from which negatives. Nothing is computed twice, no graph is kept, and no weight changes by a bit.
+The doctor keeps the model's embeddings and the gradient that the training's own backward pass
+computes for them. From these it recognises the loss, its temperature, and how much each anchor
+still learns, from which negatives. Nothing is computed twice, no graph is kept, and the weights
+are bitwise the same.
 
-- :mod:`~isotrope.adapters.doctor.doctor`: the object, which every trainer is given;
-- :mod:`~isotrope.adapters.doctor.hugging_face` and :mod:`~isotrope.adapters.doctor.lightning`: what
-  it does when a trainer of transformers, or Lightning, says that something has happened;
+- :mod:`~isotrope.adapters.doctor.doctor`: the callback itself;
+- :mod:`~isotrope.adapters.doctor.hugging_face` and :mod:`~isotrope.adapters.doctor.lightning`: the
+  handlers of the events of a transformers trainer, and of Lightning;
 - :mod:`~isotrope.adapters.doctor.watch`: the hooks on the model and the loss;
-- :mod:`~isotrope.adapters.doctor.sentences`: the lines that it says.
+- :mod:`~isotrope.adapters.doctor.sentences`: the lines that it prints.
 
 Nothing here imports transformers or Lightning: a callback is an object with the right methods.
 """

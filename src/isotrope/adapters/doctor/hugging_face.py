@@ -1,8 +1,8 @@
-"""What the doctor does at the events of a trainer of transformers, sentence-transformers' included.
+"""The doctor's handlers of the events of transformers' trainers, also of sentence-transformers'.
 
-Such a trainer does not introduce itself to its callbacks, but it stands on the stack of calls when
-it tells them that training begins. From it come the loss, and the list of callbacks: the doctor
-goes to its head, so that numbers it adds to a log are there when loggers write it.
+Such a trainer does not pass itself to its callbacks, but it is on the call stack when it tells them
+that training begins. It provides the loss and the list of callbacks: the doctor moves to the front,
+so that the numbers it adds to a log are present when loggers write it.
 """
 
 import sys
@@ -41,7 +41,7 @@ class HuggingFaceEvents:
         optimizer: Any = None,  # noqa: ANN401
         **_: Any,  # noqa: ANN401
     ) -> None:
-        """Look on; go on with the rows of a training that is resumed."""
+        """Install the hooks; a resumed training continues with its earlier rows."""
         self.close()  # a training that was broken off has left its hooks
         doctor = self.doctor
         trainer = _trainer(args)
@@ -79,7 +79,7 @@ class HuggingFaceEvents:
         )
 
     def _learn(self, args: Any, losses: list[nn.Module]) -> None:  # noqa: ANN401
-        """Take from arguments and losses what the diagnosis reasons with."""
+        """Take from arguments and losses the settings that the diagnosis uses."""
         anatomy = self.doctor.anatomy
         anatomy.settings |= {
             "trainer": "sentence-transformers" if losses else "transformers",
@@ -92,13 +92,13 @@ class HuggingFaceEvents:
             anatomy.temperature = _temperature(losses)
 
     def close(self) -> None:
-        """Look no more."""
+        """Remove the hooks."""
         if self._watch is not None:
             self._watch.close()
         self._watch = None
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
-        """Look at a batch of several whose gradients are added up."""
+        """Measure one of several batches whose gradients are accumulated."""
         self._look()
 
     def on_pre_optimizer_step(
@@ -108,7 +108,7 @@ class HuggingFaceEvents:
         control: Any,  # noqa: ANN401
         **_: Any,  # noqa: ANN401
     ) -> None:
-        """Look at the batch, before the weights that made it change."""
+        """Measure the batch before the weights change."""
         self._look()
 
     def _look(self) -> None:
@@ -152,24 +152,24 @@ class HuggingFaceEvents:
     ) -> None:
         """Note the score by which the best model is chosen, if larger is better."""
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
-        for told in (name, f"eval_{name}") if name else ():
-            if metrics and told in metrics:
-                self.doctor.anatomy.note(state.global_step, dev=float(metrics[told]))
+        for key in (name, f"eval_{name}") if name else ():
+            if metrics and key in metrics:
+                self.doctor.anatomy.note(state.global_step, dev=float(metrics[key]))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
-        """Write what there is so far."""
+        """Save the rows so far."""
         if self.doctor.path is not None:
             self.doctor.save()
 
     def on_train_end(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
-        """Say the verdict; Lightning's event of the same name has two arguments, and is not it."""
+        """Report the verdict; skip Lightning's event of this name, which has two arguments."""
         if len(given) == 3:
             self.close()
             self.doctor.finish()
 
 
 def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
-    """The trainer that has these arguments, among those whose methods are running."""
+    """Return the trainer with these arguments from the call stack."""
     frame = sys._getframe()
     while frame is not None:
         owner = frame.f_locals.get("self")
@@ -182,26 +182,30 @@ def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
 
 
 def _losses(trainer: Any) -> list[nn.Module]:  # noqa: ANN401 - any trainer
-    """The losses of a trainer of sentence-transformers; none of another."""
-    told = getattr(trainer, "loss", None)
-    found: Iterable[object] = told.values() if isinstance(told, dict) else [told]
-    return [loss for loss in found if isinstance(loss, nn.Module)]
+    """Return the losses of a sentence-transformers trainer; none for another."""
+    trainer_loss = getattr(trainer, "loss", None)
+    candidates: Iterable[object] = (
+        trainer_loss.values() if isinstance(trainer_loss, dict) else [trainer_loss]
+    )
+    return [loss for loss in candidates if isinstance(loss, nn.Module)]
 
 
 def _objective(losses: list[nn.Module]) -> Objective | None:
-    """The objective of isotrope that is trained with, where it is one."""
+    """Return the objective of isotrope in the only loss; None if there is none."""
     if len(losses) != 1:
         return None
-    own = (getattr(module, "objective", None) for module in losses[0].modules())
-    return next((one for one in own if isinstance(one, Objective)), None)
+    candidates = (getattr(module, "objective", None) for module in losses[0].modules())
+    return next((objective for objective in candidates if isinstance(objective, Objective)), None)
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:
-    """What the losses say, if they say one and the same."""
-    found = set()
+    """Return the temperature of the losses, if they all have the same."""
+    temperatures = set()
     for loss in losses:
-        scale, own = getattr(loss, "scale", None), getattr(loss, "temperature", None)
+        scale, temperature = getattr(loss, "scale", None), getattr(loss, "temperature", None)
         if isinstance(scale, (int, float)) and scale > 0:
-            own = 1 / scale
-        found.add(own if isinstance(own, (int, float)) and own > 0 else None)
-    return found.pop() if len(found) == 1 else None
+            temperature = 1 / scale
+        temperatures.add(
+            temperature if isinstance(temperature, (int, float)) and temperature > 0 else None
+        )
+    return temperatures.pop() if len(temperatures) == 1 else None

@@ -1,4 +1,4 @@
-"""What the doctor does at the events of Lightning.
+"""The doctor's handlers of Lightning's events.
 
 ``training_step`` returns the embeddings beside the loss; nothing else of a module changes::
 
@@ -34,7 +34,7 @@ class LightningEvents:
         self._module: Any = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
-        """Put ourselves between ``training_step`` and the backward pass."""
+        """Wrap ``training_step``, to measure between it and the backward pass."""
         doctor, self._module = self.doctor, pl_module
         doctor.anatomy.settings |= {"trainer": "lightning"}
         if not trainer.is_global_zero:
@@ -45,9 +45,9 @@ class LightningEvents:
         step, look = pl_module.training_step, doctor.quietly(self._observe)
 
         @functools.wraps(step)
-        def watched(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - anyone's signature
+        def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - anyone's signature
             at = trainer.global_step  # manual optimisation counts within the step
-            output = step(*given, **named)
+            output = step(*args, **kwargs)
             if output is not None and doctor.anatomy.due(at):  # None skips a batch
                 look(trainer, pl_module, output, at)
             return output
@@ -61,13 +61,13 @@ class LightningEvents:
         output: object,
         step: int,
     ) -> None:
-        """Look at a batch; without its graph where the backward pass has been."""
+        """Measure a batch; without its graph if the backward pass is over."""
         wanted = {"loss", "anchors", "positives"}
         if not isinstance(output, Mapping) or not wanted <= output.keys():
-            found = list(output) if isinstance(output, Mapping) else type(output).__name__
+            returned = list(output) if isinstance(output, Mapping) else type(output).__name__
             raise InputError(
                 "training_step must return a dictionary with loss, anchors and positives; found "
-                f"{found}: add the embeddings that the loss was computed from"
+                f"{returned}: add the embeddings that the loss was computed from"
             )
         graph = pl_module.automatic_optimization
         anchors, positives, loss = (output[name] for name in ("anchors", "positives", "loss"))
@@ -107,16 +107,16 @@ class LightningEvents:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ANN401
-        """Write what there is: what broke a training off may be seen in it."""
+        """Save the rows: they may show why the training failed."""
         self.on_fit_end(trainer, pl_module)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
-        """Say the verdict, and give ``training_step`` back."""
+        """Report the verdict, and restore ``training_step``."""
         self.close()
         self.doctor.finish()
 
     def close(self) -> None:
-        """Give ``training_step`` back."""
+        """Restore ``training_step``."""
         if self._module is not None:
             self._module.__dict__.pop("training_step", None)
         self._module = None

@@ -1,4 +1,4 @@
-"""Scores: the matrix that a loss makes of its anchors and candidates, and its gradient."""
+"""Records the score matrix of a loss, anchors by candidates, and its gradient."""
 
 import functools
 from collections.abc import Callable
@@ -12,8 +12,8 @@ __all__ = ["Scores"]
 
 
 @dataclass
-class _Part:
-    """What one call has scored."""
+class _ScoredCall:
+    """The scores of one call, and their gradient."""
 
     scores: Tensor
     gradient: Tensor | None = None
@@ -23,26 +23,26 @@ class _Part:
 
 
 class Scores:
-    """What is scored for one batch.
+    """The scores of one batch.
 
-    ``similarity_fct`` of a loss is wrapped for the time of its call: it returns what it would
-    return. Where there is none, the model's own scores are columns, the positives' first.
+    ``similarity_fct`` of a loss is wrapped during its call; its result does not change. If there
+    is none, the model's scores are the columns, positives first.
 
     Args:
-        quietly: makes of a function one from which no error reaches the training.
+        quietly: wraps a function so that no error reaches the training.
     """
 
     def __init__(self, quietly: Callable[[Callable[..., object]], Callable[..., None]]) -> None:
         self._quietly = quietly
         self._wrapped: list[tuple[nn.Module, Any]] = []
-        self._matrices: list[_Part] = []
-        self._columns: list[_Part] = []
+        self._matrices: list[_ScoredCall] = []
+        self._columns: list[_ScoredCall] = []
         self._activation: Callable[[Tensor], Tensor] | None = None
 
     def open(self, loss: nn.Module) -> None:
-        """Wrap what scores within a loss."""
-        told = getattr(loss, "activation_fn", None)
-        self._activation = told if callable(told) else None
+        """Wrap the similarity functions of a loss."""
+        activation = getattr(loss, "activation_fn", None)
+        self._activation = activation if callable(activation) else None
         for module in loss.modules():
             similarity = vars(module).get("similarity_fct")
             if callable(similarity):
@@ -60,19 +60,19 @@ class Scores:
 
         return watched
 
-    def _keep(self, parts: list[_Part], scores: Tensor) -> None:
+    def _keep(self, parts: list[_ScoredCall], scores: Tensor) -> None:
         if scores.requires_grad:
-            part = _Part(scores.detach().clone())
+            part = _ScoredCall(scores.detach().clone())
             scores.register_hook(part.receive)
             parts.append(part)
 
     def add(self, scores: object) -> None:
-        """Keep the scores that a model gives of pairs of texts, n or n x 1."""
+        """Keep a model's scores of pairs of texts, n or n x 1."""
         if isinstance(scores, Tensor) and scores.numel() == len(scores):
             self._keep(self._columns, scores)
 
     def restore(self) -> None:
-        """Give the loss back what scores."""
+        """Restore the similarity functions of the loss."""
         for module, similarity in self._wrapped:
             vars(module)["similarity_fct"] = similarity
         self._wrapped.clear()
@@ -84,23 +84,23 @@ class Scores:
         self._matrices, self._columns = [], []
 
     def found(self, rows: int | None) -> tuple[Tensor, Tensor] | None:
-        """Return scores and gradient, n x m both, of so many anchors; None where there are none."""
+        """Return scores and gradient, both n x m, of ``rows`` anchors; None without any."""
         if rows is None:
             return None
         matrices = [p for p in self._matrices if p.gradient is not None and p.scores.ndim == 2]
         width = matrices[0].scores.shape[1] if matrices else 0
         held = [p for p in matrices if p.scores.shape[1] == width]
         if width >= max(2, rows) and sum(len(p.scores) for p in held) >= rows:
-            scores, gradient = _joined(held, 0)
+            scores, gradient = _join(held, 0)
             return scores[:rows], gradient[:rows]
         columns = [p for p in self._columns if p.gradient is not None and len(p.scores) == rows]
         if len(columns) < 3:  # of a pair, or a triplet, there is no batch to see
             return None
-        scores, gradient = _joined(columns, 1)
+        scores, gradient = _join(columns, 1)
         return self._activated(scores, gradient)
 
     def _activated(self, scores: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of what the loss compares, where it takes a function of the scores."""
+        """Return scores and gradient after the activation that the loss applies to scores."""
         if self._activation is None:
             return scores, gradient
         with torch.enable_grad():
@@ -110,8 +110,8 @@ class Scores:
         return value.detach(), gradient.double() / slope.where(slope != 0, torch.inf)
 
 
-def _joined(parts: list[_Part], dim: int) -> tuple[Tensor, Tensor]:
-    """Scores and gradients of several parts together; those of one column as columns."""
+def _join(parts: list[_ScoredCall], dim: int) -> tuple[Tensor, Tensor]:
+    """Concatenate scores and gradients along ``dim``; vectors become columns for ``dim`` 1."""
     shape = (-1, 1) if dim == 1 else None
     scores = [p.scores if shape is None else p.scores.reshape(shape) for p in parts]
     gradients = [p.gradient for p in parts if p.gradient is not None]

@@ -1,4 +1,4 @@
-"""Sentences: what the doctor says of a loss at the first look, of a change, and at the end."""
+"""The lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
 
 from pathlib import Path
 
@@ -29,13 +29,13 @@ _KINDS = {
 
 
 def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
-    """Return what the first look at a loss has shown, in one line.
+    """Return the line on a loss after its first measured batch.
 
     Args:
         name: of the loss.
         kind: of ``Anatomy.kind``, or ``vectorless``.
-        row: the numbers; None where there were none.
-        anatomy: with the temperature that the loss was said to have.
+        row: the measurements; None without any.
+        anatomy: the log, with the stated temperature of the loss.
     """
     if kind == "known" and anatomy.objective is not None:
         what = f"the objective {anatomy.objective.name}"
@@ -47,10 +47,10 @@ def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
     tau, count, share = row["temperature"], row["negatives"], row["hardest_share"]
     if tau is not None:
         parts[0] += f", temperature {tau:.3g} (scale={1 / tau:.3g})"
-        said = anatomy.temperature
-        if said is not None and abs(tau / said - 1) > 0.02:
+        stated = anatomy.temperature
+        if stated is not None and abs(tau / stated - 1) > 0.02:
             parts[0] += (
-                f" where the loss says {said:.3g}: it weighs hard negatives as a softmax of "
+                f" where the loss says {stated:.3g}: it weighs hard negatives as a softmax of "
                 f"{tau:.3g} does"
             )
     if kind == "pairs":
@@ -65,7 +65,7 @@ def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
 
 
 def changed(step: int, diagnosis: Diagnosis) -> str:
-    """Return the line of a verdict that is another one than before."""
+    """Return the line on a changed verdict."""
     if not diagnosis.findings:
         return f"step {step}: healthy again"
     first = diagnosis.findings[0]
@@ -75,9 +75,9 @@ def changed(step: int, diagnosis: Diagnosis) -> str:
 
 
 def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
-    """Return the verdict, and where the rest of it is to be read."""
-    told = [f"{v} ({VERDICTS[v]})" for v in diagnosis.verdict]
-    line = f"verdict: {', '.join(told)}"
+    """Return the final line: the verdict, and the folder with the details."""
+    verdicts = [f"{v} ({VERDICTS[v]})" for v in diagnosis.verdict]
+    line = f"verdict: {', '.join(verdicts)}"
     if diagnosis.verdict != (HEALTHY,):
         line += f"; change: {diagnosis.findings[0].change}"
     return line + ("" if folder is None else f"; see {folder}")

@@ -1,11 +1,11 @@
-"""Watching: what is embedded for a batch, what gradient comes back, and of which loss.
+"""Hooks on a model and its losses: record embeddings, gradients and loss values of a batch.
 
-Hooks on the model keep what it makes, hooks on the loss say where a batch begins and ends. A
-trainer of sentence-transformers has its loss in ``trainer.loss``; any other has it within its model
-or within itself, and then a batch is what has been embedded from one step to the next.
+Hooks on the model keep its output, hooks on the loss mark the start and the end of a batch. A
+trainer of sentence-transformers has its loss in ``trainer.loss``; any other computes it in its
+model or by itself, and then a batch is everything embedded between two steps.
 
-Where embeddings do not show the loss (sparse ones, several vectors a text, cross-encoders) the
-scores do: those that the loss's ``similarity_fct`` returns, or that a cross-encoder gives.
+If embeddings do not show the loss (sparse ones, several vectors per text, cross-encoders) the
+scores do: those that the loss's ``similarity_fct`` returns, or the output of a cross-encoder.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,19 +24,19 @@ from isotrope.paradigm.objective import Objective
 __all__ = ["Seen", "Watch"]
 
 _NAMES = ("sentence_embedding", "embeddings", "pooler_output", "text_embeds", "image_embeds")
-"""What models call one vector an input, in the order in which they are looked for."""
+"""Names of a model's output with one vector per input, in order of preference."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A batch that was looked at.
+    """A batch that was measured.
 
     Attributes:
         name: of the loss, as its class says it.
-        columns: of the batch; 0 where no vectors were made.
+        columns: number of columns of the batch; 0 without vectors.
         whole: whether each column was embedded once.
-        labelled: whether the loss had labels too.
-        row: what was measured; None where there were no vectors.
+        labelled: whether the loss also had labels.
+        row: the measurements; None without vectors.
     """
 
     name: str
@@ -47,16 +47,16 @@ class Seen:
 
 
 class Watch:
-    """The hooks, and the batch that is being watched.
+    """The hooks, and the batch that is being recorded.
 
     Args:
         embedder: the module whose output are the embeddings.
-        losses: modules whose call is one batch; none where nobody knows them.
-        model: whose output may hold the loss; where there are no ``losses``.
-        batch_size: rows of a column, where no loss tells them.
-        accumulated: batches a step, by which a loss that is not seen is divided.
-        due: whether the step that is running is to be looked at.
-        quietly: makes of a function one from which no error reaches the training.
+        losses: modules whose call is one batch; empty if unknown.
+        model: its output may hold the loss, if there are no ``losses``.
+        batch_size: rows of a column, if no loss shows them.
+        accumulated: batches per step, by which an unobserved loss is divided.
+        due: returns whether the current step is to be measured.
+        quietly: wraps a function so that no error reaches the training.
         compiled: whether the embedder is compiled, and its hook must not be.
     """
 
@@ -87,7 +87,7 @@ class Watch:
             self._hooks.append(model.register_forward_hook(quietly(self._answers)))
 
     def close(self) -> None:
-        """Look no more."""
+        """Remove the hooks."""
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._batch = [], None
@@ -96,15 +96,15 @@ class Watch:
     def _training(self) -> bool:
         return self._model.training and torch.is_grad_enabled() and self._due()
 
-    def _begins(self, loss: nn.Module, given: tuple[Any, ...]) -> None:
-        """Collect from here on, if the step is to be looked at and not an evaluation."""
-        self._batch = _of_loss(loss, given) if self._training() else None
+    def _begins(self, loss: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Start a batch, if the step is due and not an evaluation."""
+        self._batch = _of_loss(loss, inputs) if self._training() else None
         self._scores.close()
         if self._batch is not None:
             self._scores.open(loss)
 
-    def _embedded(self, module: nn.Module, given: tuple[Any, ...], output: object) -> None:
-        """Keep what the model makes of a column, or of a piece of one."""
+    def _embedded(self, module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
+        """Keep the model's output for a column, or for a piece of one."""
         if self._batch is None and not self._losses and self._training_uncached():
             self._batch = _Batch(type(self._model).__name__, None, 0, labelled=False)
             self._batch.factor = 1 / self._accumulated
@@ -118,20 +118,20 @@ class Watch:
         """Whether this is training, the first pass of a gradient cache (without graph) included."""
         return self._model.training and self._due()
 
-    def _ends(self, loss: nn.Module, given: tuple[Any, ...], value: object) -> None:
-        """Keep the loss, and by what its gradient is multiplied."""
+    def _ends(self, loss: nn.Module, inputs: tuple[Any, ...], value: object) -> None:
+        """Keep the loss, and the factor of its gradient."""
         self._scores.restore()
         if self._batch is not None:
             self._batch.end(value)
 
-    def _answers(self, model: nn.Module, given: tuple[Any, ...], output: object) -> None:
-        """Keep the loss that the model gives with its output, if it does."""
-        told = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-        if self._batch is not None and isinstance(told, Tensor) and told.numel() == 1:
-            self._batch.end(told)
+    def _answers(self, model: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
+        """Keep the loss in the model's output, if there is one."""
+        loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        if self._batch is not None and isinstance(loss, Tensor) and loss.numel() == 1:
+            self._batch.end(loss)
 
     def look(self, anatomy: Anatomy, step: int) -> Seen | None:
-        """Look at the batch, whose backward pass has been; None where there was none."""
+        """Measure the batch after its backward pass; None if there was no batch."""
         batch, self._batch = self._batch, None
         if batch is None or (self._losses and batch.value is None):
             return None
@@ -149,7 +149,7 @@ class Watch:
 
 
 class _Batch:
-    """The embeddings of one batch, in columns of so many rows."""
+    """The embeddings of one batch, in columns of ``rows`` rows."""
 
     def __init__(self, name: str, rows: int | None, columns: int, *, labelled: bool) -> None:
         self.name, self.rows, self.columns, self.labelled = name, rows, columns, labelled
@@ -160,7 +160,7 @@ class _Batch:
         self._grouped = False  # positive and negatives of a row stand one after the other
 
     def end(self, value: object) -> None:
-        """Note the value, and have its gradient noted: 1 but for accumulation and float16."""
+        """Keep the loss, and its gradient: 1 except under accumulation and float16 scaling."""
         parts = list(value.values()) if isinstance(value, Mapping) else [value]
         tensors = [part for part in parts if isinstance(part, Tensor)]
         self.value = sum(float(part.detach()) for part in tensors)
@@ -172,9 +172,9 @@ class _Batch:
         self.factor = float(gradient)
 
     def lay_out(self, batch_size: int) -> None:
-        """Find rows and columns, where no loss has told them.
+        """Infer rows and columns, if no loss has shown them.
 
-        The first rows are the anchors; of more than one text an anchor, its own stand together.
+        The first rows are the anchors; the further texts of an anchor are consecutive.
         """
         sizes = self.catch.sizes()
         total = sum(sizes)
@@ -184,11 +184,11 @@ class _Batch:
         self.columns, self._grouped = total // self.rows, True
 
     def caught(self) -> Caught | None:
-        """What was embedded; None where no texts were counted, or no vectors made."""
+        """Return the embeddings; None if the number of texts is unknown, or without vectors."""
         return None if self.rows is None else self.catch.first(self.rows * self.columns)
 
     def observe(self, anatomy: Anatomy, caught: Caught, step: int) -> Row | None:
-        """The row of this batch."""
+        """Measure this batch and return its row."""
         assert self.rows is not None
         anchors, rest = caught.embeddings[: self.rows], caught.embeddings[self.rows :]
         positives = negatives = None
@@ -211,10 +211,10 @@ class _Batch:
         )
 
 
-def _of_loss(loss: nn.Module, given: tuple[Any, ...]) -> _Batch:
-    """A call of a loss of sentence-transformers: ``loss(features, labels)``."""
-    features = list(given[0])
-    labelled = len(given) > 1 and given[1] is not None
+def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _Batch:
+    """Return the batch of a sentence-transformers call ``loss(features, labels)``."""
+    features = list(inputs[0])
+    labelled = len(inputs) > 1 and inputs[1] is not None
     # of one column our own losses embed each text twice, with dropout between
     twice = any(isinstance(getattr(m, "objective", None), Objective) for m in loss.modules())
     columns = 2 if twice and len(features) == 1 else len(features)
@@ -225,24 +225,24 @@ def _of_loss(loss: nn.Module, given: tuple[Any, ...]) -> _Batch:
 
 
 def _rows(features: object) -> int | None:
-    """How many texts a column has; None where there are no tokens that tell (cross-encoders)."""
+    """Return the number of texts of a column; None without tokens (cross-encoders)."""
     if not isinstance(features, Mapping):
         return None
     starts = features.get("cu_seq_lens_q")
     if isinstance(starts, Tensor):  # several texts in one row
         return len(starts) - 1
     for name in ("attention_mask", "offsets", "input_ids"):
-        found = features.get(name)
-        if isinstance(found, Tensor) and (found.ndim == 2 or name == "offsets"):
-            return len(found)
+        tensor = features.get(name)
+        if isinstance(tensor, Tensor) and (tensor.ndim == 2 or name == "offsets"):
+            return len(tensor)
     return next((len(x) for x in features.values() if isinstance(x, Tensor) and x.ndim), None)
 
 
 def _vectors(output: object) -> Tensor | None:
-    """One vector an input, of what a model returns; None where it returns something else."""
-    found: object = output
+    """Return the model's output with one vector per input; None if it has none."""
+    vectors: object = output
     if isinstance(output, Mapping):
-        found = next((output[name] for name in _NAMES if output.get(name) is not None), None)
-    if not isinstance(found, Tensor) or found.ndim != 2 or not found.is_floating_point():
+        vectors = next((output[name] for name in _NAMES if output.get(name) is not None), None)
+    if not isinstance(vectors, Tensor) or vectors.ndim != 2 or not vectors.is_floating_point():
         return None
-    return found.to_dense() if found.is_sparse else found
+    return vectors.to_dense() if vectors.is_sparse else vectors

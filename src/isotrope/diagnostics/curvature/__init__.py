@@ -1,7 +1,7 @@
-"""The curvature of a loss: products of its Hessian, Lanczos, the spectrum and what it says.
+"""The curvature of a loss: Hessian-vector products, the Lanczos process and the Hessian's spectrum.
 
-``product`` says which Hessian is meant. A process of 100 products finds the ends of the spectrum
-and how the rest lies:
+``product`` defines which Hessian is multiplied. A process of 100 products finds the extreme
+eigenvalues and estimates the density between them:
 
     hessian = parameter_hessian(objective, lambda: Views(net(x), net(y)), net)
     process = Lanczos(hessian, gradient=hessian.gradient).run(100)

@@ -1,1 +1,1 @@
-"""What Li et al. (2024) measure of the embeddings of a model on held-out sentences."""
+"""The statistics of Li et al. (2024) of a model's embeddings of held-out sentences."""

@@ -1,6 +1,6 @@
 """The doctor's rules: one for each verdict, ordered from cause to effect.
 
-A rule looks at a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
+A rule takes a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
 A number that was not measured never leads to a finding.
 """
 
@@ -41,9 +41,9 @@ RULES: tuple[Callable[[RunEvidence], Finding | None], ...] = (
     anisotropic_start,
     overfitting,
 )
-"""In the order of cause and effect: what explains the rest is named first."""
+"""The rules in order: causes before their effects."""
 
-_OF_A_POINT = {
+_EFFECTS_OF_COLLAPSE = {
     "dimensional-collapse",
     "false-negatives",
     "norms-too-large",
@@ -57,14 +57,14 @@ _OF_A_POINT = {
 _DONE = {"nothing-left-to-learn", "dissipated-early"}
 
 EXPLAINS: dict[str, set[str]] = {
-    "no-negatives": {"collapsed", *_DONE, *_OF_A_POINT},
+    "no-negatives": {"collapsed", *_DONE, *_EFFECTS_OF_COLLAPSE},
     "dead-views": {*_DONE, "false-negatives", "ratio-under-bound"},
-    "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_OF_A_POINT},
-    "diverging": {"diverging", "collapsed", *_DONE, *_OF_A_POINT},
-    "collapsed": {*_DONE, *_OF_A_POINT},
+    "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_EFFECTS_OF_COLLAPSE},
+    "diverging": {"diverging", "collapsed", *_DONE, *_EFFECTS_OF_COLLAPSE},
+    "collapsed": {*_DONE, *_EFFECTS_OF_COLLAPSE},
     "dimensional-collapse": {"false-negatives", "negatives-not-hard", "anisotropic-start"},
     "negatives-not-hard": {"false-negatives", "never-dissipating"},
     "nothing-left-to-learn": {"dissipated-early"},
 }
-"""What follows from a finding, and is not told besides it: in a batch that has become a point no
-negative is harder than another, whatever the temperature."""
+"""The verdicts that follow from a finding, and are not reported beside it: in a batch that has
+collapsed to a point no negative is harder than another, whatever the temperature."""

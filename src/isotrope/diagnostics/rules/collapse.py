@@ -1,4 +1,4 @@
-"""Rules for diverging and collapsed embeddings: at once, to a point, or to a few directions."""
+"""Rules on diverging training, collapse to a point and dimensional collapse."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
@@ -18,11 +18,12 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 __all__ = ["collapsed", "dimensional_collapse", "diverging"]
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
-_HELD_APART = ("byol", "simsiam", "dino")  # by a predictor or a centre, without negatives
+# methods that prevent collapse by a predictor or a centre, without negatives
+_PREVENT_COLLAPSE = ("byol", "simsiam", "dino")
 
 
 def diverging(case: RunEvidence) -> Finding | None:
-    """The first steps lose what the encoder had: the loss does not come back, or norms explode."""
+    """The first steps destroy the embeddings: the loss does not recover, or norms explode."""
     if _decayed(case) or _nothing_pushes(case) or collapsed_at_start(case):
         return None
     lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
@@ -49,7 +50,7 @@ def diverging(case: RunEvidence) -> Finding | None:
 
 
 def _exploding(case: RunEvidence, jump: float | None) -> bool:
-    """Return whether norms explode; after cut-initialization they are meant to grow fast."""
+    """Return whether norms explode; after cut-initialization fast growth is intended."""
     if crosses("radial", case.end("radial")):
         return False
     if case.kind == "images":
@@ -64,13 +65,13 @@ def _over_first(case: RunEvidence, column: str) -> float | None:
 
 
 def _rise(case: RunEvidence) -> float | None:
-    """Return the loss at the end over that of step 0, where both are positive."""
+    """Return the final loss over that of step 0; None if the latter is not positive."""
     first, end = case.first("loss"), case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
 
 
 def collapsed(case: RunEvidence) -> Finding | None:
-    """All embeddings are one point; what else is known says why."""
+    """All embeddings are one point; the settings and the start of the log give the reason."""
     numbers = {"collapse_uniformity": case.end("uniformity"), "collapse_std": case.end("std")}
     evidence = [compared(k, v) for k, v in numbers.items() if v is not None and crosses(k, v)]
     if not evidence:
@@ -120,7 +121,7 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
 
 
 def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
-    """Return the cause, the change, and the numbers that decide between causes."""
+    """Return the cause, the change, and the numbers that show the cause."""
     decay = weight_decay(case)
     if not case.rows or collapsed_at_start(case):
         why = "The encoder did so before the first step, and training has not led out of it."
@@ -150,7 +151,7 @@ def _nothing_pushes(case: RunEvidence) -> bool:
     """Return whether neither the objective nor the method keeps embeddings apart."""
     if case.objective is None or pushing(case.objective):
         return False
-    return case.setting("method") not in _HELD_APART
+    return case.setting("method") not in _PREVENT_COLLAPSE
 
 
 def _stops_by_margin(case: RunEvidence) -> bool:

@@ -1,4 +1,4 @@
-"""Rules on the gradient's components: negatives that do not push, losses that never stop."""
+"""Rules on the gradient's components GD, W and R: negatives, dissipation and the ratio."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
@@ -27,10 +27,10 @@ __all__ = [
 
 
 def no_negatives(case: RunEvidence) -> Finding | None:
-    """A contrastive loss is given batches of one row, or of one group: nothing is a negative.
+    """A contrastive loss gets batches of one row, or of one group: there are no negatives.
 
-    Its loss and gradient are then 0 from the first step on. A loss of pairs has a gradient all the
-    same, and is not meant.
+    Its loss and gradient are then 0 from the first step on. A loss of pairs still has a gradient,
+    and is exempt.
     """
     seen = [row for row in case.rows if row.get("positive_mean") is not None]
     if not seen:
@@ -63,15 +63,15 @@ def no_negatives(case: RunEvidence) -> Finding | None:
 
 
 def negatives_not_hard(case: RunEvidence) -> Finding | None:
-    """A softmax of a high temperature is uniform; weights known to have none are not judged.
+    """A softmax of high temperature is nearly uniform; weights without one are not judged.
 
-    It is uniform at any temperature where embeddings lie together, as early in a training.
+    It is uniform at any temperature while embeddings are close together, as early in training.
     """
     share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
     if share is None or count is None or (tau is None and case.objective is not None):
         return None
     spread = case.end("uniformity")
-    # scores without embeddings: whether they lie together is not known
+    # scores without embeddings: how close they are is unknown
     if crosses("spread", spread) or (spread is None and case.losses):
         return None
     if not crosses("hardest_times_uniform", share * count):
@@ -98,14 +98,13 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
 
 
 def never_dissipating(case: RunEvidence) -> Finding | None:
-    """GD stays 1: by a margin that no batch can keep or, on sentences, by design."""
+    """GD stays 1: because of a margin that no batch can satisfy or, on sentences, by design."""
     end, objective = case.end("dissipation"), case.objective
     if end is None or objective is None or not crosses("gd_at_the_end", end):
         return None
     ideal = anchors_done_on_ideal(objective)
     margin = parameters(case).get("margin")
-    # Li et al. (2024) are about sentences; from scratch on images objectives without GD are the
-    # rule
+    # Li et al. (2024) study sentences; on images from scratch most objectives have no GD
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:
@@ -150,7 +149,7 @@ def dissipated_early(case: RunEvidence) -> Finding | None:
 
 
 def ratio_under_bound(case: RunEvidence) -> Finding | None:
-    """The pull loses against the push (Lemma 1)."""
+    """The push outweighs the pull (Lemma 1 of Li et al., 2024)."""
     above = case.end("above_bound")
     if above is None or not crosses("above_bound", above):
         return None
@@ -171,7 +170,7 @@ def ratio_under_bound(case: RunEvidence) -> Finding | None:
 
 
 def _stopping(objective: Objective) -> str:
-    """Return the flag for a form of the objective whose gradient ends when an anchor is done."""
+    """Return the flag for a form of the objective whose gradient vanishes on a good anchor."""
     registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
         if form in registered:
@@ -180,7 +179,7 @@ def _stopping(objective: Objective) -> str:
 
 
 def _harder(case: RunEvidence) -> str:
-    """Return the flag that leaves anchors more to learn."""
+    """Return the flag that keeps more anchors active."""
     values = parameters(case)
     margin, tau = values.get("margin"), values.get("temperature")
     if isinstance(tau, float):

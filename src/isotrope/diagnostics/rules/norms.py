@@ -1,4 +1,4 @@
-"""The rule on norms: embeddings too long for their gradient to turn (Draganov et al., 2024)."""
+"""The rule on norms: too long embeddings hardly change direction (Draganov et al., 2024)."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
@@ -9,16 +9,16 @@ __all__ = ["norms_too_large"]
 
 
 def norms_too_large(case: RunEvidence) -> Finding | None:
-    """Long by any measure, or long and with nothing that holds them."""
+    """Norms are very large, or large without a weight decay that limits them."""
     norm, decay = case.end("norm"), weight_decay(case)
     if norm is None or (case.objective is not None and case.objective.space != "sphere"):
-        return None  # what is not normalised may be as long as it likes
+        return None  # without normalisation any norm is allowed
     if crosses("radial", case.end("radial")):
         return None
-    unheld = case.kind == "images" and crosses("decay_that_holds", decay)
+    unlimited = case.kind == "images" and crosses("decay_that_holds", decay)
     if crosses("norm", norm):
         evidence, change = [compared("norm", norm)], _shorter(case)
-    elif decay is not None and unheld and crosses("norm_without_decay", norm):
+    elif decay is not None and unlimited and crosses("norm_without_decay", norm):
         evidence = [compared("decay_that_holds", decay), compared("norm_without_decay", norm)]
         change = "--weight-decay 5e-4"
     else:
@@ -39,7 +39,7 @@ def norms_too_large(case: RunEvidence) -> Finding | None:
 
 
 def _shorter(case: RunEvidence) -> str:
-    """Return the flag that makes the embeddings shorter at the start."""
+    """Return the flag that shortens the embeddings at the start."""
     if case.kind != "images" and case.setting("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"
     return "--cut 9" if case.setting("method") in ("byol", "simsiam") else "--cut 3"

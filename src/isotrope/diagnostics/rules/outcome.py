@@ -9,13 +9,13 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
 
-_LOGGED_STEPS = 3  # fewer have no median worth judging
+_LOGGED_STEPS = 3  # the median of fewer is not judged
 
 
 def anisotropic_start(case: RunEvidence) -> Finding | None:
-    """Different texts point one way, and training, if there was any, has left them so.
+    """Different texts have nearly one direction, and training, if any, has not changed that.
 
-    Features of images after a ReLU have no negative entries, and so always do.
+    Image features after a ReLU have no negative entries: their cosines are always high.
     """
     cosine = None if case.probe is None or case.kind == "images" else case.probe["mean_cosine"]
     if cosine is None or not crosses("mean_cosine", cosine):
@@ -33,9 +33,9 @@ def anisotropic_start(case: RunEvidence) -> Finding | None:
 
 
 def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
-    """Most anchors were done before training began, and it gained nothing.
+    """Most anchors had no gradient before training began, and the dev score did not rise.
 
-    Where training itself has brought them there, it is dissipated-early.
+    If training itself brought them there, the verdict is dissipated-early.
     """
     dead, gain = case.series("dead"), gained(case)
     if len(dead) < _LOGGED_STEPS or not crosses("done_at_first", dead[0]):

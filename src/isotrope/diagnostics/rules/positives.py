@@ -1,4 +1,4 @@
-"""Rules on the views: equal, unrelated, or with copies of themselves among the negatives."""
+"""Rules on positives: equal to the anchor, unrelated to it, or copied among the negatives."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding
@@ -14,7 +14,7 @@ __all__ = ["dead_views", "false_negatives", "unrelated_positives"]
 
 
 def dead_views(case: RunEvidence) -> Finding | None:
-    """A text and itself: every angle to a positive is 0, in embeddings that are not one point."""
+    """Both views are equal: every angle to a positive is 0, without a collapse."""
     angles = case.series("positive_mean")
     if not angles and case.objective is not None and case.probe is not None:
         angles = [x for x in [case.probe.get("positive_mean")] if x is not None]
@@ -33,7 +33,7 @@ def dead_views(case: RunEvidence) -> Finding | None:
 def unrelated_positives(case: RunEvidence) -> Finding | None:
     """Before training real pairs are closer than chance; those of a shuffled file are not.
 
-    Crops belong together by themselves, though an untrained encoder of images may not see it.
+    Crops of one image are related by construction, even if a random encoder does not show it.
     """
     if case.kind == "images":
         return None
@@ -42,7 +42,7 @@ def unrelated_positives(case: RunEvidence) -> Finding | None:
     decided = sampled if sampled is not None else at_first
     if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
-    # one batch is a small sample: it speaks against the finding only where it is clear
+    # one batch is a small sample: only a clear separation overrules the finding
     if at_first is not None and at_first > 2 * THRESHOLDS["separation"].value:
         return None
     return Finding(
@@ -59,7 +59,7 @@ def unrelated_positives(case: RunEvidence) -> Finding | None:
 
 
 def false_negatives(case: RunEvidence) -> Finding | None:
-    """Copies that are pushed apart; two images can look alike and still be two."""
+    """Copies of a text are pushed apart; images are exempt, as different ones may look alike."""
     if case.kind == "images":
         return None
     numbers = {

@@ -10,7 +10,7 @@ __all__ = ["not_enough_seen", "not_finite"]
 
 
 def not_finite(case: RunEvidence) -> Finding | None:
-    """The loss or the embeddings became NaN, infinite, or larger than any number means."""
+    """The loss or the embeddings became NaN, infinite, or implausibly large."""
     broken = sum(
         any((x := row.get(name)) is not None and not sane(x) for name in ("loss", *MEASURED))
         for row in case.rows

@@ -1,6 +1,7 @@
-"""The same statistics on a GPU: tiles of similarities that never leave its fast memory.
+"""The triton backend: the row statistics on a GPU, in tiles that never leave its fast memory.
 
-``tiles`` holds the two kernels and ``passes`` launches them; ``operands`` defines a block of rows
-and columns, ``parts`` the blocks that a batch is compared in. ``fused`` computes a loss and its
-gradients in two passes, ``pairs`` computes single statistics. Triton is imported nowhere else.
+``tiles`` holds the two kernels, ``passes`` launches them, ``operands`` pairs blocks of rows with
+blocks of columns, and ``parts`` says which vectors each anchor is compared with. ``fused`` computes
+a loss and its gradients in two passes, ``pairs`` single statistics. Triton is imported nowhere
+else.
 """

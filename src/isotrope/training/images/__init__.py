@@ -1,6 +1,6 @@
-"""Training on images: one file a method, and what all methods share.
+"""Training on images: one file for each method (SimCLR, BYOL and others), and the code they share.
 
-``method`` is the base of ``simclr``, ``byol`` and the others, ``registry`` finds one by its name,
-``settings`` is what a run can be told, ``train`` is the run, ``measures`` what is logged of a
-batch, ``card`` the model card.
+``method`` is the base class, ``registry`` finds a method by its name, ``settings`` declares the
+settings of a run, ``train`` is the run, ``measures`` has the quantities that are logged of a batch,
+and ``card`` is the model card.
 """

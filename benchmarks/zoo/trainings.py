@@ -1,24 +1,24 @@
-"""The animals of the zoo: what is trained, what is wrong with it, and with what it is trained.
+"""The trainings of the benchmark, their planted faults, and the data of its three parts.
 
-A name in braces stands for what a half of the zoo has in its place.
+A name in braces in a command is a placeholder that each part fills in.
 """
 
 from dataclasses import dataclass
 
 from isotrope.diagnostics.findings import HEALTHY
 
-__all__ = ["ANIMALS", "BROKEN", "HALVES", "SOUND", "Animal", "Half"]
+__all__ = ["BROKEN", "PARTS", "SOUND", "TRAININGS", "Part", "Training"]
 
 
 @dataclass(frozen=True)
-class Animal:
+class Training:
     """One training, healthy or broken in one way.
 
     Attributes:
         name: of its folder.
-        cause: the verdict that is right, ``healthy`` of a healthy one.
-        change: what the first finding's change has to begin with.
-        command: of `isotrope`, without --output and --seed; words in braces are the half's.
+        cause: the right verdict, ``healthy`` for a training without a fault.
+        change: required beginning of the first finding's change.
+        command: of `isotrope`, without --output and --seed; words in braces are the part's.
     """
 
     name: str
@@ -28,13 +28,13 @@ class Animal:
 
 
 @dataclass(frozen=True)
-class Half:
-    """One part of the zoo.
+class Part:
+    """One part of the benchmark: its data, encoders and settings.
 
     Attributes:
         name: ``tuning``, ``first`` or ``judged``.
         seeds: of its trainings.
-        words: what the words in braces of the commands stand for; ``{data}``, ``{small}`` and the
+        words: values of the placeholders of the commands; ``{data}``, ``{small}`` and the
             broken models' names are folders below the output.
     """
 
@@ -51,82 +51,82 @@ IMAGES = "train-images {images}"
 DEV = "--dev {dev} --eval-every 1000"
 
 BROKEN = (
-    Animal("constant", "collapsed", "--encoder", f"{PAIRS} --encoder {{constant}}"),
-    Animal(
+    Training("constant", "collapsed", "--encoder", f"{PAIRS} --encoder {{constant}}"),
+    Training(
         "line",
         "dimensional-collapse",
         "--objective.cov_coeff",
         f"{IMAGES} {{longer}} --method vicreg --method.dimension 128 --objective.cov_coeff 0",
     ),
-    Animal(
+    Training(
         "temperature-3",
         "negatives-not-hard",
         "--objective.temperature",
         f"{SMALL} --objective.temperature 3",
     ),
-    Animal(
+    Training(
         "margin-2",
         "never-dissipating",
         "--objective.margin",
         f"{SMALL} --objective mpt --objective.margin 2",
     ),
-    Animal(
+    Training(
         "barlow-twins",
         "never-dissipating",
         "--objective modifiedbarlowtwins",
         f"{TEXTS} --objective barlowtwins",
     ),
-    Animal(
+    Training(
         "learning-rate",
         "diverging",
         "--learning-rate",
         "train {data}/pairs.tsv --encoder scratch {scratch} --learning-rate 1e-2",
     ),
-    Animal(
+    Training(
         "weight-decay",
         "collapsed",
         "--weight-decay",
         f"{IMAGES} {{longer}} --learning-rate 0.2 --weight-decay 5e-2",
     ),
-    Animal("dropout-0", "dead-views", "--dropout", f"{TEXTS} --dropout 0"),
-    Animal(
+    Training("dropout-0", "dead-views", "--dropout", f"{TEXTS} --dropout 0"),
+    Training(
         "copies",
         "false-negatives",
         "--files",
         "train {data}/copies.txt --encoder {small} {text}",
     ),
-    Animal("long", "norms-too-large", "--head mlp", f"{PAIRS} --encoder {{long}} --head none"),
-    Animal("no-weight-decay", "norms-too-large", "--weight-decay", f"{IMAGES} --weight-decay 0"),
-    Animal(
+    Training("long", "norms-too-large", "--head mlp", f"{PAIRS} --encoder {{long}} --head none"),
+    Training("no-weight-decay", "norms-too-large", "--weight-decay", f"{IMAGES} --weight-decay 0"),
+    Training(
         "mixed-pairs",
         "unrelated-positives",
         "--columns",
         "train {data}/mixed.tsv --encoder {small} {text}",
     ),
 )
-"""The twelve causes."""
+"""The twelve trainings with a planted fault."""
 
 SOUND = (
-    Animal(
+    Training(
         "scratch",
         HEALTHY,
         "",
         f"train {{data}}/pairs.tsv --encoder scratch {{scratch}} --learning-rate 1e-3 {DEV}",
     ),
-    Animal("infonce", HEALTHY, "", f"{LEARNING} {DEV}"),
-    Animal("met", HEALTHY, "", f"{LEARNING} --objective met {DEV}"),
-    Animal("modified", HEALTHY, "", f"{LEARNING} --objective modifiedbarlowtwins {DEV}"),
-    Animal("simclr", HEALTHY, "", IMAGES),
-    Animal("vicreg", HEALTHY, "", f"{IMAGES} --method vicreg --method.dimension 128"),
-    Animal("byol", HEALTHY, "", f"{IMAGES} --method byol"),
+    Training("infonce", HEALTHY, "", f"{LEARNING} {DEV}"),
+    Training("met", HEALTHY, "", f"{LEARNING} --objective met {DEV}"),
+    Training("modified", HEALTHY, "", f"{LEARNING} --objective modifiedbarlowtwins {DEV}"),
+    Training("simclr", HEALTHY, "", IMAGES),
+    Training("vicreg", HEALTHY, "", f"{IMAGES} --method vicreg --method.dimension 128"),
+    Training("byol", HEALTHY, "", f"{IMAGES} --method byol"),
 )
-"""Seven healthy ones, whose dev scores do not fall."""
+"""Seven healthy trainings, whose dev scores do not fall."""
 
-ANIMALS = (*SOUND, *BROKEN)
-"""All of them; the healthy ones first, because the tuning half's ``{small}`` is one of them."""
+TRAININGS = (*SOUND, *BROKEN)
+"""All trainings; the healthy ones first, because the tuning part's ``{small}`` is one of them."""
 
-HALVES = (
-    Half(
+PARTS = (
+    Part(
         "tuning",
         (0,),
         {
@@ -143,7 +143,7 @@ HALVES = (
             "--log-every 4",
         },
     ),
-    Half(
+    Part(
         "first",
         (2,),
         {
@@ -162,7 +162,7 @@ HALVES = (
             "--log-every 2",
         },
     ),
-    Half(
+    Part(
         "judged",
         (3,),
         {
