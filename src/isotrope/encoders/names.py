@@ -292,7 +292,7 @@ def _reachable(candidates: Sequence[str]) -> tuple[str | None, Exception | None]
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(ONLINE_WITHIN)
-    return (reachable or [None])[0], (failures or [None])[-1]
+    return next(iter(reachable), None), failures[-1] if failures else None
 
 
 def _download(name: str) -> Path:

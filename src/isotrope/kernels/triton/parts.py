@@ -97,7 +97,7 @@ class ColumnSources:
     def blocks_of(self, part: Part, direction: int | None = None) -> list[DirectedBlock]:
         """Return the blocks of a part, for the anchors of one direction or of all of them."""
         if part == "cross":
-            block = RowColumnBlock(*self.view_rows, offset=self.views.offset)
+            block = RowColumnBlock(self.view_rows[0], self.view_rows[1], offset=self.views.offset)
             if direction is None:
                 return [DirectedBlock(block, 0, 1 if self.directions == 2 else None)]
             return [DirectedBlock(block.swapped() if direction else block, direction, None)]
