@@ -3,7 +3,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
-from isotrope.evaluation.labelled import classes_of, hits, text_features
+from isotrope.evaluation.labelled import index_classes, label_in_top_k, text_features
 
 from .conftest import Table
 
@@ -13,7 +13,7 @@ class TestClasses:
     def test_numbers_for_labels(self, name):
         train = Features(np.ones((4, 2)), [name(x) for x in (7, 3, 7, 5)])
         test = Features(np.ones((3, 2)), [name(x) for x in (5, 9, 3)])
-        found = classes_of(train, test)
+        found = index_classes(train, test)
         assert found.names.tolist() == [name(3), name(5), name(7)]
         assert found.train.tolist() == [2, 0, 2, 1]
         assert found.test.tolist() == [1, -1, 0]
@@ -34,7 +34,7 @@ class TestClasses:
     )
     def test_what_does_not_fit(self, train, test, message):
         with pytest.raises(InputError, match=message):
-            classes_of(
+            index_classes(
                 Features(np.ones((2, train[1])), train[0]), Features(np.ones((1, test[1])), test[0])
             )
 
@@ -47,11 +47,11 @@ class TestHits:
         order = np.argsort(-scores, axis=1, kind="stable")
         for k in (1, 2, 5, 9):
             expected = (order[:, :k] == labels[:, None]).any(axis=1)
-            np.testing.assert_array_equal(hits(scores, labels, k), expected)
+            np.testing.assert_array_equal(label_in_top_k(scores, labels, k), expected)
 
     def test_what_is_never_among_them(self):
         scores = np.array([[1.0, 2, 9], [1, 2, -np.inf]])
-        assert hits(scores, np.array([-1, 2]), 3).tolist() == [False, False]
+        assert label_in_top_k(scores, np.array([-1, 2]), 3).tolist() == [False, False]
 
 
 def test_features_of_texts():
