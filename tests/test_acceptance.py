@@ -15,7 +15,7 @@ import torch
 from isotrope.training.fit_text import fit
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_wikipedia_raises_sts_b(shared_data: Path, tmp_path: Path) -> None:
     """20,000 Wikipedia sentences, MiniLM, InfoNCE: the dev score rises above its start."""
     from sentence_transformers import SentenceTransformer
@@ -42,7 +42,7 @@ def test_wikipedia_raises_sts_b(shared_data: Path, tmp_path: Path) -> None:
     assert model.encode(["a sentence"]).shape == (1, 384)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_published_sts_of_minilm_through_a_kill(shared_data: Path, tmp_path: Path) -> None:
     """`isotrope evaluate` killed after its first tasks, and run again: the published numbers."""
     kept = tmp_path / "kept"

@@ -28,6 +28,7 @@ SECOND = (1.0, 1.7)
 """Dashes of the second line of a run."""
 _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the raw line
 _MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
+_TITLE = 40  # characters; a longer title would leave no room for the picture
 _MOST_BANDS = 3  # runs whose standard deviations are drawn
 _DEEPEST = 1e-5  # of the largest density: less is below the picture
 _SEEN = 1.5  # pixels between lines that are told apart
@@ -115,8 +116,11 @@ def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note: the score says what it is, losses whether they share a unit."""
     if quantity.lines[0].column == "dev":
-        unit = next((name for name in _dev_names(quantity, runs) if name), "")
-        return f"{unit[:1].upper()}{unit[1:]}" or quantity.title, quantity.note
+        name = next((name for name in _dev_names(quantity, runs) if name), "")
+        title = f"{name[:1].upper()}{name[1:]}" or quantity.title
+        return (
+            title if len(title) <= _TITLE else f"{title[: _TITLE - 1]}\N{HORIZONTAL ELLIPSIS}"
+        ), quantity.note
     if _share_no_unit(quantity, runs):
         return "Loss, scaled to 0-1", "Each run in its own range: losses share no unit."
     return quantity.title, quantity.note
