@@ -11,7 +11,7 @@ from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.thresholds import THRESHOLDS
-from isotrope.measures.judgement import Judgement
+from isotrope.measures.judgement import Judgement, Outcome
 from isotrope.paradigm import registry
 
 SOUND: dict[str, float] = {
@@ -83,6 +83,14 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     assert lines[0] == "verdict: healthy"
     assert "- dead early 0.1 of the anchors (fault if above 0.9)" in lines
     assert "- hardest times uniform 18.9 times uniform (fault if below 1.5)" in lines
+
+
+@pytest.mark.parametrize("outcome", ["worse", "not known", "no measurable change"])
+def test_a_fall_within_noise_is_no_overfitting(outcome: Outcome) -> None:
+    judged = Judgement(outcome, "what became of it", {})
+    found = diagnose(replace(case(scores=(80.0, 78.0)), judgement=judged))
+    assert ("overfitting" in found.verdict) == (outcome != "no measurable change")
+    assert "overfitting" in diagnose(case(scores=(80.0, 78.0))).verdict
 
 
 def test_healthy_never_stands_alone_beside_a_training_that_made_it_worse() -> None:

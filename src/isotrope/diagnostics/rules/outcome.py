@@ -65,7 +65,11 @@ def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
 
 
 def overfitting(case: RunEvidence) -> Finding | None:
-    """The dev score falls from its best while training goes on."""
+    """The dev score falls from its best while training goes on.
+
+    A score that never rose counts unless its fall is within the noise of the dev set, by the paired
+    bootstrap that judges the run.
+    """
     if len(case.scores) < 2:
         return None
     step, best = max(case.scores, key=lambda pair: (pair[1], -pair[0]))
@@ -74,6 +78,12 @@ def overfitting(case: RunEvidence) -> Finding | None:
     if not crosses(name, best - last):
         return None
     never_rose = step == case.scores[0][0]
+    if (
+        never_rose
+        and case.judgement is not None
+        and case.judgement.outcome == "no measurable change"
+    ):
+        return None
     return Finding(
         "overfitting",
         (
