@@ -93,11 +93,16 @@ def page(cls: type[Objective]) -> str:
         cls.name,
         f"isotrope train pairs.tsv --objective {cls.name} --dev auto --output runs/{cls.name}",
     )
-    blocks = [f"# {cls.__name__}", escaped(sentence), f"$$\n{FORMULAS[cls.name]}\n$$"]
-    blocks += ["## When to use it", USES[cls.name], "## Train with it", f"```console\n{train}\n```"]
+    blocks = [f"# {cls.__name__}", escaped(sentence)]
+    if cls.name in FORMULAS:  # a new objective is one file: its page needs nothing beside it
+        blocks += [f"$$\n{FORMULAS[cls.name]}\n$$"]
+    if cls.name in USES:
+        blocks += ["## When to use it", USES[cls.name]]
+    blocks += ["## Train with it", f"```console\n{train}\n```"]
     blocks += ["[Notation](../notation.md) · [choose an objective](../guide/choose.md)"]
-    (example,) = (text for text in paragraphs if text.startswith("Example:"))
-    blocks += ["## In Python", *_example(cls, example)]
+    examples = [text for text in paragraphs if text.startswith("Example:")]
+    for example in examples:
+        blocks += ["## In Python", *_example(cls, example)]
     blocks += ["## The gradient"]
     if objective.has_terms:
         blocks += [
@@ -106,7 +111,7 @@ def page(cls: type[Objective]) -> str:
             "(standard deviation 0.1 around their mean). Middle: W of each negative by its angle, "
             "with the positive at π/6.",
         ]
-    blocks += [paragraph(text) for text in paragraphs if text != example]
+    blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]
     if cls.presets:
         blocks += ["## Presets", _presets(cls)]
