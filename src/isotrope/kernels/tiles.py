@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 TILE_BYTES = 1 << 24  # of one block of similarities: nearly the cache of a core
-# rows of a block: fewer slow the products down, more would take room (96 x 65,536 are 24 MB) or
+# rows of a block: fewer slow the products down, more would take room (88 x 65,536 are 23 MB) or
 # gain nothing
-LEAST, MOST = 96, 512
+LEAST, MOST = 88, 512
 _CACHED = 256  # rows of embeddings that are passed over several times
 _STRIP_BYTES = 1 << 20  # of a block, with as much again for what is computed of it
 # so narrow an addmm adds term by term to what is there: ten times the rounding of a product
