@@ -55,8 +55,9 @@ def render(scale: Scale, results: Results) -> Rendered:
             Verdict(
                 "DCL+ and the losses with a margin dissipate like InfoNCE",
                 all(along[title] == 1 for title in ("DCL+", *MARGIN_LOSSES)),
-                f"{_shares(along, ('DCL+', *MARGIN_LOSSES))}; active where InfoNCE is, of the "
-                "plane: " + ", ".join(f"{title} {share:.0%}" for title, share in close.items()),
+                f"{_shares(along, ('DCL+', *MARGIN_LOSSES))}; active or not as InfoNCE is, "
+                "share of the plane: "
+                + ", ".join(f"{title} {share:.0%}" for title, share in close.items()),
             ),
         ],
         pictures={"figure4": partial(drawn, scale, "uniformity", TITLES)},

@@ -8,6 +8,7 @@ import logging
 import signal
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -53,7 +54,7 @@ __all__ = ["Task", "make_steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(ABC):
     """A training on text or on images, checked and prepared.
 
     A subclass says what differs between the two: ``loader``, ``introduce``, ``finish``, ``details``
@@ -88,25 +89,28 @@ class Task:
 
     # what differs between text and images
 
+    @abstractmethod
     def loader(self, start: int) -> DataLoader[Any]:
         """Return what gives the batch of each step from ``start`` on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def introduce(self, say: Callable[[str], None]) -> None:
         """Say what is about to happen."""
-        raise NotImplementedError
 
     def keep(self, step: int) -> str:
-        """Save the model of a step that is the best so far; return its fingerprint."""
+        """Save the model of a step that is the best so far; return its fingerprint.
+
+        Only a task whose ``dev`` chooses the step needs it.
+        """
         raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> Result:
         """Save the model at the end, where it is not saved yet, and return the result."""
-        raise NotImplementedError
 
+    @abstractmethod
     def details(self) -> dict[str, Any]:
         """Return what this kind of training adds to the result's details."""
-        raise NotImplementedError
 
     # what is the same
 
