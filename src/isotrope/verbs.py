@@ -128,7 +128,7 @@ def sweep(
     draws: int = 0,
     keep: Literal["all", "best"] = "all",
     report: Callable[[str], None] = lambda line: None,
-    **settings: Any,  # noqa: ANN401 - checked by the settings of the training
+    **settings: Any,
 ) -> Result:
     """Train with many settings, each with several seeds, and find the best.
 

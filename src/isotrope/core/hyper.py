@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeGuard, cast
+from typing import Annotated, Literal, TypeGuard, cast
 
 __all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
 
@@ -89,7 +89,7 @@ def is_number(setting: object) -> TypeGuard[float | str]:
     return True
 
 
-def value_of(hyper: Hyper, setting: object) -> Any:  # noqa: ANN401 - of the type of the field
+def value_of(hyper: Hyper, setting: object) -> float | str:
     """Return a setting (a number, or the text of a flag) as the field's own type.
 
     Raises:

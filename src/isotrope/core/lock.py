@@ -70,7 +70,7 @@ def exclusive_lock(
     Raises:
         InputError: another process is in it, or it cannot be written.
     """
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link may not lead anywhere yet
+    folder = _absolute(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         with _looking:
@@ -93,13 +93,18 @@ def exclusive_lock(
                 place.rmdir()
 
 
+def _absolute(folder: Path) -> Path:
+    """Return the absolute path, links unresolved: one may not lead anywhere yet."""
+    return Path(os.path.abspath(folder))  # noqa: PTH100
+
+
 def ensure_not_replaced(folder: Path) -> None:
     """Do nothing for a folder that is as it was when it was locked, or was not locked at all.
 
     Raises:
         InputError: it was removed, and perhaps made anew.
     """
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - as it was taken
+    folder = _absolute(folder)
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
         raise InputError(

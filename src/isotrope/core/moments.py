@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.views import Views
 
 __all__ = ["cross_moment", "gram"]
@@ -19,8 +19,7 @@ def cross_moment(views: Views) -> Tensor:
 
 def gram(x: Tensor) -> Tensor:
     """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
-    product: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
-    return product
+    return apply(_Gram, Tensor, x)
 
 
 class _Gram(torch.autograd.Function):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 
 __all__ = ["Views", "standard", "unit"]
 
@@ -18,8 +18,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN,
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
-    result: tuple[Tensor, Tensor] = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
-    return result[0]
+    return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
 
 
 class _Unit(torch.autograd.Function):

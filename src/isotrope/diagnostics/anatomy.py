@@ -294,7 +294,7 @@ class Anatomy:
             before = self.load(path).rows
             self.rows = [row for row in before if row["step"] is not None and row["step"] < step]
 
-    def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
+    def diagnose(self, **settings: Any) -> Diagnosis:
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
         Args:
@@ -307,7 +307,7 @@ class Anatomy:
     def case(
         self,
         losses: Iterable[Mapping[str, Any]] = (),
-        **settings: Any,  # noqa: ANN401 - any setting
+        **settings: Any,
     ) -> RunEvidence:
         """Return the evidence of the training, from which the doctor makes its diagnosis.
 

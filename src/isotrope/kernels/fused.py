@@ -29,7 +29,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
@@ -80,8 +80,7 @@ def fused(
     job = Job(views, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
     sweep = _on_a_gpu if backend == "triton" else _sweep
-    found: Tensor = _Ready.apply(sweep(job, both_directions), backend, *inputs)  # type: ignore[no-untyped-call]
-    return found
+    return apply(_Ready, Tensor, sweep(job, both_directions), backend, *inputs)
 
 
 def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
@@ -75,10 +75,8 @@ class RowBlockPairs(Pairs):
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
         mask = Mask(views, against)
-        found: Tensor = _Reduce.apply(  # type: ignore[no-untyped-call]
-            statistic, mask, plain, views.anchors, views.positives, views.negatives, learnt
-        )
-        return found
+        inputs = (views.anchors, views.positives, views.negatives, learnt)
+        return apply(_Reduce, Tensor, statistic, mask, plain, *inputs)
 
 
 class _Statistic:

@@ -73,14 +73,13 @@ class Paradigm(
             ValueError: a short form that names no part, or a value out of its bounds.
         """
         super().__post_init__()
-        defaults = (Always(), Softmax(), Static()) if self.parent is None else (None, None, None)
-        kinds = (Dissipation, Weight, Ratio)
-        for name, kind, default in zip(
-            ("dissipation", "weight", "ratio"), kinds, defaults, strict=True
+        alone = self.parent is None
+        for name, component in (
+            ("dissipation", _optional(Dissipation, self.dissipation, Always() if alone else None)),
+            ("weight", _optional(Weight, self.weight, Softmax() if alone else None)),
+            ("ratio", _optional(Ratio, self.ratio, Static() if alone else None)),
         ):
-            component = getattr(self, name)
-            value = default if component is None else part(kind, component)  # type: ignore[type-var]
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, component)
 
     @property
     def coupling(self) -> Coupling:
@@ -151,7 +150,8 @@ class Paradigm(
         if parents is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
         elif self.weight and not _summed(self.parent) and _has_ratio(parents):
-            pull = parents.ratio * weight.sum(dim=1)  # type: ignore[operator]
+            assert parents.ratio is not None
+            pull = parents.ratio * weight.sum(dim=1)
         else:
             # a statistic of the batch, or an objective that only pulls, pulls by a term of its
             # own, which stays; where its 1/n was inside and is now in the mean, it comes out
@@ -220,6 +220,10 @@ def short(part: Dissipation | Weight | Ratio) -> str:
     (name,) = (name for name, cls in part.known.items() if cls is type(part))
     values = (getattr(part, field) for field in hypers(type(part)))
     return ":".join([name, *(v if isinstance(v, str) else f"{v:g}" for v in values)])
+
+
+def _optional(kind: type[_Part], component: object, default: _Part | None) -> _Part | None:
+    return default if component is None else part(kind, component)
 
 
 def part(kind: type[_Part], component: object) -> _Part:

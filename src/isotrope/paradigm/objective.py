@@ -117,6 +117,8 @@ class Objective:
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
+    if TYPE_CHECKING:  # __init_subclass__ makes each subclass one, which no type checker sees
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
 
     @property
@@ -365,7 +367,7 @@ class Objective:
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return the fields by name, as they go into configurations and cards."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
         """Return raw ``views`` checked.
@@ -441,7 +443,7 @@ def _take_preset(cls: type[Objective]) -> None:
     plain = cls.__init__
 
     @functools.wraps(plain)
-    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:  # noqa: ANN401
+    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:
         if preset is not None and preset not in cls.presets:
             known = ", ".join(cls.presets) or "none"
             raise ValueError(
@@ -453,7 +455,7 @@ def _take_preset(cls: type[Objective]) -> None:
 
     signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    vars(init)["__signature__"] = signature.replace(
         parameters=[*signature.parameters.values(), extra]
     )
-    cls.__init__ = init  # type: ignore[assignment, method-assign]
+    type.__setattr__(cls, "__init__", init)

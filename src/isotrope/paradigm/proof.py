@@ -253,7 +253,7 @@ def _at(objective: Objective, temperature: Tensor) -> Objective:
     """The objective, or a form of one, at a temperature."""
     if isinstance(objective, (Symmetric, Part)):
         return replace(objective, objective=_at(objective.objective, temperature))
-    return replace(objective, temperature=temperature)  # type: ignore[type-var]
+    return replace(objective, temperature=temperature)
 
 
 def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:

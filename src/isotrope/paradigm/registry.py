@@ -4,9 +4,9 @@ import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 from isotrope.core.documents import brief
 from isotrope.core.errors import InputError, nearest
@@ -72,7 +72,7 @@ def example(key: str, name: str = "") -> str:
         cls = Objective.registered.get(other)
         if cls is not None and key == "preset" and cls.presets:
             return next(iter(cls.presets))
-        for field in () if cls is None else dataclasses.fields(cls):  # type: ignore[arg-type] # made one in its class body
+        for field in () if cls is None else dataclasses.fields(cls):
             if field.name == key and isinstance(field.default, (bool, int, float, str)):
                 default = field.default
                 number = is_number(default) and not isinstance(default, bool)
@@ -118,7 +118,8 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
 
     try:
         # __init_subclass__ adds the preset to the constructor, which no type checker sees
-        objective = cls(**own, preset=forms.get("preset"))  # type: ignore[call-arg]
+        constructor: Callable[..., Objective] = cls
+        objective = constructor(**own, preset=forms.get("preset"))
         objective = objective.modify(**parts) if parts else objective
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
@@ -171,7 +172,7 @@ def _written(part: Any) -> str:  # noqa: ANN401 - a dissipation, a weight or a r
     return ":".join([name, *map(str, values)])
 
 
-def _plain(value: Any) -> float | str:  # noqa: ANN401 - a hyperparameter
+def _plain(value: SupportsFloat | str) -> float | str:
     """Return a hyperparameter as a number or a word; a learnt temperature as it is now."""
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 

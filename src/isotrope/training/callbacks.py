@@ -369,8 +369,8 @@ class DirectCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self,
         checkpoint: dict[str, Any],
-        path: Any,  # noqa: ANN401 - Lightning's signature
-        storage_options: Any = None,  # noqa: ANN401
+        path: str | Path,
+        storage_options: object = None,
     ) -> None:
         """Write it."""
         try:

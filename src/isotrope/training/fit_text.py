@@ -71,7 +71,7 @@ class TextOptions(TypedDict, total=False):
     progress: bool
 
 
-def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":  # noqa: ANN401 - many kinds of data
+def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":
     """Train a sentence encoder.
 
     ``help(isotrope.fit)`` lists all keywords, ``isotrope train --help`` says what each means.
@@ -138,7 +138,7 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _written(data: Any, columns: list[str], output: Path) -> Iterator[None]:  # noqa: ANN401
+def _written(data: object, columns: list[str], output: Path) -> Iterator[None]:
     """Write data to the run folder; where no run comes of it, the folder is left as it was."""
     file = output / IN_MEMORY
     made = [place for place in (output, *output.parents) if not place.exists()]
@@ -219,4 +219,4 @@ def _signature() -> inspect.Signature:
     return inspect.Signature([first, *keywords, resume], return_annotation="Outcome")
 
 
-fit.__signature__ = _signature()  # type: ignore[attr-defined] # functions take attributes
+vars(fit)["__signature__"] = _signature()

@@ -398,8 +398,9 @@ def _share(place: int, jobs: int) -> dict[str, str]:
     return {**_environment(jobs), **gpu}
 
 
-def _failure(kind: str, value: Any) -> Exception:  # noqa: ANN401 - an exit code or a traceback
+def _failure(kind: str, value: int | str) -> Exception:
+    """Return the error of a process, from its exit code or its traceback."""
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
-    how = _killed(value, ": try fewer --jobs") if kind == "lost" else None
+    how = _killed(value, ": try fewer --jobs") if isinstance(value, int) else None
     return LostProcess(f"a process {how or 'has ended without being asked to'}; {_GOES_ON}")

@@ -9,11 +9,11 @@ import signal
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import lightning as L
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
@@ -51,6 +51,13 @@ from isotrope.training.settings import RunSettings
 from isotrope.training.simcse import SimCSE
 
 __all__ = ["Task", "make_steps"]
+
+_PRECISION: Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "16": "16-mixed",
+}
+"""What Lightning calls a precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +260,7 @@ def make_steps(
             # buffers are the same everywhere: no step needs them sent around
             strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
             plugins=[DirectCheckpointIO(), *([TorchElasticEnvironment()] if together else [])],
-            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
+            precision=_PRECISION[settings.precision],
             max_steps=module.steps,
             max_epochs=-1,
             # what is not finite is neither logged nor scored nor saved

@@ -10,7 +10,7 @@ text are SimCSE's (Gao et al., 2021) where it has one.
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import yaml
 from pydantic import (
@@ -442,13 +442,13 @@ def dotted_key(cls: type[RunSettings], key: str) -> bool:
     return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 
-def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
+def _number(value: object) -> object:
     """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
 
     YAML's ``true`` becomes what a flag would say.
     """
     try:
-        return str(value).lower() if isinstance(value, bool) else float(value)
+        return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
     except (TypeError, ValueError, OverflowError):
         return value
 

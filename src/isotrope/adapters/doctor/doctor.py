@@ -145,7 +145,7 @@ class Doctor:
         """Return the function wrapped: no error reaches the training; once off, it does nothing."""
 
         @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - anyone's signature
+        def guarded(*args: Any, **kwargs: Any) -> None:
             if self.off:
                 return
             try:
@@ -264,7 +264,7 @@ class Doctor:
         values = ((name, row.get(name)) for name in LOGGED)
         return {f"isotrope/{name}": value for name, value in values if value is not None}
 
-    def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
+    def diagnose(self, **settings: Any) -> Diagnosis:
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
         Args:
@@ -307,7 +307,7 @@ class Doctor:
         self.anatomy.rows = list(state_dict["rows"])
 
 
-def _nothing(*given: Any, **named: Any) -> None:  # noqa: ANN401 - anyone's signature
+def _nothing(*given: Any, **named: Any) -> None:
     """Do nothing, the handler of most events of a trainer."""
 
 

@@ -34,12 +34,12 @@ class HuggingFaceEvents:
 
     def on_train_begin(
         self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
+        args: Any,
+        state: Any,
+        control: Any,
         model: nn.Module,
-        optimizer: Any = None,  # noqa: ANN401
-        **_: Any,  # noqa: ANN401
+        optimizer: Any = None,
+        **_: Any,
     ) -> None:
         """Install the hooks; a resumed training continues with its earlier rows."""
         self.close()  # a training that was broken off has left its hooks
@@ -78,7 +78,7 @@ class HuggingFaceEvents:
             compiled=args.torch_compile,
         )
 
-    def _learn(self, args: Any, losses: list[nn.Module]) -> None:  # noqa: ANN401
+    def _learn(self, args: Any, losses: list[nn.Module]) -> None:
         """Take from arguments and losses the settings that the diagnosis uses."""
         anatomy = self.doctor.anatomy
         anatomy.settings |= {
@@ -97,16 +97,16 @@ class HuggingFaceEvents:
             self._watch.close()
         self._watch = None
 
-    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Measure one of several batches whose gradients are accumulated."""
         self._look()
 
     def on_pre_optimizer_step(
         self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
-        **_: Any,  # noqa: ANN401
+        args: Any,
+        state: Any,
+        control: Any,
+        **_: Any,
     ) -> None:
         """Measure the batch before the weights change."""
         self._look()
@@ -125,11 +125,11 @@ class HuggingFaceEvents:
 
     def on_log(
         self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
+        args: Any,
+        state: Any,
+        control: Any,
         logs: dict[str, Any] | None = None,
-        **_: Any,  # noqa: ANN401
+        **_: Any,
     ) -> None:
         """Add our numbers to the trainer's; note the norm of the step's gradient."""
         if not logs or "loss" not in logs:
@@ -144,11 +144,11 @@ class HuggingFaceEvents:
 
     def on_evaluate(
         self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
+        args: Any,
+        state: Any,
+        control: Any,
         metrics: Mapping[str, float] | None = None,
-        **_: Any,  # noqa: ANN401
+        **_: Any,
     ) -> None:
         """Note the score by which the best model is chosen, if larger is better."""
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
@@ -156,19 +156,19 @@ class HuggingFaceEvents:
             if metrics and key in metrics:
                 self.doctor.anatomy.note(state.global_step, dev=float(metrics[key]))
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the rows so far."""
         if self.doctor.path is not None:
             self.doctor.save()
 
-    def on_train_end(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
+    def on_train_end(self, *given: Any, **named: Any) -> None:
         """Report the verdict; skip Lightning's event of this name, which has two arguments."""
         if len(given) == 3:
             self.close()
             self.doctor.finish()
 
 
-def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
+def _trainer(args: Any) -> Any:
     """Return the trainer with these arguments from the call stack."""
     frame = sys._getframe()
     while frame is not None:
@@ -181,7 +181,7 @@ def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
     return None
 
 
-def _losses(trainer: Any) -> list[nn.Module]:  # noqa: ANN401 - any trainer
+def _losses(trainer: Any) -> list[nn.Module]:
     """Return the losses of a sentence-transformers trainer; none for another."""
     trainer_loss = getattr(trainer, "loss", None)
     candidates: Iterable[object] = (

@@ -33,7 +33,7 @@ class LightningEvents:
         self.doctor = doctor
         self._module: Any = None
 
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Wrap ``training_step``, to measure between it and the backward pass."""
         doctor, self._module = self.doctor, pl_module
         doctor.anatomy.settings |= {"trainer": "lightning"}
@@ -45,7 +45,7 @@ class LightningEvents:
         step, look = pl_module.training_step, doctor.quietly(self._observe)
 
         @functools.wraps(step)
-        def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - anyone's signature
+        def watched(*args: Any, **kwargs: Any) -> Any:
             at = trainer.global_step  # manual optimisation counts within the step
             output = step(*args, **kwargs)
             if output is not None and doctor.anatomy.due(at):  # None skips a batch
@@ -56,8 +56,8 @@ class LightningEvents:
 
     def _observe(
         self,
-        trainer: Any,  # noqa: ANN401
-        pl_module: Any,  # noqa: ANN401
+        trainer: Any,
+        pl_module: Any,
         output: object,
         step: int,
     ) -> None:
@@ -82,7 +82,7 @@ class LightningEvents:
         if not graph:
             self._tell(trainer, trainer.optimizers[0].param_groups[0]["lr"])
 
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:  # noqa: ANN401
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Note learning rate and norm of the gradient, and tell the loggers."""
         row = self.doctor.rows[-1] if self.doctor.rows else None
         if row is None or row["step"] != trainer.global_step or row["learning_rate"] is not None:
@@ -92,25 +92,25 @@ class LightningEvents:
         self.doctor.anatomy.note(gradient_norm=norm)
         self._tell(trainer, optimizer.param_groups[0]["lr"])
 
-    def _tell(self, trainer: Any, learning_rate: float) -> None:  # noqa: ANN401
+    def _tell(self, trainer: Any, learning_rate: float) -> None:
         """Note the learning rate in the newest row, and tell the loggers."""
         self.doctor.anatomy.note(learning_rate=learning_rate)
         step = int(self.doctor.rows[-1]["step"] or 0)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=step)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Note the score of validation."""
         name = self.doctor.dev
         value = None if name is None else trainer.callback_metrics.get(name)
         if value is not None and not trainer.sanity_checking:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ANN401
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Save the rows: they may show why the training failed."""
         self.on_fit_end(trainer, pl_module)
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the verdict, and restore ``training_step``."""
         self.close()
         self.doctor.finish()

@@ -53,7 +53,7 @@ class Scores:
         keep = self._quietly(functools.partial(self._keep, self._matrices))
 
         @functools.wraps(similarity)
-        def watched(*given: Any, **named: Any) -> Tensor:  # noqa: ANN401 - anyone's signature
+        def watched(*given: Any, **named: Any) -> Tensor:
             scores = similarity(*given, **named)
             keep(scores)
             return scores

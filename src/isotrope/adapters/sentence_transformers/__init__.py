@@ -16,10 +16,12 @@ losses as at any other::
     )
 """
 
+import importlib
+
 from isotrope.core.errors import MissingExtra
 
 try:
-    import sentence_transformers as _  # noqa: F401
+    importlib.import_module("sentence_transformers")
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "sentence_transformers", extra="train") from error
 

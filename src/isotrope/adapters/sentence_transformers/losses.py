@@ -55,7 +55,7 @@ class ObjectiveLoss(nn.Module):
         *,
         gather_across_devices: bool = False,
         backend: str = "auto",
-        **settings: Any,  # noqa: ANN401 - hyperparameters of any objective
+        **settings: Any,
     ) -> None:
         super().__init__()
         if isinstance(objective, str):
@@ -164,7 +164,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         gather_across_devices: bool = False,
         show_progress_bar: bool = False,
         backend: str = "auto",
-        **settings: Any,  # noqa: ANN401
+        **settings: Any,
     ) -> None:
         super().__init__()
         if has_static_embedding_input(model):

@@ -14,7 +14,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
@@ -92,14 +92,9 @@ class TritonPairs(Pairs):
         views = self.views
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
-        found: Tensor = _Summed.apply(  # type: ignore[no-untyped-call]
-            _Asked(self.parts, self.direction, kind, plain, against),
-            views.anchors,
-            views.positives,
-            views.negatives,
-            learnt,
-        )
-        return found
+        question = _Asked(self.parts, self.direction, kind, plain, against)
+        inputs = (views.anchors, views.positives, views.negatives, learnt)
+        return apply(_Summed, Tensor, question, *inputs)
 
     def _nearest(self, k: int, against: Against) -> Tensor:
         width = sum(len(x) for x in Mask(self.views, against).columns)

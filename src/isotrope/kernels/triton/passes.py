@@ -6,9 +6,9 @@ shared between programs.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import triton.language as tl
@@ -33,6 +33,12 @@ WAVES = 4  # programs for each multiprocessor: with fewer, some have no work at 
 ROOMY = 200 << 10  # bytes of shared memory from which the large tiles fit
 
 _SUMS = {torch.float32: tl.float32, torch.float64: tl.float64}
+
+
+class _Kernel(Protocol):
+    """A kernel of Triton, launched by the grid of its programs."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., object]: ...
 
 
 @dataclass(frozen=True)
@@ -276,7 +282,7 @@ def _arguments(block: RowColumnBlock, cut: Tiling, panel: _Panel, scale: float) 
     }
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], cut: Tiling, arguments: dict[str, Any]) -> None:  # noqa: ANN401
+def _launch(kernel: _Kernel, grid: tuple[int, ...], cut: Tiling, arguments: dict[str, Any]) -> None:
     device = arguments["rx"].device
     here = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
     with here:  # a kernel starts on the current device

@@ -104,7 +104,7 @@ class DINOMethod(ImageMethod):
     objective: dino.DINO
     middle: Tensor
 
-    def __init__(self, *, objective: Objective, **values: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, objective: Objective, **values: Any) -> None:
         """Refuse objectives that know no teacher's temperature.
 
         Raises:

@@ -76,7 +76,7 @@ class MoCoV2(ImageMethod):
     options_class = MoCoV2Options
     options: MoCoV2Options
 
-    def __init__(self, *, objective: Objective, **values: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, objective: Objective, **values: Any) -> None:
         """Refuse an objective that a queue is of no use to.
 
         Raises:

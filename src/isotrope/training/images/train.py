@@ -62,11 +62,11 @@ IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
 
 def fit_images(
-    data: Any,  # noqa: ANN401 - checked by ImageSettings, as all settings
+    data: str | Path,
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
     resume: bool = False,
-    **settings: Any,  # noqa: ANN401
+    **settings: Any,
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
