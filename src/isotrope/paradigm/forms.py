@@ -3,10 +3,8 @@
 They are objectives themselves, made by ``objective.symmetric()`` and ``objective.parts``.
 """
 
-import dataclasses
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
@@ -79,9 +77,7 @@ class Symmetric(Objective, register=False):
 
     def components(self, pairs: Pairs) -> Terms:
         swapped = pairs.swapped()
-        other = self.objective.components(swapped)
-        if self.objective.holds != "nothing":  # its negatives are constant, its positives not
-            other = dataclasses.replace(other, weight=torch.zeros_like(other.weight))
+        other = self.objective.swapped_components(swapped)
         return averaged(self.objective.components(pairs), other, swapped.views)
 
 

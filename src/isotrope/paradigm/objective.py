@@ -192,6 +192,16 @@ class Objective:
         """
         raise NoTerms(type(self).__name__, self.space)
 
+    def swapped_components(self, pairs: Pairs) -> Terms:
+        """The components of the other direction, by which its columns receive their gradients.
+
+        They differ from ``components`` where a column is constant: its weight is then 0.
+        """
+        terms = self.components(pairs)
+        if self.holds == "nothing":
+            return terms
+        return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives do receive
+
     def attraction(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pulls: by default -GD_i pull_i s_ii', GD and pull constant.
 

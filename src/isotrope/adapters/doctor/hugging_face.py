@@ -37,9 +37,7 @@ class HuggingFaceEvents:
         args: Any,
         state: Any,
         control: Any,
-        model: nn.Module,
-        optimizer: Any = None,
-        **_: Any,
+        details: Mapping[str, Any],
     ) -> None:
         """Install the hooks; a resumed training continues with its earlier rows."""
         self.close()  # a training that was broken off has left its hooks
@@ -51,7 +49,7 @@ class HuggingFaceEvents:
                 "GPU (torchrun), or show it one (CUDA_VISIBLE_DEVICES=0)"
             )
             return
-        self._state, self._optimizer = state, optimizer
+        self._state, self._optimizer = state, details.get("optimizer")
         self._writes = state.is_world_process_zero
         if not self._writes:
             doctor.say = doctor.path = None
@@ -59,6 +57,7 @@ class HuggingFaceEvents:
             doctor.keep_in(Path(args.output_dir) / NAME)
         losses = _losses(trainer)
         self._learn(args, losses)
+        model = details["model"]
         if trainer is not None:
             others = [one for one in trainer.callback_handler.callbacks if one is not doctor]
             trainer.callback_handler.callbacks = [doctor, *others]
@@ -97,17 +96,11 @@ class HuggingFaceEvents:
             self._watch.close()
         self._watch = None
 
-    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_substep_end(self, *_: object) -> None:
         """Measure one of several batches whose gradients are accumulated."""
         self._look()
 
-    def on_pre_optimizer_step(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        **_: Any,
-    ) -> None:
+    def on_pre_optimizer_step(self, *_: object) -> None:
         """Measure the batch before the weights change."""
         self._look()
 
@@ -123,15 +116,9 @@ class HuggingFaceEvents:
             self.doctor.anatomy.note(step, learning_rate=rate)
         self.doctor.noted(seen.name, seen.row)
 
-    def on_log(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        logs: dict[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Add our numbers to the trainer's; note the norm of the step's gradient."""
+        logs = details.get("logs")
         if not logs or "loss" not in logs:
             return
         if "grad_norm" in logs:
@@ -142,30 +129,23 @@ class HuggingFaceEvents:
         if state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(numbers)
 
-    def on_evaluate(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        metrics: Mapping[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Note the score by which the best model is chosen, if larger is better."""
+        metrics = details.get("metrics")
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
         for key in (name, f"eval_{name}") if name else ():
             if metrics and key in metrics:
                 self.doctor.anatomy.note(state.global_step, dev=float(metrics[key]))
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(self, *_: object) -> None:
         """Save the rows so far."""
         if self.doctor.path is not None:
             self.doctor.save()
 
-    def on_train_end(self, *given: Any, **named: Any) -> None:
-        """Report the verdict; skip Lightning's event of this name, which has two arguments."""
-        if len(given) == 3:
-            self.close()
-            self.doctor.finish()
+    def on_train_end(self, *_: object) -> None:
+        """Report the verdict."""
+        self.close()
+        self.doctor.finish()
 
 
 def _trainer(args: Any) -> Any:

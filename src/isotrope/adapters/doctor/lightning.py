@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from isotrope.adapters.doctor.wrapping import calling_after
 from isotrope.core.errors import InputError
 from isotrope.core.recorded import NAME
 
@@ -32,6 +33,7 @@ class LightningEvents:
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
         self._module: Any = None
+        self._step = 0
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Wrap ``training_step``, to measure between it and the backward pass."""
@@ -42,26 +44,17 @@ class LightningEvents:
         else:
             logged = trainer.log_dir is not None and trainer.loggers
             doctor.keep_in(Path(trainer.log_dir) / NAME if logged else None)
-        step, look = pl_module.training_step, doctor.quietly(self._observe)
+        observe = doctor.quietly(functools.partial(self._observe, trainer, pl_module))
+        pl_module.training_step = calling_after(pl_module.training_step, observe)
 
-        @functools.wraps(step)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            at = trainer.global_step  # manual optimisation counts within the step
-            output = step(*args, **kwargs)
-            if output is not None and doctor.anatomy.due(at):  # None skips a batch
-                look(trainer, pl_module, output, at)
-            return output
+    def on_train_batch_start(self, trainer: Any, *_: object) -> None:
+        """Note the step: under manual optimisation ``training_step`` itself counts it up."""
+        self._step = trainer.global_step
 
-        pl_module.training_step = watched
-
-    def _observe(
-        self,
-        trainer: Any,
-        pl_module: Any,
-        output: object,
-        step: int,
-    ) -> None:
-        """Measure a batch; without its graph if the backward pass is over."""
+    def _observe(self, trainer: Any, pl_module: Any, output: object) -> None:
+        """Measure a batch, if its step is due; without its graph if the backward pass is over."""
+        if output is None or not self.doctor.anatomy.due(self._step):  # None skips a batch
+            return
         wanted = {"loss", "anchors", "positives"}
         if not isinstance(output, Mapping) or not wanted <= output.keys():
             returned = list(output) if isinstance(output, Mapping) else type(output).__name__
@@ -77,7 +70,7 @@ class LightningEvents:
             loss if graph else loss.detach(),
             negatives=output.get("negatives"),
             groups=output.get("groups"),
-            step=step,
+            step=self._step,
         )
         if not graph:
             self._tell(trainer, trainer.optimizers[0].param_groups[0]["lr"])

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrope.adapters.doctor.wrapping import calling_after
+
 __all__ = ["Scores"]
 
 
@@ -50,15 +52,9 @@ class Scores:
                 vars(module)["similarity_fct"] = self._watched(similarity)
 
     def _watched(self, similarity: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        keep = self._quietly(functools.partial(self._keep, self._matrices))
-
-        @functools.wraps(similarity)
-        def watched(*given: Any, **named: Any) -> Tensor:
-            scores = similarity(*given, **named)
-            keep(scores)
-            return scores
-
-        return watched
+        return calling_after(
+            similarity, self._quietly(functools.partial(self._keep, self._matrices))
+        )
 
     def _keep(self, parts: list[_ScoredCall], scores: Tensor) -> None:
         if scores.requires_grad:

@@ -164,6 +164,51 @@ def _sum(z, shift, AXIS: tl.constexpr, SUM: tl.constexpr, SHIFTED: tl.constexpr,
 
 
 @triton.jit
+def _reciprocals(lengths, rows, n, same, SAME: tl.constexpr):
+    """Return the reciprocals of the lengths of what moves: those at hand if it is the SAME."""
+    reciprocals = same
+    if not SAME:
+        reciprocals = tl.load(lengths + rows, mask=rows < n, other=0.0)
+    return reciprocals
+
+
+@triton.jit
+def _weights(
+    w,
+    z,
+    own,
+    shift,
+    rm,
+    rmj,
+    v,
+    column_shift,
+    columns,
+    m,
+    SLOPE: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    U: tl.constexpr,
+    V: tl.constexpr,
+):
+    """Return the weights of a tile, slope(s_ij) (u_i + v_j), in place of the zeros ``w``."""
+    if U:
+        w = own[:, None] * rmj[None, :]
+        if SHIFTED:
+            w *= tl.exp2(z - shift[:, None])
+    if V:
+        other = tl.load(v + columns, mask=columns < m, other=0.0) * rmj
+        more = rm[:, None] * other[None, :]
+        if SHIFTED:
+            top = tl.load(column_shift + columns, mask=columns < m, other=0.0)
+            more *= tl.exp2(z - top[None, :])
+        w += more
+    if SLOPE == SOFTPLUS:
+        w /= 1 + tl.exp2(-z)
+    elif not SHIFTED:
+        w *= tl.exp2(z)
+    return w
+
+
+@triton.jit
 def statistics(
     x,
     y,
@@ -347,11 +392,8 @@ def spread(
     WHOLE: tl.constexpr = SLICE == WIDTH  # a block of columns is loaded once
     c = tl.load(scale)
     r = tl.load(rx + rows, mask=rows < n, other=0.0)
-    rm = r
-    if not SAME:
-        rm = tl.load(rp + rows, mask=rows < n, other=0.0)
-    own = r
-    shift = r
+    rm = _reciprocals(rp, rows, n, r, SAME)
+    own, shift = r, r
     if U:
         own = tl.load(u + rows, mask=rows < n, other=0.0) * rm
         if SHIFTED:
@@ -373,25 +415,9 @@ def spread(
         rj = tl.load(ry + columns, mask=columns < m, other=0.0)
         z = _exponents(dots, r, rj, c, SLOPE)
         z = _but_excluded(z, rows, columns, gx, gy, n, m, offset, DIAGONAL, UPPER, GROUPED)
-        rmj = rj
-        if not SAME:
-            rmj = tl.load(rq + columns, mask=columns < m, other=0.0)
+        rmj = _reciprocals(rq, columns, m, rj, SAME)
         w = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-        if U:
-            w = own[:, None] * rmj[None, :]
-            if SHIFTED:
-                w *= tl.exp2(z - shift[:, None])
-        if V:
-            other = tl.load(v + columns, mask=columns < m, other=0.0) * rmj
-            more = rm[:, None] * other[None, :]
-            if SHIFTED:
-                top = tl.load(column_shift + columns, mask=columns < m, other=0.0)
-                more *= tl.exp2(z - top[None, :])
-            w += more
-        if SLOPE == SOFTPLUS:
-            w /= 1 + tl.exp2(-z)
-        elif not SHIFTED:
-            w *= tl.exp2(z)
+        w = _weights(w, z, own, shift, rm, rmj, v, column_shift, columns, m, SLOPE, SHIFTED, U, V)
         if BFLOAT16:
             w = _rounded(w, INTERPRETED)
         if HELD:

@@ -103,6 +103,7 @@ class ImageMethod(L.LightningModule):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        self.check_objective(objective)
         self.backend = backend
         if caching is not None:
             refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
@@ -124,6 +125,10 @@ class ImageMethod(L.LightningModule):
             share_statistics(self)
 
     # what a method's own file writes
+
+    @classmethod
+    def check_objective(cls, objective: Objective) -> None:
+        """Refuse an objective that the method cannot train; by default none."""
 
     def build(self) -> None:
         """Make heads, moving averages and queues; torch's random state is the seed's."""
