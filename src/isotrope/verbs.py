@@ -1,4 +1,4 @@
-"""What the root offers besides training and loading: the verbs of the command line, as functions.
+"""The functions ``report``, ``compare`` and ``sweep`` of the package's root.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """

@@ -1,4 +1,4 @@
-"""MTEB: an encoder as mteb asks for one, and STS sets of this machine as tasks of mteb.
+"""Adapts encoders to mteb's interface, and turns local STS sets into mteb tasks.
 
 mteb evaluates, so the numbers are its own::
 

@@ -1,4 +1,4 @@
-"""Reads small text, JSON and YAML files whole, or refuses them with one line that names the file.
+"""Reads small text, JSON and YAML files; refuses bad ones with one line that names the file.
 
 Pipes, devices, files of gigabytes, YAML aliases that multiply and repeated keys are refused with an
 :class:`InputError`. Nothing in a file is ever executed.

@@ -1,4 +1,4 @@
-"""The errors that a user can cause; each says in one line what was wrong and what to do."""
+"""The errors that a user can cause: each says in one line what was wrong and what to do."""
 
 import difflib
 from collections.abc import Iterable

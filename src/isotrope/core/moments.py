@@ -1,4 +1,4 @@
-"""Second moments of two views, the only statistic that decorrelating objectives need."""
+"""Computes the second moments of two views, all that decorrelating objectives need."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The Result: measured numbers with their provenance, which is all that reports read."""
+"""The Result record: measured numbers with their provenance, the only input of reports."""
 
 import functools
 import html

@@ -1,4 +1,4 @@
-"""Views: anchors, positives and further negatives, the one input of every objective."""
+"""The Views record: anchors, positives and further negatives, the input of every objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Rephrases the change that a finding proposes for other trainers; the texts are in ``rules``.
+"""Adapts the change that a finding proposes to the trainer that was used.
 
 A rule tells its change in the words of ``isotrope train``. Of a training by another trainer, which
 the setting ``trainer`` names, it is told here in arguments of that trainer and of its losses.

@@ -1,4 +1,4 @@
-"""Anatomy: a log of the effect of a loss on the embeddings, step by step, in anyone's training.
+"""The Anatomy log: measures a loss's effect on the embeddings, step by step, in any training loop.
 
 :class:`isotrope.Doctor` fills its rows. A row holds the measurements of one batch; the rows
 together are the evidence of a diagnosis.

@@ -1,4 +1,4 @@
-"""Measures one batch for the log: components, pull and push of the gradient, and embeddings."""
+"""Measures one batch for the log: gradient components, pull, push, and statistics of embeddings."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Recording: the folder that the doctor leaves of somebody's training, written and read.
+"""Writes and reads the folder in which the doctor records a training outside isotrope.
 
 ``metrics.csv`` has the rows, ``diagnosis.json`` what ``isotrope diagnose --json`` prints, and the
 settings that were read from the trainer, so that the diagnosis can be made again.

@@ -1,4 +1,4 @@
-"""The image encoder: pictures in, embeddings out, around a network of transformers or your own.
+"""The image encoder: maps pictures to embeddings by a network of transformers or your own.
 
 Three jobs, as the sentence encoder's:
 

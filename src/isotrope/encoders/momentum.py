@@ -1,4 +1,4 @@
-"""The momentum encoder: a copy whose parameters follow those of the trained module."""
+"""The momentum encoder: a copy of a module, updated as a moving average of its parameters."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Resolves what a user calls an encoder to a folder on this machine: path, cache or hub.
+"""Resolves the name of an encoder to a folder on this machine: a path, the cache or the hub.
 
 A name is tried as a path, then as one of the aliases of the weights that are installed as a
 package, then as an id of the Hugging Face hub: in the local cache first, and over the network only

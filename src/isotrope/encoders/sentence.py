@@ -1,4 +1,4 @@
-"""The sentence encoder: text in, embeddings out, around a sentence-transformers model.
+"""The sentence encoder: maps texts to embeddings by a sentence-transformers model.
 
 Three jobs, each with its own path through the same modules:
 

@@ -1,4 +1,4 @@
-"""Many fits of the transfer classifier at once, as one tensor program.
+"""Fits many transfer classifiers at once, as one tensor program.
 
 Training sets of one size draw the same orders, so F of them go through their batches in step. The
 fits of one training set with its R regularisations see the same examples: these are gathered once

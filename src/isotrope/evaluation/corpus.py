@@ -1,4 +1,4 @@
-"""Measures how a model's embeddings of any texts lie, without labels or a task.
+"""Measures the geometry of a model's embeddings of any texts, without labels or a task.
 
 The texts are encoded block by block. What is a sum over rows is exact whatever their number
 (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs); what compares

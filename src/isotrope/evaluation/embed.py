@@ -1,4 +1,4 @@
-"""What an evaluation asks of an encoder: a method ``encode``, ours or anybody's."""
+"""Embeds texts by any object with a method ``encode``, the only requirement of an evaluation."""
 
 import inspect
 from collections.abc import Callable, Sequence

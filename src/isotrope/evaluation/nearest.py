@@ -1,4 +1,4 @@
-"""Finds the nearest rows by cosine: an exact search in tiles, whose order no tile changes.
+"""Finds the nearest rows by cosine: an exact search in tiles, whatever their size.
 
 Scores are cosines in float64, rounded to nine decimals; ties go to the lower index in the corpus.
 So the order is the same for every size of tile and every linear algebra library, and duplicate rows

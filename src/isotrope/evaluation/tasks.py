@@ -1,4 +1,4 @@
-"""The tasks of ``isotrope.evaluate``, each scored and stored by itself, then joined."""
+"""Scores and stores each task of ``isotrope.evaluate`` by itself, then joins them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The seven transfer tasks by the protocol of SentEval as SimCSE uses it.
+"""Scores the seven transfer tasks by the protocol of SentEval as SimCSE uses it.
 
 A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
 SUBJ and MPQA have no split: ten outer folds, in each an inner cross-validation chooses the strength

@@ -1,4 +1,4 @@
-"""The whole job on text that every machine has: find the function by what it does.
+"""Runs the demo: trains and evaluates a search of Python functions by their descriptions.
 
 The docstrings of the installed packages are the corpus: the first sentence of each is a query, the
 rest its target. Real pretrained weights are trained on pairs (query, target) of some functions

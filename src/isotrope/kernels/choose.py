@@ -1,4 +1,4 @@
-"""Which backend computes the row statistics, and why.
+"""Chooses the backend that computes the row statistics, and gives the reason.
 
 Value and gradients together (``kernels.fused``) are quickest in blocks from about 64 rows on. A
 formula that cannot be computed so asks for statistics one by one, and those are quickest from one

@@ -1,4 +1,4 @@
-"""How the anchors of a batch depend on each other: what an objective declares, and its check.
+"""Declares how the anchors of a batch depend on each other, and checks the declaration.
 
 The declaration chooses how value and gradients are computed (``kernels.fused``). What it promises
 shows in numbers that every pass has at its end, one for each anchor: the derivatives that the

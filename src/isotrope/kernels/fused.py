@@ -1,4 +1,4 @@
-"""Value and gradients of a whole objective in one or two passes over blocks of similarities.
+"""Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
 A formula sees vectors of length n only. So it can be called on the statistics of a block as soon
 as they are known, differentiated there by autograd (d value / d log-sum-exp is the gradient

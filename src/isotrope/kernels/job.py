@@ -1,4 +1,4 @@
-"""The input of a pass over similarities: views, formula and the statistics that it needs."""
+"""The Job record: views, formula and required statistics, the input of a pass over similarities."""
 
 import math
 from dataclasses import dataclass

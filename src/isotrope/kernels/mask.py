@@ -1,4 +1,4 @@
-"""Which columns are negatives of an anchor: one definition for matrices, blocks and counts.
+"""The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
 A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
 same group; where ``Views.in_batch`` is False, only the further negatives are. The kernels for GPUs

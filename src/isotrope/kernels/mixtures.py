@@ -1,4 +1,4 @@
-"""Mixtures: for each anchor one constant vector made of two of the columns it is compared with.
+"""Mixes, for each anchor, two of its columns into one constant further negative.
 
 ``Mixing`` says which columns and how much of each, before any similarity is known; ``Mixture``
 holds the result for some anchors. Backends differ only in how they find the nearest columns.

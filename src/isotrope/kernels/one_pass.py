@@ -1,4 +1,4 @@
-"""One pass over blocks of rows, if each block can be differentiated as soon as it is formed.
+"""Computes value and gradients in one pass over blocks of rows, each differentiated when formed.
 
 A block of rows is compared with all columns and reduced; the formula is called on it and
 differentiated; two matrix products turn the block into gradients. 6 n c d floating-point

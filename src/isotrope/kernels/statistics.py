@@ -1,4 +1,4 @@
-"""The row statistics that a formula uses: recorded once, then supplied from computed ones.
+"""Records the row statistics that a formula uses, and later supplies their computed values.
 
 ``record`` calls a formula on four made-up rows and records which statistics it asks for; the
 numbers that it returns are ignored. ``Known`` supplies these statistics for the batch. If the

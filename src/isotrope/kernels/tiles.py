@@ -1,4 +1,4 @@
-"""Blocks of similarities: their height, how they are formed, how they are multiplied.
+"""Forms blocks of similarities, chooses their height, and multiplies them with the other side.
 
 Every pass over similarities in linear memory takes its blocks from here: all columns side by side,
 or the upper triangle of a view against itself. One buffer holds one block after another.

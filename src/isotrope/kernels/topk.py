@@ -1,4 +1,4 @@
-"""The largest entries of every row of a block, at a fraction of what an argmax costs.
+"""Finds the largest entries of every row of a block at a fraction of the cost of an argmax.
 
 Torch takes the maximum of a row some twenty times as quickly as it finds where it is. So a row is
 cut into chunks; only their maxima are searched, and then the one chunk that holds the answer.

@@ -1,4 +1,4 @@
-"""Two passes over blocks of rows, for coupled rows or if both views are anchors.
+"""Computes value and gradients in two passes over blocks of rows, for coupled anchors.
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row, the formula is
 called and differentiated, and the second forms the blocks again to spread the derivatives.

@@ -1,4 +1,4 @@
-"""The paired bootstrap: how far a score would move if other examples had been drawn.
+"""The paired bootstrap: how far a score would vary with other examples.
 
 Every resample draws as many examples as were scored, with replacement, and the same ones for all
 models. Every score is computed anew on it, Spearman's correlation with the ranks of the resample.

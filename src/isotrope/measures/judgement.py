@@ -1,4 +1,4 @@
-"""Judges whether training helped; the trainer, the doctor and the report all quote this sentence.
+"""Judges whether training helped, in a sentence that trainer, doctor and report share.
 
 It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
 rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before

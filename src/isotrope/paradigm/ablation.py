@@ -1,4 +1,4 @@
-"""An objective becomes its modified form one component at a time (Li et al. 2024, table 5)."""
+"""Turns an objective into its modified form, one component at a time (Li et al. 2024, table 5)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rebuilds the gradient of anchors and of what they are compared with from its three components."""
+"""Rebuilds the gradients of anchors and of their columns from the three components."""
 
 from dataclasses import replace
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What the released code of Li et al. 2024 computes where it is not what the paper prints.
+"""The terms of the released code of Li et al. 2024 where it differs from the paper.
 
 Both directions are summed, and the similarity with the positive is live in each: an anchor is
 pulled once as an anchor and once as the positive of its positive, about twice the ratio that was

@@ -1,4 +1,4 @@
-"""What to cite: the source of an objective as BibTeX."""
+"""Formats the source of an objective as BibTeX."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Objectives out of parts: a new one from three, or an existing one with some exchanged.
+"""Composes an objective of three parts, or exchanges some parts of an existing one.
 
 The gradient is the definition here, and the loss is the surrogate that has it (see
 ``isotrope.paradigm.surrogate``): watch the gradient's components, not the value.

@@ -1,4 +1,4 @@
-"""The names and settings of the objectives, read from their source: what is known without torch.
+"""Reads the names and settings of the objectives from their source, without importing torch.
 
 Importing the objectives takes seconds, which who has mistyped a name should not wait for. The
 registry has the last word; a test holds the two against each other.

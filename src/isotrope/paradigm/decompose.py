@@ -1,4 +1,4 @@
-"""GD, W and R of any loss of two views, by autograd, with what does not fit reported.
+"""Decomposes any loss of two views into GD, W and R by autograd, and reports the remainder.
 
 A loss of the similarities s_ij' = h_i . h'_j holds its components in its derivatives. The gradient
 of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is what pushes it from negative j and -dL/ds_ii'

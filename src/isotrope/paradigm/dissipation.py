@@ -1,4 +1,4 @@
-"""The gradient dissipations by name: what is left of a gradient (Li et al. 2024, table 1)."""
+"""Named gradient dissipations: the remaining share of a gradient (Li et al. 2024, table 1)."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

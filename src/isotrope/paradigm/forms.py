@@ -1,4 +1,4 @@
-"""Forms of an objective: the mean of both directions, and its attracting or repelling part.
+"""Derives the symmetric form of an objective, and its attracting or repelling part.
 
 They are objectives themselves, made by ``objective.symmetric()`` and ``objective.parts``.
 """

@@ -1,4 +1,4 @@
-"""Lemma 1 of Li et al. 2024: between which ratios a step brings an anchor closer to its positive.
+"""Lemma 1 of Li et al. 2024: the ratios at which a step brings an anchor closer to its positive.
 
 In the tangent plane at h_i the positive lies at p, of length sin theta_ii', a negative at q, of
 length sin theta_ij', and alpha is the angle between them. A step lambda (r p - q) from the origin

@@ -1,4 +1,4 @@
-"""Objective: a formula over two views and the three components of its gradient."""
+"""The Objective base class: a formula over two views and the three components of its gradient."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The proof that every objective must pass, built in or a user's own.
+"""Proves an objective, built in or a user's own: its components must give the formula's gradient.
 
 An objective is written twice: as a formula and as the three components of its gradient. Here the
 two are held against each other by autograd in float64 on batches that provoke mistakes, and what

@@ -1,4 +1,4 @@
-"""What a gradient says of the loss it came from: its kind, its components, its temperature."""
+"""Recognises a loss by its gradient: its kind, its components and its temperature."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

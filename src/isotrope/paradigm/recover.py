@@ -1,4 +1,4 @@
-"""GD, W and R of every anchor from the gradient of a batch alone, all anchors at once.
+"""Recovers GD, W and R of all anchors of a batch from its gradient alone.
 
 ``decompose`` calls a loss; here nothing is left of it but its gradient g_i on the anchors, as in a
 training loop of someone else's. Pushes and pull of anchor i are again the y_i of least norm with

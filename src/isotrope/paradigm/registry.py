@@ -1,4 +1,4 @@
-"""Finding objectives by name, building them from settings, and loading a user's own file."""
+"""Finds objectives by name, builds them from settings, and loads a user's own file."""
 
 import dataclasses
 import importlib

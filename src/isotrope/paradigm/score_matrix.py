@@ -1,4 +1,4 @@
-"""The components of a loss of scores: of any model that gives a pair of texts one number.
+"""Finds the components of a loss of scores, from any model that scores pairs of texts.
 
 Of a matrix of scores S (row i: anchor i against all candidates) and the loss's gradient on it,
 

@@ -1,4 +1,4 @@
-"""The loss that each of several processes backpropagates, so that their mean is one process's."""
+"""Computes the loss of each process, such that their mean is the loss of the whole batch."""
 
 from torch import Tensor
 

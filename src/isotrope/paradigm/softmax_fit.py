@@ -1,4 +1,4 @@
-"""Which loss a gradient is of: a softmax over the batch, with its temperature, or pairs alone.
+"""Fits a softmax over the batch, with its temperature, to the gradient of an unknown loss.
 
 The gradient of anchor i of any softmax family (InfoNCE, DCL, NT-Xent, sentence-transformers'
 ``MultipleNegativesRankingLoss``) lies, in the tangent plane at h_i, in the span of two vectors:

@@ -1,4 +1,4 @@
-"""Checks of a sweep, before anything runs: names, values, data, encoder, metric."""
+"""Checks the names, values, data, encoder and metric of a sweep before anything runs."""
 
 from collections.abc import Iterator
 from pathlib import Path

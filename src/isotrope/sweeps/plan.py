@@ -1,4 +1,4 @@
-"""From what somebody asks of a sweep to what it is to do: defaults, and what contradicts itself."""
+"""Turns the arguments of a sweep into a spec: fills in defaults, refuses contradictions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The scores of a sweep over each setting, as one picture."""
+"""Plots the scores of a sweep over each setting in one picture."""
 
 import math
 from collections.abc import Mapping, Sequence

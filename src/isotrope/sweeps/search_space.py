@@ -1,4 +1,4 @@
-"""Search space: a setting and the values it is given, as a command line says it.
+"""Parses the search space: settings with the values or ranges that a sweep tries.
 
 ``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range, drawn
 from on a logarithmic scale where its ends are a factor of ten apart, else evenly; ``:log`` or

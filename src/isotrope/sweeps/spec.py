@@ -1,4 +1,4 @@
-"""What a sweep is to do, and the runs that follow from it."""
+"""The Sweep record: everything a sweep will do, and the runs that follow from it."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Optuna's part of a sweep: it chooses values and keeps the record, which its dashboard opens.
+"""Wraps an Optuna study: it suggests values and keeps the record, which its dashboard opens.
 
 A stage is a study of an Optuna journal in the sweep's folder: a text file that only grows, which
 works on network file systems, where SQLite's locks are not to be relied on. A study has a trial

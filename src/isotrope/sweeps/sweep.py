@@ -1,4 +1,4 @@
-"""Train what has not been trained yet, score by score, stage by stage.
+"""Runs a sweep: trains the missing runs, stage by stage, and scores them.
 
 Every run is an ordinary run folder, named by its values and its seed: what is there is not trained
 again, also where values are added later. A stage varies its settings with those of the stages

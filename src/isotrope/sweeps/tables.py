@@ -1,4 +1,4 @@
-"""A sweep as a table, as a page and as a record, with the command line of the best."""
+"""Writes a sweep as a table, a page and a record, with the command line of the best trial."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Trials: what each setting came to with every seed, and the best of them."""
+"""Averages the scores of each trial over its seeds, and finds the best."""
 
 import statistics
 from collections.abc import Sequence

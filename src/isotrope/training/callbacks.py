@@ -1,4 +1,4 @@
-"""Callbacks between the steps: log, dev score, checkpoints, requests to stop."""
+"""Callbacks between steps: logging, the dev score, checkpoints, and requests to stop."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The dev score: an evaluation of the encoder on data it is not trained on (``--dev``)."""
+"""Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
 
 import functools
 from collections.abc import Callable

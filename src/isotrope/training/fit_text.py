@@ -1,4 +1,4 @@
-"""``isotrope.fit``: training from Python, with objects and data that are in memory.
+"""``isotrope.fit``: trains on text from Python, with objects and data in memory.
 
 What Python hands over becomes settings and files, so that a run begun here can be resumed,
 diagnosed and repeated like one of the command line.

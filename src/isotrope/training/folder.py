@@ -1,4 +1,4 @@
-"""Checks of a run before anything heavy is imported: its folder, files and names."""
+"""Checks the folder, files and names of a run before anything heavy is imported."""
 
 import os
 from pathlib import Path

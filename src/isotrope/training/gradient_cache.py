@@ -1,4 +1,4 @@
-"""Gradient caching: a batch of any size through an encoder, in the memory of one chunk of it.
+"""Gradient caching: embeds a batch of any size in the memory of one chunk.
 
 The loss needs the embeddings of the whole batch at once, but not the graphs that they came from.
 So the chunks are embedded one after the other and their graphs dropped; the loss gives every

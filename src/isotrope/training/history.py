@@ -1,4 +1,4 @@
-"""The history of a run as a table: the rows of metrics.csv."""
+"""Reads the history of a run, the rows of metrics.csv, as a table."""
 
 import csv
 import html

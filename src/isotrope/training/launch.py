@@ -1,4 +1,4 @@
-"""Several processes on this machine: start them, watch them, end them together.
+"""Starts several processes on this machine, watches them, and ends them together.
 
 ``launch`` runs the ranks of one training, with the environment that torchrun would give them, so
 that under torchrun (which several machines need) the same code runs without this file. ``each``

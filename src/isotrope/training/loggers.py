@@ -1,4 +1,4 @@
-"""The loggers of ``--logger``, which a run writes to besides metrics.csv."""
+"""Creates the loggers of ``--logger``, which a run writes to in addition to metrics.csv."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""The steps of a run: one loop for text and images, Lightning's Trainer with our callbacks.
+"""The loop over the steps of a run, for text and images: Lightning's Trainer with our callbacks.
 
 What differs between the two is a ``Task``: what is trained, its batches, its dev score, what it
 says before the first step, and how it saves the model and completes the result at the end.

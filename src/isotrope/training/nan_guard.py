@@ -1,4 +1,4 @@
-"""Finds numbers that are not finite within the step; the run ends, or the step is left out.
+"""Detects non-finite numbers within a step; the run ends, or skips the step.
 
 The loss, the embeddings and the gradient of every step are looked at before anything is changed by
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint

@@ -1,4 +1,4 @@
-"""Recipe and Plan: the hyperparameters of a published method, and those of one run."""
+"""The Recipe and Plan records: the hyperparameters of a published method and of one run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""One run, of text or of images: its folder, its processes, its checkpoints, its outcome.
+"""Runs a training, of text or images: its folder, processes, checkpoints and outcome.
 
 What is trained comes as a function (``Work``) that checks, prepares and trains; this file gives it
 a folder that is its own and the processes that its settings ask for. ``loop`` makes the steps.

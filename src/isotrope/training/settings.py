@@ -1,4 +1,4 @@
-"""The settings of a training run, declared once: flags, YAML keys and Python arguments.
+"""Declares the settings of a run once, for flags, YAML keys and Python arguments.
 
 A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
 (``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are

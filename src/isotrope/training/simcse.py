@@ -1,4 +1,4 @@
-"""SimCSE: two views of a text batch through one encoder, any objective on top (Gao et al., 2021).
+"""SimCSE: encodes two views of a text batch for any objective (Gao et al., 2021).
 
 All views of a batch go through the encoder together, in chunks of similar length, so that padding
 is low; which sentences are negatives of each other does not depend on the chunks. Where the graphs

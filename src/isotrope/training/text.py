@@ -1,4 +1,4 @@
-"""Train a text encoder: check the settings, read the data once, train, save the best step.
+"""Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 found good; what fails while the data is read leaves no folder behind.

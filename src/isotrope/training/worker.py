@@ -1,4 +1,4 @@
-"""The other side of :mod:`isotrope.training.launch`: a process that runs one task after another.
+"""The process started by :mod:`isotrope.training.launch`, which runs one task after another.
 
 It is started as ``python -m isotrope.training.worker CONNECTION``, where the connection is an open
 file descriptor: tasks come through it, and their answers go back.

@@ -1,4 +1,4 @@
-"""The callback ``Doctor``: records and diagnoses a training while it runs, in any trainer.
+"""The ``Doctor`` callback: records and diagnoses a training while it runs, in any trainer.
 
 transformers and Lightning call the ``on_...`` methods of a callback, which are forwarded to a class
 for each; a custom loop calls :meth:`Doctor.observe`. The diagnosis itself is made by

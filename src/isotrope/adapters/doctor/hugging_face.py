@@ -1,4 +1,4 @@
-"""The doctor's handlers of the events of transformers' trainers, also of sentence-transformers'.
+"""Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
 Such a trainer does not pass itself to its callbacks, but it is on the call stack when it tells them
 that training begins. It provides the loss and the list of callbacks: the doctor moves to the front,

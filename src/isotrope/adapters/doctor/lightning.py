@@ -1,4 +1,4 @@
-"""The doctor's handlers of Lightning's events.
+"""Handles the events of Lightning's trainer for the doctor.
 
 ``training_step`` returns the embeddings beside the loss; nothing else of a module changes::
 

@@ -1,4 +1,4 @@
-"""Hooks on a model and its losses: record embeddings, gradients and loss values of a batch.
+"""Hooks a model and its losses to record a batch's embeddings, gradients and loss.
 
 Hooks on the model keep its output, hooks on the loss mark the start and the end of a batch. A
 trainer of sentence-transformers has its loss in ``trainer.loss``; any other computes it in its

@@ -1,4 +1,4 @@
-"""sentence-transformers: our objectives and scores inside of its own trainer.
+"""Objectives as losses, and protocols as evaluators, for the sentence-transformers trainer.
 
 ``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, and
 ``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` looks at these

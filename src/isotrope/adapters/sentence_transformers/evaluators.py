@@ -1,4 +1,4 @@
-"""Our protocols as an evaluator of sentence-transformers' trainer.
+"""Runs our evaluation protocols as an evaluator of the sentence-transformers trainer.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Every objective as a loss for sentence-transformers' trainer.
+"""Wraps any objective as a loss for the sentence-transformers trainer.
 
 Columns of the data are anchors, positives and then any number of hard negatives, as for its
 ``MultipleNegativesRankingLoss``; with a single column each text is its own positive, and dropout

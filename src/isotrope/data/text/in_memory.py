@@ -1,4 +1,4 @@
-"""Text that is in memory already: lists, DataFrames and ``datasets.Dataset``, as a file of records.
+"""Writes text held in memory (lists, DataFrames, ``datasets.Dataset``) to a file of records.
 
 A run must be able to go on, to be diagnosed and to be repeated in another process, so what it
 trains on is written to disk once: one JSON object a line, with the keys ``text``, or ``anchor``,

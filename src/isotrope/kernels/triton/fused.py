@@ -1,4 +1,4 @@
-"""Value and gradients of a whole objective from blocks of its views, on a GPU.
+"""Computes an objective's value and gradients from blocks of its views, on a GPU.
 
 ``passes.reduce_block`` computes every statistic that the formula needs, for every row of either
 direction; the formula is called on them once for each direction and differentiated; ``spread``

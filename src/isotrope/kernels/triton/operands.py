@@ -1,4 +1,4 @@
-"""Operands of the kernels: the rows of one matrix, the columns of another, and their statistics.
+"""Prepares the operands of the kernels: the rows of one matrix and the columns of another.
 
 ``Rows`` holds vectors in kernel format, ``RowColumnBlock`` says which rows are compared with which
 columns and which pairs are not negatives, ``RowStatistics`` holds the result for each row or

@@ -1,4 +1,4 @@
-"""The triton backend for single statistics, and for surrogates in which only anchors move.
+"""Computes single row statistics on a GPU, and surrogates in which only anchors move.
 
 A formula that is not fused (it needs more than statistics) gets each statistic separately, with a
 gradient of its own; surrogates made of components get the masses and pushes of both directions that

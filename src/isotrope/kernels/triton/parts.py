@@ -1,4 +1,4 @@
-"""Which vectors each anchor is compared with, and the statistics of those comparisons.
+"""Arranges the matrices that each anchor is compared with, and their statistics.
 
 An anchor's columns come from the other view (*cross*), from its own view (*within*) and from the
 further negatives (*further*), in this order. Cross: one block serves both directions, because the

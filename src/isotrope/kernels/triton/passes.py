@@ -1,4 +1,4 @@
-"""The two passes over a block of similarities, cut into tiles that fit and launched as kernels.
+"""Cuts the two passes over a block of similarities into tiles that fit, and launches the kernels.
 
 ``reduce_block`` computes the statistics of its rows and columns, ``spread`` adds the gradients that
 its weights cause (see ``triton.tiles``). Rows are processed in panels; the columns of a panel are

@@ -1,4 +1,4 @@
-"""Tiles of similarities that never leave the GPU's cores: the two kernels of the triton backend.
+"""The two kernels of the triton backend, whose tiles of similarities never leave the GPU's cores.
 
 All pairwise work is done on *blocks*: the rows of one matrix against the rows of another, or a view
 against itself. A program forms tiles of one block, reduces them or multiplies with them, and

@@ -1,4 +1,4 @@
-"""ImageMethod: what every method on images is; a method's own file says how crops become Views.
+"""The ImageMethod base class; each method's own file turns crops into Views.
 
 A step: random crops of the batch, the encoder and the heads, one or more ``Views`` of raw
 embeddings, the mean of the objective over them, one update, and what follows it (moving averages,

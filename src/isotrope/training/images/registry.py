@@ -1,4 +1,4 @@
-"""The methods on images by name, and their options from settings."""
+"""Finds the methods on images by name, and builds their options from settings."""
 
 import importlib
 import typing

@@ -1,4 +1,4 @@
-"""Train an image encoder: check the settings, read the data, train, score and save the encoder.
+"""Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
 The saved model is that of the last step: kNN accuracy during training is measured on the test set,
 so choosing a step by it would tune on the test set.
