@@ -50,7 +50,7 @@ def report(
     title: str = "Training report",
     pictures: str | Path | None = None,
 ) -> Path:
-    """Compare runs in one self-contained HTML file, with what ``isotrope.diagnose`` said of them.
+    """Compare runs in one self-contained HTML file, with the diagnoses of ``isotrope.diagnose``.
 
     Args:
         runs: run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.

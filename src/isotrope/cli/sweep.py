@@ -80,7 +80,7 @@ class _Stages(argparse.Action):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, train what is missing, print the table and the best."""
+    """Parse, train the missing runs, print the table and the best trial."""
     if not arguments or arguments[0] in ("-h", "--help"):
         _parser("").parse_args(list(arguments))
     verb = arguments[0] if arguments else ""

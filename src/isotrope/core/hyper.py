@@ -35,7 +35,7 @@ class Hyper:
 
     @property
     def bounds(self) -> str:
-        """What is allowed, in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
+        """The allowed values in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
         if self.choices:
             return ", ".join(c if isinstance(c, str) else str(c).lower() for c in self.choices)
         named = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
@@ -44,7 +44,7 @@ class Hyper:
         )
 
     def allows(self, value: float) -> bool:
-        """Tell whether a number is within the bounds."""
+        """Return whether a number is within the bounds."""
         return not (
             not math.isfinite(value)
             or (self.above is not None and value <= self.above)

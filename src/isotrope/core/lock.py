@@ -114,7 +114,7 @@ def ensure_not_replaced(folder: Path) -> None:
 
 
 def is_effectively_empty(folder: Path) -> bool:
-    """Return whether a folder is not there, or holds no more than a first write cut short.
+    """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
     Data that was given by Python does not count.
     """
@@ -128,7 +128,7 @@ def is_effectively_empty(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Remove what is in a folder, but for the lock; what cannot be removed stays."""
+    """Empty a folder except for the lock; anything that cannot be removed stays."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != LOCK:

@@ -37,7 +37,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> object:
-        """Return what the copy makes of ``inputs``, without history."""
+        """Apply the copy to ``inputs``, without history."""
         return self.module(*inputs)
 
     @torch.no_grad()

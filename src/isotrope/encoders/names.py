@@ -66,7 +66,7 @@ def resolve(name: str | Path) -> Path:
 
 
 def hub_name(name: str) -> str | None:
-    """Return what the hub calls the model that ``name`` means; None for what is not from there."""
+    """Return the model's name on the hub; None for a model from elsewhere."""
     if Path(name).expanduser().exists():
         return None
     if name.lower() in {alias.lower() for alias in INSTALLED}:
@@ -318,6 +318,6 @@ def _cache() -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error of a library says, on one line of bounded length."""
+    """Return the message of a library's error on one line of bounded length."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:200]

@@ -216,7 +216,7 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def freeze_embeddings(self) -> None:
-        """Take what stands below the first layer out of the training.
+        """Freeze everything below the first layer.
 
         That is the module ``embeddings`` of the transformer, vectors of words, positions and types
         and the norm on them; of a transformer without one, the table of word vectors.

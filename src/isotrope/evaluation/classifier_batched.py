@@ -39,7 +39,7 @@ def fit_batched(
     protocol: ClassifierProtocol,
     done: Callable[[int], object] = lambda count: None,
 ) -> list[Fitted]:
-    """Train what ``fit_sequential`` trains, and return what it returns but for rounding.
+    """Fit the classifiers of ``fit_sequential`` at once, equal but for rounding.
 
     Args:
         x: features, n x d.

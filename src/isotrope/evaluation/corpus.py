@@ -60,7 +60,7 @@ def corpus(
     batch_size: int = 128,
     progress: bool = False,
 ) -> Result:
-    """Measure how an encoder's embeddings of a corpus lie.
+    """Measure the geometry of an encoder's embeddings of a corpus.
 
     - ``norm_mean``, ``norm_std``, ``norm_min``, ``norm_max`` of the embeddings, as encoded.
     - ``std_mean``, ``std_min``, ``std_max``: over the dimensions, of the standard deviation of

@@ -161,7 +161,7 @@ def search(
     batch_size: int = 128,
     progress: bool = False,
 ) -> list[Hit] | list[list[Hit]]:
-    """Return what is closest to a query by cosine, best first; a list for each of several queries.
+    """Return the texts closest to a query by cosine, best first; for several queries, a list each.
 
     Args:
         model: a name or folder for ``isotrope.load``, a finished run, or anything with ``encode``.

@@ -131,7 +131,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Demo:
-    """What one run of the demo came to.
+    """The outcome of the demo.
 
     Attributes:
         rows: untrained first, then one for each objective.

@@ -24,7 +24,7 @@ _ROUNDINGS = 1000
 
 
 def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
-    """Hold what was assumed of each anchor, values or derivatives, against the truth.
+    """Compare assumed values or derivatives of the anchors with the true ones.
 
     Args:
         assumed: n.

@@ -27,7 +27,7 @@ UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, s
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be computed: raw views, a formula, what it asks, and how values are reduced.
+    """A computation: raw views, a formula, the statistics it uses, and the reduction of its values.
 
     Attributes:
         coupling: how the anchors depend on each other, as the objective declares.
@@ -68,12 +68,12 @@ class Job:
         return self.questions.learnt is not None
 
     def counts(self) -> dict[Against, Tensor]:
-        """The number of negatives of each row, by what is asked."""
+        """The number of negatives of each row, for each kind of comparison."""
         return {against: Mask(self.views, against).counts() for against in self.questions.counts}
 
     @property
     def base(self) -> float:
-        """Of what :meth:`exponents` are, its logarithm: 2 where exponentials are wanted, or e."""
+        """The base of :meth:`exponents`: 2 where exponentials are wanted, else e."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ _CANCELLED = 1e-6  # the length under which a mixture has no direction
 
 @dataclass(frozen=True)
 class Mixing:
-    """What the mixture of an anchor is made of.
+    """The two columns that an anchor's mixture is made of, and their shares.
 
     Attributes:
         of: guest and host: its second hardest negative or its positive, and its hardest negative

@@ -36,7 +36,7 @@ _TOTAL: Key = ("logsumexp", "cross")
 
 
 def takes(job: Job) -> bool:
-    """Tell whether a job can be done so, by what it declares and asks.
+    """Return whether a job can be done in one pass, by its coupling and its statistics.
 
     Where all rows are one block there is nothing to assume: every coupling is as good.
     """
@@ -50,7 +50,7 @@ def takes(job: Job) -> bool:
 
 
 def one_pass(job: Job) -> tuple[Tensor, Gradients]:
-    """Return value and gradients of a formula of which :func:`takes` is true.
+    """Compute value and gradients in one pass over the similarities, if :func:`takes` the job.
 
     The columns are the positives and the further negatives.
 

@@ -33,7 +33,7 @@ Key = tuple[Kind, Against]
 
 @dataclass
 class Questions:
-    """The statistics that a formula asks for.
+    """The statistics that a formula uses.
 
     Attributes:
         temperatures: of each question.
@@ -53,7 +53,7 @@ class Questions:
 
     @property
     def against(self) -> set[Against]:
-        """What the rows are compared with, all questions together."""
+        """The columns that any of the questions compares with."""
         return {against for _, against in self.temperatures}
 
     @property
@@ -76,7 +76,7 @@ class Answers(Protocol):
 
 
 class StatisticsOnly(Pairs):
-    """Pairs of which nothing is there but statistics; whatever else is asked for cannot be fused.
+    """Pairs that only supply statistics; anything else cannot be fused.
 
     Args:
         positive: n similarities.
@@ -199,7 +199,7 @@ _MOST = 64
 
 
 def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -> Questions:
-    """Find out which statistics a formula asks for.
+    """Record the statistics that a formula uses.
 
     Args:
         formula: of one direction.

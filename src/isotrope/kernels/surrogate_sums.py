@@ -59,7 +59,7 @@ class Exponent:
 
     @property
     def reach(self) -> float:
-        """How far from 0 it goes."""
+        """The largest absolute value of the exponent."""
         return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
 
     def of(self, tile: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Exponent:
 
 
 class LazyWeights:
-    """Weights known by what they do: their product with the columns and the sums of their rows.
+    """Weights given only by their product with the columns and by the sums of their rows.
 
     Like an n x c matrix they are scaled, by numbers or by rows, summed and multiplied. Whatever
     else is asked of them wants the matrix itself: ``Unfused``.
@@ -144,7 +144,7 @@ class _Block(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What a sweep over some columns found out about the rows of both views, n each.
+    """Statistics of the rows of both views, n each, from a sweep over some columns.
 
     Attributes:
         hardest: the largest similarities.

@@ -95,7 +95,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:
-    """Return ``low`` and ``high``: what LEVEL of the draws (b) lie between."""
+    """Return ``low`` and ``high``, between which a share LEVEL of the draws (b) lies."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {"low": round(float(low), 6), "high": round(float(high), 6)}
 

@@ -31,7 +31,7 @@ Step = Annotated[
 
 
 class Modified(ABC):
-    """What the modified objectives have in common: they are their ``paradigm``, under a name.
+    """The common base of the modified objectives: each is its ``paradigm`` under a name.
 
     It stands before ``Surrogate`` and ``Objective`` among the bases.
     """

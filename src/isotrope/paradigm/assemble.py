@@ -28,7 +28,7 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 
 
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
-    """Return the gradient of the anchors' losses on what they are compared with, n x d.
+    """Return the gradient of the anchors' losses on the columns, n x d.
 
     Anchor i's loss depends on s_ij with derivative GD_i W_ij, so its gradient on x_j is
     GD_i W_ij h_i; and on its positive -GD_i pull_i h_i. These are the contributions of a

@@ -120,7 +120,7 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return what was composed, the parts in their short form; what is the parent's is not."""
+        """Return the exchanged parts in their short form, without those of the parent."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         kinds = (Dissipation, Weight, Ratio)
         return {name: short(v) if isinstance(v, kinds) else v for name, v in values.items()}
@@ -205,7 +205,7 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Tell whether an objective has negatives at all: whether some weight is not zero.
+    """Return whether an objective pushes at all: whether some weight is not zero.
 
     That depends on the values of its settings, so a batch of noise is asked; no gradient depends on
     the answer, which is only whether a ratio is accepted.

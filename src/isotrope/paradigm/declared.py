@@ -57,7 +57,7 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
 
 
 def check_declared(name: str, settings: Mapping[str, object]) -> None:
-    """Refuse an objective that there is not, or a setting that it does not have.
+    """Refuse an unknown objective, or a setting that the objective does not have.
 
     Raises:
         InputError: as the registry would say it.

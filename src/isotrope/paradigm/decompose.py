@@ -69,7 +69,7 @@ class Decomposition:
 
     @property
     def residual(self) -> Tensor:
-        """n, the length of what does not fit, in the units of ``gradient``."""
+        """n, the length of the unexplained remainder, in the units of ``gradient``."""
         if self.terms.residual is None:
             return self.gradient.new_zeros(len(self.gradient))
         norms: Tensor = torch.linalg.vector_norm(self.terms.scale * self.terms.residual, dim=1)

@@ -29,7 +29,7 @@ class Symmetric(Objective, register=False):
     two_directions = True
 
     def __post_init__(self) -> None:
-        """Take over what the objective declares."""
+        """Copy the declarations of the objective."""
         _take_over(self)
 
     @property
@@ -88,7 +88,7 @@ class Part(Objective, register=False):
     side: Literal["attraction", "repulsion"]
 
     def __post_init__(self) -> None:
-        """Take over what the objective declares."""
+        """Copy the declarations of the objective."""
         _take_over(self)
 
     @property

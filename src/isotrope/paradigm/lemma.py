@@ -50,7 +50,7 @@ class Range(NamedTuple):
 
 
 class AnchorAngles(NamedTuple):
-    """What Lemma 1 asks of an anchor, in radians.
+    """The angles of an anchor that Lemma 1 compares, in radians.
 
     Attributes:
         positive: theta_ii', between the anchor and its positive.

@@ -314,7 +314,7 @@ def degenerate(case: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
-    """Return what is not finite on two leaves: value, either gradient, or a component.
+    """Return the names of non-finite results on two leaves: value, gradients, components.
 
     With all rows in one group (nothing may be pushed) too. What the objective refuses, saying that
     the dtype would overflow, is fine.

@@ -19,7 +19,7 @@ __all__ = ["of_rows"]
 
 
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
-    """Return what some anchors add to ``objective.loss(views)``, where they are not coupled.
+    """Return the contribution of some anchors to ``objective.loss(views)``, if uncoupled.
 
     Where both views are anchors, these are the same rows of either.
 

@@ -88,7 +88,7 @@ def radial(gradient: Tensor, anchors: Tensor) -> float:
 
 
 def fit_pairs(gradient: Tensor, views: Views) -> PairFit:
-    """Return the pull of each anchor's own positive, and what it leaves out.
+    """Return the pull of each anchor's own positive, and the unexplained remainder.
 
     Args:
         gradient: n x d, of the loss by the raw anchors.

@@ -188,7 +188,7 @@ def nothing(pairs: Pairs) -> Tensor:
 
 
 def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) -> Tensor:
-    """Return n x c weights rows_i.x_j, 0 for j = i: what second moments push by.
+    """Return the n x c weights of second moments: rows_i.x_j, 0 for j = i.
 
     Args:
         pairs: square, without further negatives.

@@ -30,7 +30,7 @@ _PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looke
 
 
 def check_metric(settings: type[RunSettings], metric: str) -> None:
-    """Refuse what no run of this kind has.
+    """Refuse a metric that no run of this kind has.
 
     Raises:
         InputError: an unknown metric.
@@ -43,7 +43,7 @@ def check_metric(settings: type[RunSettings], metric: str) -> None:
 
 
 def check_sweep(spec: Sweep) -> None:
-    """Find what is wrong before anything runs.
+    """Check a sweep before anything runs.
 
     Raises:
         InputError: whatever it is.

@@ -29,7 +29,7 @@ def plan(
     draws: int = 0,
     keep: Literal["all", "best"] = "all",
 ) -> Sweep:
-    """Return what the sweep is to do.
+    """Return the plan of a sweep, with defaults filled in.
 
     Args:
         settings: text or images.

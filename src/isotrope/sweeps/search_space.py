@@ -43,7 +43,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return what lies at a share of the way, to four digits, so that it can be typed."""
+        """Return the value at a share of the range, to four digits, so that it can be typed."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:
@@ -88,7 +88,7 @@ class Varied:
 
 
 def read_varied(text: str, settings: type[RunSettings]) -> Varied:
-    """Return what ``NAME=VALUES`` means.
+    """Parse ``NAME=VALUES``.
 
     Args:
         text: of one ``--vary``.

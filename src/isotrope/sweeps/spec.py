@@ -23,7 +23,7 @@ _LONGEST = 120  # characters of a folder's name
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep is to do.
+    """The plan of a sweep.
 
     Attributes:
         settings: text or images.

@@ -37,7 +37,7 @@ Report = Callable[[str], None]
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = True) -> list[Stage]:
-    """Train what has not been trained yet; return everything there is.
+    """Train the missing runs, and return all trials.
 
     A stage without any score is the last.
 

@@ -131,7 +131,7 @@ def _cell(value: float | None) -> str:
 
 
 def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> str:
-    """Return a page: the tables, best first, the picture, what is best, and where it comes from.
+    """Return a page: the tables, best first, the picture, the best trial, and its command.
 
     Args:
         spec: the sweep.

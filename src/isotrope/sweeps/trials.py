@@ -33,7 +33,7 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
     def take(self, seed: int, result: Result | str | InputError | None) -> None:
-        """Keep what a run came to: its result, why it has none, or nothing so far."""
+        """Add the outcome of a run: its result, its failure, or nothing so far."""
         if isinstance(result, Result):
             self.results[seed] = result
         elif result is not None:
@@ -54,7 +54,7 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """The mean over seeds; None where one of them came to nothing."""
+        """The mean over seeds; None if one of them has failed."""
         every = self.scores
         return statistics.fmean(every.values()) if every and len(every) == self.runs else None
 
@@ -66,7 +66,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage came to.
+    """The outcome of a stage.
 
     Attributes:
         varied: what it varied.

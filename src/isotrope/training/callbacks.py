@@ -52,7 +52,7 @@ COLUMNS = columns("dev", "skipped", "samples_per_second")
 
 
 class Timer(L.Callback):
-    """Seconds spent training: data, forward, backward and update, without what surrounds them.
+    """The seconds spent on data, forward and backward passes and updates, and on nothing else.
 
     The first callback of a run: its end-of-step hook runs before any other callback's, and its
     start-of-step hook after them.
@@ -83,7 +83,7 @@ class Timer(L.Callback):
         self._since, self._resting = now, 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the account, which goes into checkpoints."""
+        """Return the seconds so far, which go into checkpoints."""
         return {"seconds": self.seconds, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class Metrics(L.Callback):
         self.loggers.log(values, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the row that is not written yet, which goes into checkpoints."""
+        """Return the unwritten row, which goes into checkpoints."""
         return {
             "pending": None if self._pending is None else (self._pending, self._row),
             "loggers": self.loggers.run_ids,
@@ -225,7 +225,7 @@ class Metrics(L.Callback):
         module.measured = {}
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered rows."""
         try:
             self.flush()
         finally:
@@ -459,7 +459,7 @@ class Checkpoints(L.Callback):
 
 
 class DataFingerprintCheck(L.Callback):
-    """Sees to it that a run goes on with the data it began with."""
+    """Ensures that a run is resumed with the data it was begun with."""
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -496,7 +496,7 @@ class ProvenanceWriter(L.Callback):
         self.seed, self.data = seed, data
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write down, before the first step, what makes it."""
+        """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
             with suppress(InputError):  # damaged: what it said is lost, the run is not
@@ -544,12 +544,12 @@ class Stop(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """End the run if we, or any process of it, were asked to."""
+        """End the run if any of its processes has received a request to stop."""
         self.signal = all_reduce_max(self.signal or 0) or None
         if self.signal is not None and not trainer.should_stop:
             self.checkpoints.save(trainer)
             trainer.should_stop = True
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         self._handlers.close()

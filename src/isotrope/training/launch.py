@@ -59,7 +59,7 @@ class Terminated(BaseException):
 
 
 def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
-    """Raise what a request to stop stands for."""
+    """Raise the exception of a request to stop."""
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
@@ -306,7 +306,7 @@ def _killed(code: int, remedy: str = "") -> str | None:
 
 
 def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
-    """Yield every item with what the task made of it, in the order in which they finish.
+    """Yield every item with the result of its task, in the order in which they finish.
 
     An item is taken only when a process is free, and after everything that is finished has been
     yielded: ``items`` may be a generator that waits for results, or that stops early. An

@@ -127,7 +127,7 @@ class Loggers:
             self._services.append(service)
 
     def log(self, values: Mapping[str, float | None], step: int) -> None:
-        """Pass on what was measured."""
+        """Log the measured numbers."""
         measured = {name: value for name, value in values.items() if value is not None}
         if self._board is not None:
             self._board.log(measured, step)
@@ -135,7 +135,7 @@ class Loggers:
             service.log_metrics(measured, step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered numbers."""
         for service in self._services:
             service.finalize("success")
             if isinstance(service, WandbLogger):

@@ -98,11 +98,11 @@ class Task(ABC):
 
     @abstractmethod
     def loader(self, start: int) -> DataLoader[Any]:
-        """Return what gives the batch of each step from ``start`` on."""
+        """Return a loader of the batches from step ``start`` on."""
 
     @abstractmethod
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Say what is about to happen."""
+        """Print a summary of the run before its first step."""
 
     def keep(self, step: int) -> str:
         """Save the model of a step that is the best so far; return its fingerprint.
@@ -117,7 +117,7 @@ class Task(ABC):
 
     @abstractmethod
     def details(self) -> dict[str, Any]:
-        """Return what this kind of training adds to the result's details."""
+        """Return the details that this kind of training adds to the result."""
 
     # what is the same
 
@@ -127,7 +127,7 @@ class Task(ABC):
         return Path(self.settings.output)
 
     def run(self, *, lines: bool) -> Outcome:
-        """Make the steps that are left, and write what a finished run has.
+        """Make the remaining steps, and write the files of a finished run.
 
         Args:
             lines: say how far it is without a bar, too; warnings are always printed.

@@ -11,7 +11,7 @@ Optimizer = Literal["sgd", "lars", "adamw"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the optimiser of one run does, in steps.
+    """The optimiser settings of one run, in steps.
 
     Attributes:
         steps: how many the whole run has; the learning rate reaches ``last_learning_rate`` there.

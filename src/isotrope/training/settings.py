@@ -33,7 +33,7 @@ __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
 
 class RunSettings(BaseModel):
-    """What every training run can be told, of text or of images.
+    """The settings that trainings on text and on images share.
 
     Attributes:
         kind: the kind of the run: which module trains it (``isotrope.training.run``).
@@ -210,7 +210,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def collected(cls) -> list[str]:
-        """Return the fields that hold what ``dotted`` settings say."""
+        """Return the fields that hold the ``dotted`` settings."""
         return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
@@ -438,7 +438,7 @@ _PRECISIONS = {
 
 
 def dotted_key(cls: type[RunSettings], key: str) -> bool:
-    """Tell whether a key is one of those with a dot, as ``objective.temperature``."""
+    """Return whether a key is a dotted setting, such as ``objective.temperature``."""
     return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 

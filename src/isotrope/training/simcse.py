@@ -137,7 +137,7 @@ class SimCSE(L.LightningModule):
         )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the loss of one batch; every ``log_every`` steps also look inside it."""
+        """Return the loss of one batch; every ``log_every`` steps also measure it."""
         step = self.global_step
         torch.manual_seed(step_seed(self.seed, step, rank()))
         batch_of_all = all_gather_views(self.views(batch))

@@ -25,7 +25,7 @@ _PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
 
 
 def main(connection: Connection) -> None:
-    """Do what comes through the connection until its other end is closed."""
+    """Run the tasks that arrive through the connection until its other end is closed."""
     busy = False
 
     def react(number: int, frame: FrameType | None) -> None:

@@ -23,7 +23,7 @@ __all__ = ["HuggingFaceEvents"]
 
 
 class HuggingFaceEvents:
-    """Methods by the names of transformers' events, as far as the doctor needs them."""
+    """Handlers of those transformers events that the doctor needs."""
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor

@@ -23,7 +23,7 @@ __all__ = ["LightningEvents"]
 
 
 class LightningEvents:
-    """Methods by the names of Lightning's events, as far as the doctor needs them.
+    """Handlers of those Lightning events that the doctor needs.
 
     ``negatives`` and ``groups`` of what ``training_step`` returns are looked at too. The first
     process writes and speaks. Under manual optimisation the graph is gone when the step returns:
@@ -76,7 +76,7 @@ class LightningEvents:
             self._tell(trainer, trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Note learning rate and norm of the gradient, and tell the loggers."""
+        """Record the learning rate and the norm of the gradient, and log them."""
         row = self.doctor.rows[-1] if self.doctor.rows else None
         if row is None or row["step"] != trainer.global_step or row["learning_rate"] is not None:
             return
@@ -86,14 +86,14 @@ class LightningEvents:
         self._tell(trainer, optimizer.param_groups[0]["lr"])
 
     def _tell(self, trainer: Any, learning_rate: float) -> None:
-        """Note the learning rate in the newest row, and tell the loggers."""
+        """Record the learning rate in the newest row, and log its numbers."""
         self.doctor.anatomy.note(learning_rate=learning_rate)
         step = int(self.doctor.rows[-1]["step"] or 0)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=step)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Note the score of validation."""
+        """Record the validation score."""
         name = self.doctor.dev
         value = None if name is None else trainer.callback_metrics.get(name)
         if value is not None and not trainer.sanity_checking:

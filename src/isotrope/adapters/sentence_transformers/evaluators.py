@@ -23,7 +23,7 @@ __all__ = ["ProtocolEvaluator"]
 
 
 class ProtocolEvaluator(BaseEvaluator):
-    """STS, transfer, retrieval, neighbours, a linear probe, how a corpus lies: any, or several.
+    """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
         sts: folder of the seven STS tasks, or one file of scored pairs.
@@ -112,7 +112,7 @@ class ProtocolEvaluator(BaseEvaluator):
         return named
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of it."""
+        """Return the settings for the model card."""
         return {key: value for key, value in self._asked.items() if value is not None}
 
     def _write(self, folder: Path, row: dict[str, float]) -> None:

@@ -87,7 +87,7 @@ class ObjectiveLoss(nn.Module):
     def compute_loss_from_embeddings(
         self, embeddings: list[Tensor], labels: Tensor | None = None
     ) -> Tensor:
-        """Return the loss of embeddings that are there already.
+        """Return the loss of given embeddings.
 
         Args:
             embeddings: of each column n x d: anchors, positives, and hard negatives if any.
@@ -120,7 +120,7 @@ class ObjectiveLoss(nn.Module):
             return self.objective.loss(views, backend=self.backend)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of this loss."""
+        """Return the settings for the model card."""
         own = self.objective.hyperparameters().items()
         return {
             "objective": self.objective.name,
@@ -188,7 +188,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
     @property
     def objective(self) -> Objective:
-        """What is minimised."""
+        """The objective that is minimised."""
         return self.loss.objective
 
     def forward(
@@ -213,7 +213,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         return loss.detach()
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of this loss."""
+        """Return the settings for the model card."""
         sizes = {
             "mini_batch_size": self.mini_batch_size,
             "mini_batch_num_tokens": self.mini_batch_num_tokens,
@@ -227,7 +227,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
 
 def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
-    """Return what to embed: a single column twice."""
+    """Return the columns to embed: a single one twice."""
     # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]

@@ -103,7 +103,7 @@ def hub_dataset(name: object) -> object:
 
 
 def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
-    """Write data as the records of ``file``; one that is there already must hold the same.
+    """Write data as the records of ``file``; an existing file must hold the same records.
 
     Args:
         data: for which :func:`is_in_memory` holds.

@@ -112,7 +112,7 @@ class Rows:
         return sums[:, : self.raw.shape[1]].to(self.raw.dtype).contiguous()
 
     def by_unit(self, sums: Tensor) -> Tensor:
-        """Turn sums into what the unit vectors received; 0 for a row without direction."""
+        """Turn sums into the gradients of the unit vectors; 0 for a row without direction."""
         by = self.reciprocal.masked_fill(self.reciprocal == 0, torch.inf)
         found: Tensor = sums[:, : self.raw.shape[1]] / by[:, None]
         return found

@@ -370,7 +370,7 @@ def spread(
     PRECISION: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Add what the weights do to a block of rows and to some blocks of columns.
+    """Add the gradients that the weights cause to a block of rows and some blocks of columns.
 
     Args:
         x, y: descriptors of rows and columns, BLOCK x SLICE.

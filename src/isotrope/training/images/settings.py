@@ -113,7 +113,7 @@ class ImageSettings(RunSettings):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the settings with a dot that there are, of all methods and objectives."""
+        """Return the dotted settings of all methods and objectives."""
         from isotrope.training.images.registry import METHODS, find_method
 
         options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
