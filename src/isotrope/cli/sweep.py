@@ -163,8 +163,8 @@ def _parser(verb: str) -> Parser:
     parser.set_defaults(stages=[[]], vary=None, then=None)
     if verb:
         cls = _settings(verb)
-        mine = {action.dest for action in parser._actions}
-        skip = {VERBS[verb], *cls.collected(), "seed", "progress", *mine}
+        flags = {action.dest for action in parser._actions}
+        skip = {VERBS[verb], *cls.collected(), "seed", "progress", *flags}
         add_fields(parser, cls.ordered(), skip=skip)
         add(VERBS[verb], nargs="*" if verb == "train" else "?")
         add("--config", metavar="FILE")

@@ -186,8 +186,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
 
 def _counts(*counts: int, device: torch.device) -> list[list[int]]:
     """Return these counts of every process."""
-    mine = torch.tensor(counts, device=device)
-    return [row.tolist() for row in _all_gather(mine, [len(counts)] * world_size())]
+    local = torch.tensor(counts, device=device)
+    return [row.tolist() for row in _all_gather(local, [len(counts)] * world_size())]
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:

@@ -38,8 +38,8 @@ class Hyper:
         """The allowed values in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
         if self.choices:
             return ", ".join(c if isinstance(c, str) else str(c).lower() for c in self.choices)
-        named = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
-        return ", ".join(f"{sign} {value:g}" for sign, value in named if value is not None) or (
+        limits = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
+        return ", ".join(f"{sign} {value:g}" for sign, value in limits if value is not None) or (
             "any number"
         )
 

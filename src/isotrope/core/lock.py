@@ -148,8 +148,8 @@ class _Busy(Exception):
 
 def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
-    ours = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
-    if any(_is_ours(folder, handle) for handle in ours):
+    handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
+    if any(_is_ours(folder, handle) for handle in handles):
         raise _Busy("this one, in fact")
     gone = FileNotFoundError(errno.ENOENT, "it does not stay")
     with os_errors_as_input_errors(folder / LOCK):

@@ -47,5 +47,5 @@ def of_recording(folder: Path) -> RunEvidence:
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
-    told = losses if isinstance(losses, list) else [losses]
-    return anatomy.case([loss for loss in told if isinstance(loss, Mapping)])
+    records = losses if isinstance(losses, list) else [losses]
+    return anatomy.case([loss for loss in records if isinstance(loss, Mapping)])

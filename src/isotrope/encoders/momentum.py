@@ -52,8 +52,8 @@ class Momentum(nn.Module):
             InputError: a decay outside [0, 1].
         """
         decay = self.decay if decay is None else _checked(decay)
-        for mine, its in zip(self.module.parameters(), source.parameters(), strict=True):
-            mine.lerp_(its.to(mine.dtype), 1 - decay)
+        for average, parameter in zip(self.module.parameters(), source.parameters(), strict=True):
+            average.lerp_(parameter.to(average.dtype), 1 - decay)
 
 
 def _checked(decay: float) -> float:

@@ -223,9 +223,11 @@ class SentenceEncoder(nn.Module):
         """
         transformer = cast("Transformer", self.model[0]).model
         table = transformer.get_input_embeddings()
-        named = getattr(transformer, "embeddings", None)
-        if isinstance(named, nn.Module) and any(part is table for part in named.modules()):
-            table = named
+        embeddings = getattr(transformer, "embeddings", None)
+        if isinstance(embeddings, nn.Module) and any(
+            part is table for part in embeddings.modules()
+        ):
+            table = embeddings
         table.requires_grad_(False)
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:

@@ -134,7 +134,7 @@ def labelled_tasks(
 
 
 def corpus_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
-    """Read a corpus once, to check it and to count its texts."""
+    """Read a corpus once, to check it and to fingerprint its content."""
     from isotrope.evaluation.corpus import corpus, corpus_records
 
     content = fingerprint(corpus_records(path))

@@ -101,13 +101,13 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
     Raises:
         Unfused: not in this way at all.
     """
-    one = one_pass.takes(job)
-    if one and not both_directions:
+    single_pass = one_pass.takes(job)
+    if single_pass and not both_directions:
         return functools.partial(one_pass.one_pass, job)
     try:
         check(job)
     except Unfused:
-        if not one:
+        if not single_pass:
             raise
         return functools.partial(_each_way, job)
     return functools.partial(two_passes, job, directions=2 if both_directions else 1)
@@ -118,8 +118,8 @@ def _each_way(job: Job) -> tuple[Tensor, Gradients]:
     value, (anchors, positives, *others) = one_pass.one_pass(job)
     other, (swapped, back, *also) = one_pass.one_pass(replace(job, views=job.views.swapped()))
     pairs = zip((anchors, positives, *others), (back, swapped, *also), strict=True)
-    found = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
-    return (value + other) / 2, found
+    means = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
+    return (value + other) / 2, means
 
 
 class _Ready(torch.autograd.Function):

@@ -57,10 +57,12 @@ class Job:
         Raises:
             Unfused: there are two.
         """
-        found = {t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"}
-        if len(found) > 1:
+        temperatures = {
+            t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
+        }
+        if len(temperatures) > 1:
             raise Unfused("two temperatures")
-        return found.pop() if found else 1.0
+        return temperatures.pop() if temperatures else 1.0
 
     @property
     def by_temperature(self) -> bool:
@@ -98,15 +100,17 @@ class Job:
             Unfused: there are no derivatives, or the formula asks what it did not ask before.
         """
         leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
-        given = dict(zip(values, leaves[1:], strict=True))
+        statistics = dict(zip(values, leaves[1:], strict=True))
         wanted = leaves if self.learnt is None else [*leaves, self.learnt]
         with torch.enable_grad():
-            found = self.formula(StatisticsOnly(leaves[0], Known(self.questions, given, counts)))
-        if not found.requires_grad:
+            value = self.formula(
+                StatisticsOnly(leaves[0], Known(self.questions, statistics, counts))
+            )
+        if not value.requires_grad:
             raise Unfused("nothing of the formula has a derivative")
-        shared = rows if self.mean and found.ndim else 1
-        each = torch.full_like(found, 1 / shared)
-        by = torch.autograd.grad(found, wanted, each, allow_unused=True)
+        shared = rows if self.mean and value.ndim else 1
+        each = torch.full_like(value, 1 / shared)
+        by = torch.autograd.grad(value, wanted, each, allow_unused=True)
         filled = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, by, strict=True)]
         learnt = None if self.learnt is None else filled.pop()
-        return found.detach() / shared, filled, learnt
+        return value.detach() / shared, filled, learnt

@@ -173,8 +173,8 @@ class _Recorder:
         if kind != "hardest":
             self.at_learnt.add(temperature is self.learnt)
             questions.learnt = self.learnt if True in self.at_learnt else None
-        known = questions.temperatures.setdefault((kind, against), plain)
-        if known != plain or len(self.at_learnt) > 1:
+        recorded = questions.temperatures.setdefault((kind, against), plain)
+        if recorded != plain or len(self.at_learnt) > 1:
             raise Unfused("two temperatures")
         return torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype)
 
@@ -232,12 +232,12 @@ def _leaves(value: Tensor) -> set[Tensor | None]:
     """What a gradient of ``value`` would go to."""
     if value.grad_fn is None:
         return {value}
-    found, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]
+    leaves, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]
     while ahead:
         node = ahead.pop()
         if node in seen:
             continue
         seen.add(node)
-        found |= {node.variable} if hasattr(node, "variable") else set()
+        leaves |= {node.variable} if hasattr(node, "variable") else set()
         ahead += [next_one for next_one, _ in node.next_functions if next_one is not None]
-    return found
+    return leaves

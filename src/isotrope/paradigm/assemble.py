@@ -53,21 +53,21 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
     return pulled if terms.against == "within" else pulled + push[views.rows]
 
 
-def averaged(own: Terms, other: Terms, swapped: Views) -> Terms:
+def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of both directions: (H, H') and (H', H).
 
     These are the components of the first direction; the gradient that its anchors receive from the
     second direction, as positives and as negatives, goes into the residual.
 
     Args:
-        own: of the first direction alone.
+        first: of the first direction alone.
         other: of the second, with the same ``scale``.
         swapped: the views of ``other``.
     """
     residual = received(other, swapped, "positives")
-    if own.residual is not None:
-        residual = own.residual + residual
-    return replace(own, scale=own.scale / 2, residual=residual)
+    if first.residual is not None:
+        residual = first.residual + residual
+    return replace(first, scale=first.scale / 2, residual=residual)
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ def bibtex(paper: Paper) -> str:
     """
     titles, references = paper.title.split("; "), paper.reference.split("; ")
     further = references[len(titles) :]
-    entries = [_entry(*one) for one in zip(titles, references, strict=False)]
+    entries = [_entry(*entry) for entry in zip(titles, references, strict=False)]
     entries[0] |= {"note": "; ".join(further)} if further else {}
     return "\n\n".join(map(_written, entries))
 

@@ -126,15 +126,15 @@ class Paradigm(
         return {name: short(v) if isinstance(v, kinds) else v for name, v in values.items()}
 
     def components(self, pairs: Pairs) -> Terms:
-        own = self._direction(pairs)
+        first = self._direction(pairs)
         if self.variant == "paper":
-            return own
+            return first
         other = self._direction(pairs.swapped())
         if self.parent is None:
-            return rows_masked(own, other, pairs.views)
+            return rows_masked(first, other, pairs.views)
         if self.ratio is None:  # the parent's own pull was written for both directions at once
-            return dataclasses.replace(own, scale=2 * own.scale)
-        return vectors_masked(own, other)
+            return dataclasses.replace(first, scale=2 * first.scale)
+        return vectors_masked(first, other)
 
     def _direction(self, pairs: Pairs) -> Terms:
         """The components of one direction, as printed."""
@@ -217,7 +217,7 @@ def pushes(objective: Objective) -> bool:
 
 def short(part: Dissipation | Weight | Ratio) -> str:
     """Return the short form of a part, ``"margin:0.3:dot"``, numbers to six digits."""
-    (name,) = (name for name, cls in part.known.items() if cls is type(part))
+    (name,) = (name for name, cls in part.by_name.items() if cls is type(part))
     values = (getattr(part, field) for field in hypers(type(part)))
     return ":".join([name, *(v if isinstance(v, str) else f"{v:g}" for v in values)])
 
@@ -236,7 +236,7 @@ def part(kind: type[_Part], component: object) -> _Part:
         return component
     if kind is Ratio and isinstance(component, (int, float)):
         return cast("_Part", Static(ratio=component))
-    known = cast("Mapping[str, type[_Part]]", kind.known)
+    known = cast("Mapping[str, type[_Part]]", kind.by_name)
     what = kind.__name__.lower()
     if not isinstance(component, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {component!r}")
@@ -252,10 +252,10 @@ def part(kind: type[_Part], component: object) -> _Part:
         takes = f"takes {':'.join(fields)}" if fields else "takes no value"
         raise ValueError(f"{what} {name!r} {takes}; found {':'.join(values)!r}")
     try:
-        named = {
+        hyperparameters = {
             field: value_of(hyper, value)
             for (field, hyper), value in zip(fields.items(), values, strict=False)
         }
-        return known[name](**named)
+        return known[name](**hyperparameters)
     except ValueError as error:
         raise ValueError(f"{what} {component!r}: {error}") from error

@@ -129,9 +129,11 @@ def decompose(
         ([1.0, 1.0, 1.0], [0.0, 0.5, 0.5])
     """
     choices = (("of", of, Of), ("against", against, Against), ("reduction", reduction, Reduction))
-    for name, value, known in choices:
-        if value not in get_args(known):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(known))}; found {value!r}")
+    for name, value, choice in choices:
+        if value not in get_args(choice):
+            raise ValueError(
+                f"{name} must be one of {', '.join(get_args(choice))}; found {value!r}"
+            )
     if of == "similarities" and against != "cross":
         raise ValueError(
             "similarities are those of the anchors with the other view; "

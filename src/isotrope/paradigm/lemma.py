@@ -153,11 +153,11 @@ def angles_of(views: Views) -> AnchorAngles:
         raise ValueError("Lemma 1 needs a negative for each anchor; found one without")
     masked = statistics.similarity().masked_fill(~negative, -torch.inf)
     hardest = statistics.columns()[masked.argmax(dim=1)]
-    own, other = tangent(views.own, views.anchors), tangent(hardest, views.anchors)
+    positive, other = tangent(views.own, views.anchors), tangent(hardest, views.anchors)
     # by two arguments: arccos loses half the digits of a small angle
-    u, v = unit(own), unit(other)
+    u, v = unit(positive), unit(other)
     return AnchorAngles(
-        torch.atan2(own.norm(dim=1), (views.own * views.anchors).sum(dim=1)),
+        torch.atan2(positive.norm(dim=1), (views.own * views.anchors).sum(dim=1)),
         torch.atan2(other.norm(dim=1), (hardest * views.anchors).sum(dim=1)),
         2 * torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1)),
     )

@@ -209,9 +209,9 @@ class Objective:
         override both, so that attraction + repulsion = formula.
         """
         terms = _constant(self, pairs)
-        own = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
+        positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
         pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-        return -terms.dissipation * (pairs.views.anchors * pull * own).sum(dim=1)
+        return -terms.dissipation * (pairs.views.anchors * pull * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pushes: by default GD_i sum_j W_ij s_ij, GD, W constant."""
@@ -455,10 +455,10 @@ def _take_preset(cls: type[Objective]) -> None:
     @functools.wraps(plain)
     def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:
         if preset is not None and preset not in cls.presets:
-            known = ", ".join(cls.presets) or "none"
+            presets = ", ".join(cls.presets) or "none"
             raise ValueError(
                 f"{cls.__name__} has no preset {preset!r}{nearest(preset, cls.presets)}; "
-                f"its presets: {known}"
+                f"its presets: {presets}"
             )
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})

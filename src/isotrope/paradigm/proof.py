@@ -235,11 +235,11 @@ def _ways(
     def value_and_gradients(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
         leaves = [x.clone().requires_grad_() for x in inputs]
         more = leaves[2] if len(leaves) > 2 else None
-        views, one = Views(leaves[0], leaves[1], more, groups=groups), objective
+        views, learnt = Views(leaves[0], leaves[1], more, groups=groups), objective
         if isinstance(temperature, float) and objective.space == "sphere":
             leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
-            one = _at(objective, leaves[-1])
-        value = way(one, views)
+            learnt = _at(objective, leaves[-1])
+        value = way(learnt, views)
         return [value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True)]
 
     ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]

@@ -32,5 +32,5 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     if processes == 1 or few or objective.coupling != "none":
         return objective.loss(batch.views, backend=backend)
     share = of_rows(objective, batch.views, batch.rows, backend=backend)
-    ours = processes * share
-    return all_reduce_sum(share) + (ours - ours.detach())
+    scaled = processes * share
+    return all_reduce_sum(share) + (scaled - scaled.detach())

@@ -40,10 +40,10 @@ class Weight:
         batch_wide: the normaliser is one for the batch, so the weights hold the 1/n themselves.
     """
 
-    known: ClassVar[dict[str, type["Weight"]]] = {}
+    by_name: ClassVar[dict[str, type["Weight"]]] = {}
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
-        Weight.known[name or cls.__name__.lower()] = cls
+        Weight.by_name[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)

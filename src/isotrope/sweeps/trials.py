@@ -55,8 +55,8 @@ class Trial:
     @property
     def score(self) -> float | None:
         """The mean over seeds; None if one of them has failed."""
-        every = self.scores
-        return statistics.fmean(every.values()) if every and len(every) == self.runs else None
+        scores = self.scores
+        return statistics.fmean(scores.values()) if scores and len(scores) == self.runs else None
 
     @property
     def deviation(self) -> float | None:
@@ -84,4 +84,4 @@ def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
     scored = [(trial.score, trial) for trial in trials if trial.score is not None]
     if not scored:
         return None
-    return (max if highest else min)(scored, key=lambda one: one[0])[1]
+    return (max if highest else min)(scored, key=lambda pair: pair[0])[1]

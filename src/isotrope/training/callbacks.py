@@ -528,7 +528,7 @@ class Stop(L.Callback):
         self.signal: int | None = None
         self._handlers = ExitStack()
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
             raise ImmediateInterrupt
         self.signal = number
@@ -539,7 +539,7 @@ class Stop(L.Callback):
         """Put our handlers in place of Python's (signals reach the main thread only)."""
         # Lightning's own would end the run without a word or an exit code, and under Slurm requeue
         trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-        self._handlers.enter_context(handling(self._asked))
+        self._handlers.enter_context(handling(self._on_signal))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object

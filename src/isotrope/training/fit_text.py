@@ -105,9 +105,9 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
         if data is None:
             return train(checked, resume=resume)
         output = Path(options["output"])
-        given = {**options, "files": str(output / IN_MEMORY), "columns": []}
+        written = {**options, "files": str(output / IN_MEMORY), "columns": []}
         with _written(data, checked.columns, output):
-            return train(TrainSettings.read(given, python=True), resume=resume)
+            return train(TrainSettings.read(written, python=True), resume=resume)
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
@@ -121,10 +121,10 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
         objective = objective()
     if not isinstance(objective, Objective):
         return options
-    own = [name for name in options if name.startswith("objective") and name != "objective"]
-    if own:
+    separate = [name for name in options if name.startswith("objective") and name != "objective"]
+    if separate:
         raise InputError(
-            f"{own[0]} belongs to an objective that is given by its name; "
+            f"{separate[0]} belongs to an objective that is given by its name; "
             f"{type(objective).__name__}(...) holds its own values: set them there"
         )
     name, values = registry.as_settings(objective)

@@ -99,8 +99,8 @@ def gpus() -> list[str]:
     import torch
 
     count = torch.cuda.device_count()
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return named.split(",")[:count] if named else [str(place) for place in range(count)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return visible.split(",")[:count] if visible else [str(place) for place in range(count)]
 
 
 def _environment(processes: int) -> dict[str, str]:
@@ -123,22 +123,22 @@ class _Worker:
     """
 
     def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
-        self.pipe, theirs = Pipe()
+        self.pipe, remote = Pipe()
         hidden = subprocess.DEVNULL
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it has handlers
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "isotrope.training.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "isotrope.training.worker", str(remote.fileno())],
                 env=environment,
                 stdin=subprocess.PIPE,  # its end tells the process that we are gone
                 stdout=None if visible == "everything" else hidden,
                 stderr=hidden if visible == "nothing" else None,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[remote.fileno()],
                 start_new_session=True,  # Ctrl-C comes through us, once
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
+            remote.close()
         self.busy = False
 
     def begin(self, task: Task[T, R], item: T) -> None:

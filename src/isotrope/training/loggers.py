@@ -68,8 +68,8 @@ class _Board:
         self._file: Path | None = None
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        named = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._write(Event(step=step, summary=Summary(value=named)))
+        tagged = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(Event(step=step, summary=Summary(value=tagged)))
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()

@@ -298,15 +298,15 @@ def make_steps(
 @contextmanager
 def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
     """Close bar and log at the end; where there was an error, that is the one to tell."""
-    ours = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
+    last = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
     try:
         yield
     except BaseException:
-        for callback in ours:
+        for callback in last:
             with suppress(InputError):
                 callback.close()
         raise
-    for callback in ours:
+    for callback in last:
         callback.close()
 
 

@@ -245,9 +245,9 @@ def check_finite_weights(module: nn.Module, step: int) -> None:
         )
 
 
-def non_finite_names(named: Iterable[tuple[str, Tensor | None]]) -> list[str]:
+def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
     """Return the names of the tensors that are not finite."""
-    return [name for name, x in named if x is not None and not _is_finite(x)]
+    return [name for name, x in tensors if x is not None and not _is_finite(x)]
 
 
 def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
@@ -265,14 +265,14 @@ def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None
             norms = torch.linalg.vector_norm(rows.float(), dim=1)
             yield f"  norms of {len(rows):,} {name}: {_span(norms)}"
         yield from _components(module.objective, view)
-    for name, named in (
+    for name, tensors in (
         ("weights", dict(module.named_parameters())),
         ("gradients", {k: p.grad for k, p in module.named_parameters() if p.grad is not None}),
     ):
-        if named:
-            broken = non_finite_names(named.items())
+        if tensors:
+            broken = non_finite_names(tensors.items())
             first = f", the first of them {broken[0]}" if broken else ""
-            yield f"  {name}: {len(named) - len(broken):,} of {len(named):,} finite{first}"
+            yield f"  {name}: {len(tensors) - len(broken):,} of {len(tensors):,} finite{first}"
 
 
 @torch.no_grad()

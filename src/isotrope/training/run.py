@@ -142,8 +142,8 @@ class Outcome:
             for name, value in self.result.metrics.items()
             if name in _COUNT and isinstance(value, (int, float))
         )
-        said = html.escape(f"{self.output}: {self._sentence()}")
-        return f"<p>{said}</p><table>{rows}</table>"
+        sentence = html.escape(f"{self.output}: {self._sentence()}")
+        return f"<p>{sentence}</p><table>{rows}</table>"
 
     def _sentence(self) -> str:
         steps = self.result.metrics.get("steps")

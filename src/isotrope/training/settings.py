@@ -226,8 +226,8 @@ class RunSettings(BaseModel):
         """Return all dotted setting names, over all objectives."""
         from isotrope.paradigm.declared import FORM_NAMES, PARTS, declared
 
-        own = (name for settings in declared().values() for name in settings)
-        return [f"objective.{name}" for name in sorted({*own, *PARTS, *FORM_NAMES})]
+        hyperparameters = (name for settings in declared().values() for name in settings)
+        return [f"objective.{name}" for name in sorted({*hyperparameters, *PARTS, *FORM_NAMES})]
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
@@ -408,7 +408,7 @@ class TrainSettings(RunSettings):
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
         """``anchor,positive`` stands for two names."""
-        names = [name.strip() for given in value for name in given.split(",")]
+        names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
             raise ValueError("an empty name among them")
         return names

@@ -119,7 +119,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
-    ours = rank() == 0 and is_effectively_empty(output)
+    removable = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
             write_config(settings)
@@ -136,7 +136,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             )
         try_objective(objective, negatives=store.columns == 3)
     except BaseException:
-        if ours:
+        if removable:
             clear(output)
         raise
     if settings.query_prompt or settings.passage_prompt:

@@ -59,7 +59,11 @@ class HuggingFaceEvents:
         self._learn(args, losses)
         model = details["model"]
         if trainer is not None:
-            others = [one for one in trainer.callback_handler.callbacks if one is not doctor]
+            others = [
+                callback
+                for callback in trainer.callback_handler.callbacks
+                if callback is not doctor
+            ]
             trainer.callback_handler.callbacks = [doctor, *others]
             model = trainer.model  # without what DistributedDataParallel puts around it
         if state.global_step == 0:

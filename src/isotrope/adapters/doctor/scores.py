@@ -79,7 +79,7 @@ class Scores:
         # the lists of a batch that was broken off may still be filled: they are not used again
         self._matrices, self._columns = [], []
 
-    def found(self, rows: int | None) -> tuple[Tensor, Tensor] | None:
+    def matrix(self, rows: int | None) -> tuple[Tensor, Tensor] | None:
         """Return scores and gradient, both n x m, of ``rows`` anchors; None without any."""
         if rows is None:
             return None

@@ -137,7 +137,7 @@ class Watch:
             return None
         if not self._losses:
             batch.lay_out(self._size)
-        caught, scores = batch.caught(), self._scores.found(batch.texts)
+        caught, scores = batch.caught(), self._scores.matrix(batch.texts)
         row = None if caught is None else batch.observe(anatomy, caught, step)
         if scores is not None and (row is None or anatomy.kind == "lengths"):
             gradient = scores[1] / batch.factor

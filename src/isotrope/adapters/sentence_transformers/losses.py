@@ -81,8 +81,8 @@ class ObjectiveLoss(nn.Module):
         """
         columns = _columns(sentence_features)
         # one after the other: merged they would be padded to the longest, for no gain with two
-        found = [self.model(column)["sentence_embedding"] for column in columns]
-        return self.compute_loss_from_embeddings(found, labels)
+        embeddings = [self.model(column)["sentence_embedding"] for column in columns]
+        return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(
         self, embeddings: list[Tensor], labels: Tensor | None = None
@@ -121,10 +121,13 @@ class ObjectiveLoss(nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
-        own = self.objective.hyperparameters().items()
+        hyperparameters = self.objective.hyperparameters().items()
         return {
             "objective": self.objective.name,
-            **{k: v if isinstance(v, (int, float, str, type(None))) else str(v) for k, v in own},
+            **{
+                k: v if isinstance(v, (int, float, str, type(None))) else str(v)
+                for k, v in hyperparameters
+            },
             "gather_across_devices": self.gather_across_devices,
         }
 
@@ -195,8 +198,8 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor:
         """Return the loss of a batch, whose gradient is computed piece by piece."""
-        found: Tensor = self.forward_cached(_columns(sentence_features), labels)
-        return found
+        loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
+        return loss
 
     def calculate_loss(
         self,

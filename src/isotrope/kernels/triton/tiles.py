@@ -138,10 +138,10 @@ def _softplus(z, TERMS: tl.constexpr):
     """The logarithm of 1 + 2^z, exact to the last bits however small it is."""
     small = tl.exp2(-tl.abs(z))
     t = small / (2 + small)  # log(1 + x) = 2 (t + t^3 / 3 + t^5 / 5 + ...), t <= 1/3
-    found = tl.full(z.shape, 1 / (2 * TERMS + 1), z.dtype)
+    series = tl.full(z.shape, 1 / (2 * TERMS + 1), z.dtype)
     for k in tl.static_range(TERMS):
-        found = found * t * t + 1 / (2 * (TERMS - 1 - k) + 1)
-    return tl.maximum(z, 0.0) * LN2 + 2 * t * found
+        series = series * t * t + 1 / (2 * (TERMS - 1 - k) + 1)
+    return tl.maximum(z, 0.0) * LN2 + 2 * t * series
 
 
 @triton.jit
@@ -309,8 +309,8 @@ def statistics(
                     tl.store(column_places + tl.program_id(0) * width + columns, at)
                 shift = tl.where(here == float("-inf"), 0.0, here)
             if SUM != NONE:
-                found = _sum(z, shift, 0, SUM, SHIFTED, TERMS)
-                tl.store(into + tl.num_programs(0) * width, found)
+                column_mass = _sum(z, shift, 0, SUM, SHIFTED, TERMS)
+                tl.store(into + tl.num_programs(0) * width, column_mass)
     height = tl.num_programs(0) * BLOCK_M
     into = tl.program_id(1) * height + tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     if TOP or SHIFTED:
