@@ -250,18 +250,21 @@ class RunSettings(BaseModel):
             raise InputError(f"{where}unknown setting {spelled!r}{hint}")
 
     @classmethod
-    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return settings by the names of fields, however they are spelled.
+    def by_field(
+        cls, values: Mapping[str, Any], *, source: str = "", python: bool = False
+    ) -> dict[str, Any]:
+        """Return settings by the names of fields, spelled with hyphens or underscores.
 
         Raises:
-            InputError: one that is given twice, with a hyphen and with an underscore.
+            InputError: a setting that is given in both spellings.
         """
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
             if name in fields:
                 where = f"{source}: " if source else ""
-                raise InputError(f"{where}--{flag(name)} is given twice")
+                spelled = name if python or source else f"--{flag(name)}"
+                raise InputError(f"{where}{spelled} is given twice")
             fields[name] = value
         return fields
 
@@ -278,7 +281,7 @@ class RunSettings(BaseModel):
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
         """
         where = f"{source}: " if source else ""
-        plain = cls.by_field(values, source=source)
+        plain = cls.by_field(values, source=source, python=python)
         for key in plain:
             cls.check_name(key, source=source, python=python)
         try:
