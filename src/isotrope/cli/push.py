@@ -26,7 +26,7 @@ exit codes: 0 done, 2 bad input, no network, or the hub refused.
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, check the folder, upload it, print its address."""
+    """Parse, look at the folder, upload it, print where it is."""
     parser = Parser(
         prog="isotrope push",
         description="Upload the model of a run, with its card, to the Hugging Face hub.",
