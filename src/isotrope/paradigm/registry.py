@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 from isotrope.core.documents import brief
 from isotrope.core.errors import InputError, nearest
@@ -173,7 +173,7 @@ def _written(part: Any) -> str:  # noqa: ANN401 - a dissipation, a weight or a r
     return ":".join([name, *map(str, values)])
 
 
-def _plain(value: SupportsFloat | str) -> float | str:
+def _plain(value: float | str) -> float | str:
     """Return a hyperparameter as a number or a word; a learnt temperature as it is now."""
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 

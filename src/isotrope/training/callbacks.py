@@ -544,7 +544,7 @@ class Stop(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """End the run if any of its processes has received a request to stop."""
+        """End the run if we, or any process of it, were asked to."""
         self.signal = all_reduce_max(self.signal or 0) or None
         if self.signal is not None and not trainer.should_stop:
             self.checkpoints.save(trainer)
