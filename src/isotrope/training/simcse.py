@@ -8,11 +8,11 @@ and resuming in the middle of an epoch repeats the very same masks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import lightning as L
 import numpy as np
 import torch
-from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
@@ -149,7 +149,7 @@ class SimCSE(L.LightningModule):
         """Return the learning rate of a step."""
         return self.learning_rate * max(0.0, 1 - step / self.steps)
 
-    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+    def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
         """AdamW (fused), learning rate falling linearly to 0, no warm-up."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(
