@@ -1,4 +1,4 @@
-"""Views: anchors, positives and further negatives, the one input of every objective."""
+"""The Views record: anchors, positives and further negatives, the input of every objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 
 __all__ = ["Views", "standard", "unit"]
 
@@ -20,8 +20,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """
     if torch._C._are_functorch_transforms_active():
         return x / _lengths(x, eps)  # torch.func differentiates every operation itself
-    result: tuple[Tensor, Tensor] = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
-    return result[0]
+    return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
 
 
 def _lengths(x: Tensor, eps: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""The eager backend: the whole similarity matrix and autograd.
+"""The eager backend: forms the whole similarity matrix and leaves gradients to autograd.
 
 The other backends are tested against it. Memory is O(n m). It is the only backend with second
 derivatives.

@@ -1,4 +1,4 @@
-"""Which columns are negatives of an anchor: one definition for matrices, blocks and counts.
+"""The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
 A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
 same group; where ``Views.in_batch`` is False, only the further negatives are. The kernels for GPUs
@@ -33,7 +33,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Mask:
-    """The columns that the anchors are compared with, and which of them are no negatives."""
+    """The columns that the anchors are compared with, and which of them are not negatives."""
 
     views: Views
     against: Against
@@ -84,7 +84,7 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Fill what is no negative with -inf, in place; the arguments are those of ``excluded``."""
+        """Fill all but the negatives with -inf, in place; arguments as for ``excluded``."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)

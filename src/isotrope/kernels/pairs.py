@@ -1,4 +1,4 @@
-"""Pairs: the statistics of the similarities of two views that an objective may use.
+"""The Pairs interface: the statistics of the similarities of two views, available to an objective.
 
 An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
 over the negatives, the hardest negative, their number, the similarity with a mixture of two

@@ -1,4 +1,4 @@
-"""Restores a run as it was at a step: its model, its objective and the batches that came next.
+"""Restores a run at a checkpoint: its model, its objective and the next batches.
 
 For looking at a run afterwards, without training. A checkpoint has the encoder, the heads and
 whatever else a method keeps. Where a run has none (one of fewer steps than ``checkpoint-every``),
