@@ -4,8 +4,8 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.simulation.cosine_checks import FAR, OppositeHalves, random_halves
 from isotrope.paradigm.bounds.cosine import cosine_tail
+from papers.draganov2024.cosine_checks import FAR, OppositeHalves, random_halves
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 

@@ -92,8 +92,6 @@ def quickened(words: Sequence[str]) -> list[str]:
         if flag in found:
             del found[found.index(flag) : found.index(flag) + 2]
     wanted = QUICK.get(verb, {})
-    if verb == "simulate" and "latent" in words:
-        wanted = {"--epochs": 1, "--limit": 64}
     for flag, most in {**LOWERED, **wanted}.items():
         at = found.index(flag) + 1 if flag in found else 0
         if at and isinstance(most, int):

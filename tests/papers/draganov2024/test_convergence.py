@@ -10,7 +10,12 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.core.views import unit
-from isotrope.diagnostics.simulation.convergence import (
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives import DINO, MPT, BarlowTwins, InfoNCE, NegativeCosine
+from isotrope.paradigm import registry
+from isotrope.paradigm.bounds.cosine import progress
+from isotrope.paradigm.objective import Objective
+from papers.draganov2024.convergence import (
     ANGLES,
     NORMS,
     ConvergenceProtocol,
@@ -21,11 +26,6 @@ from isotrope.diagnostics.simulation.convergence import (
     least_steps,
     starts,
 )
-from isotrope.kernels.pairs import Pairs
-from isotrope.objectives import DINO, MPT, BarlowTwins, InfoNCE, NegativeCosine
-from isotrope.paradigm import registry
-from isotrope.paradigm.bounds.cosine import progress
-from isotrope.paradigm.objective import Objective
 
 SMALL = ConvergenceProtocol(pairs=40, dimension=6, rate=0.8, limit=500)  # .02 for each pair
 COSINE = NegativeCosine()

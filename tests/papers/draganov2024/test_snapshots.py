@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from isotrope.diagnostics.latent import MEASURES, LatentSnapshot, course_csv, pairs_csv
+from papers.draganov2024.snapshots import MEASURES, LatentSnapshot, course_csv, pairs_csv
 
 
 def around(angles: list[float], length: float = 1.0) -> torch.Tensor:

@@ -1,9 +1,8 @@
 """A latent space of two dimensions in training: Draganov et al. 2024, figure 4, on a CPU.
 
 The paper trains SimCLR and BYOL with projections of two dimensions and draws a line between the
-two views of each image. Here the methods are the library's own, which are held against their
-papers; hence this file stands above ``methods``, and only the record of what was seen lies in
-``isotrope.diagnostics.latent``.
+two views of each image. Here the methods are the library's own, which its tests
+compare with their papers. What is recorded of a training is in ``papers.draganov2024.snapshots``.
 
 SimCLR minimises DCL at temperature .5, the loss of the paper's released code (its equation 1 has
 the positive outside the sum, too, and no temperature). Ours, since the paper says no more: a
@@ -25,13 +24,13 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatches
 from isotrope.data.images.sets import ImageSet, load_images
-from isotrope.diagnostics.latent import LatentSnapshot
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
 from isotrope.paradigm.registry import build
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.optimisers import build_optimizer, set_rates
+from papers.draganov2024.snapshots import LatentSnapshot
 
 __all__ = ["Cell", "byol_cells", "latent", "simclr_cells"]
 

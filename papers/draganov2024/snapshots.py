@@ -1,7 +1,6 @@
 """Snapshots of pairs of images in a latent plane during training (Draganov et al., 2024, fig. 4).
 
-These are the records, with their norms and angles. The training itself needs SimCLR and BYOL, which
-are a floor above: ``isotrope.training.latent``.
+These are the records, with their norms and angles; ``papers.draganov2024.latent`` trains.
 """
 
 import csv
@@ -14,9 +13,9 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
-from isotrope.diagnostics.simulation.cosine_checks import FAR
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
+from papers.draganov2024.cosine_checks import FAR
 
 __all__ = ["MEASURES", "LatentSnapshot", "course_csv", "pairs_csv"]
 

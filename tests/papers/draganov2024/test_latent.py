@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.training.latent import Cell, byol_cells, latent, simclr_cells
+from papers.draganov2024.latent import Cell, byol_cells, latent, simclr_cells
 
 QUICK = {"epochs": 2, "limit": 260}  # two batches an epoch
 
@@ -44,7 +44,7 @@ def test_a_look_changes_nothing() -> None:
     """A longer run passes through the weights of a shorter one only if the rates are the same, so
     the batch norms' statistics are what is compared: looks forward on a copy."""
     from isotrope.data.images.sets import load_images
-    from isotrope.training import latent as module
+    from papers.draganov2024 import latent as module
 
     images = load_images("digits", limit=260)
     method = module._method(byol_cells()["BYOL"], images, 1, 0)

@@ -7,9 +7,9 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.simulation.cosine_checks import FAR, push_over_pull, random_halves
 from isotrope.objectives import DCL, MPT, BarlowTwins, NegativeCosine
 from isotrope.paradigm.assemble import tangent
+from papers.draganov2024.cosine_checks import FAR, push_over_pull, random_halves
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 8, 128])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrope.reports.convergence import PlanePairs, StepsOverNorm, pairs_in_plane, steps_over
+from papers.draganov2024.pictures import PlanePairs, StepsOverNorm, pairs_in_plane, steps_over
 
 
 def steps(x: list[float], found: list[float], least: list[float]) -> StepsOverNorm:
