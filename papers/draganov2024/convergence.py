@@ -24,8 +24,8 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.views import unit
 from isotrope.objectives.negative_cosine import NegativeCosine
-from isotrope.paradigm.bounds.cosine import progress as theorem
 from isotrope.paradigm.objective import Objective
+from papers.theorems.cosine import progress as theorem
 
 __all__ = [
     "ANGLES",

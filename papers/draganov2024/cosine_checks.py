@@ -11,8 +11,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.measures.opposite_halves import opposite_halves
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.bounds.cosine import cosine_tail
 from isotrope.paradigm.objective import Objective
+from papers.theorems.cosine import cosine_tail
 
 __all__ = ["FAR", "OppositeHalves", "push_over_pull", "random_halves"]
 

@@ -13,7 +13,6 @@ from isotrope.core.views import unit
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import DINO, MPT, BarlowTwins, InfoNCE, NegativeCosine
 from isotrope.paradigm import registry
-from isotrope.paradigm.bounds.cosine import progress
 from isotrope.paradigm.objective import Objective
 from papers.draganov2024.convergence import (
     ANGLES,
@@ -26,6 +25,7 @@ from papers.draganov2024.convergence import (
     least_steps,
     starts,
 )
+from papers.theorems.cosine import progress
 
 SMALL = ConvergenceProtocol(pairs=40, dimension=6, rate=0.8, limit=500)  # .02 for each pair
 COSINE = NegativeCosine()

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from isotrope.core.softplus import softplus
-from isotrope.paradigm.bounds.bound import Bound
+from isotrope import softplus
+from papers.theorems.bound import Bound
 
 __all__ = ["critic_at_optimum", "miov1_bound", "mutual_information"]
 

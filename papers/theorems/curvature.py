@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from isotrope.paradigm.bounds.bound import Bound
+from papers.theorems.bound import Bound
 
 __all__ = ["Version", "hessian_norm_bound", "mio_hessian", "mio_lipschitz"]
 

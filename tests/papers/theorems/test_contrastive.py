@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from isotrope.core.views import unit
 from isotrope.objectives import InfoNCE
-from isotrope.paradigm.bounds.bound import Bound
-from isotrope.paradigm.bounds.contrastive import (
+from papers.theorems.bound import Bound
+from papers.theorems.contrastive import (
     dcl_uniformity_bound,
     infonce_bounds,
     mixed_negatives_bound,
@@ -202,5 +202,5 @@ def test_mixtures_that_are_refused(change, message) -> None:
 
 def test_a_single_row_has_no_negatives() -> None:
     a, b = batch("random", 2, 3)
-    with pytest.raises(ValueError, match="compare an anchor with negatives; found a single row"):
+    with pytest.raises(ValueError, match="InfoNCE compares rows of a batch; found 1 row"):
         infonce_bounds(a[:1], b[:1], 0.05)

@@ -10,11 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrope.core.softplus import softplus
-from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
-from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.bounds.bound import Bound
+from isotrope import Pairs, Views, softplus
+from isotrope.objectives.infonce import InfoNCE
+from papers.theorems.bound import Bound
 
 __all__ = [
     "InfoNCEBounds",
@@ -179,10 +177,8 @@ def mixed_positive_bound(
 
 
 def _with_negatives(anchors: Tensor, positives: Tensor) -> Pairs:
-    pairs = choose_pairs(Views(anchors, positives).unit())
-    if len(positives) < 2:
-        raise ValueError("the bounds compare an anchor with negatives; found a single row")
-    return pairs
+    """The similarities that InfoNCE compares, which refuses a batch without negatives."""
+    return InfoNCE().compare(Views(anchors, positives))
 
 
 def _triplet(pairs: Pairs, largest: Tensor, temperature: float, terms: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from isotrope.paradigm.bounds.bound import Bound
+from papers.theorems.bound import Bound
 
 __all__ = ["gradient_sum_bound", "mean_gradient_bound"]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from isotrope.paradigm.bounds.convergence import gradient_sum_bound, mean_gradient_bound
-from isotrope.paradigm.bounds.curvature import hessian_norm_bound, mio_hessian, mio_lipschitz
-from isotrope.paradigm.bounds.mutual_information import (
+from papers.theorems.convergence import gradient_sum_bound, mean_gradient_bound
+from papers.theorems.curvature import hessian_norm_bound, mio_hessian, mio_lipschitz
+from papers.theorems.mutual_information import (
     critic_at_optimum,
     miov1_bound,
     mutual_information,

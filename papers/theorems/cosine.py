@@ -10,7 +10,7 @@ from torch import Tensor
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.bounds.bound import Bound
+from papers.theorems.bound import Bound
 
 __all__ = [
     "attraction",

@@ -9,7 +9,7 @@ import torch
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.bounds.cosine import (
+from papers.theorems.cosine import (
     attraction,
     attraction_norm,
     cosine_tail,
