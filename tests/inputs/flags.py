@@ -27,7 +27,6 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose", "TEXT"],
     "spectrum": ["spectrum", "IMAGE_RUN"],
     "report": ["report", "RUN"],
-    "push": ["push", "RUN", "user/name"],
 }
 
 

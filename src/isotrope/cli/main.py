@@ -32,13 +32,13 @@ VERBS = {
     "spectrum": "the curvature of a run's objective: eigenvalues of its Hessian",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
-    "push": "upload a run's model and its card to the Hugging Face hub",
     "demo": "the whole job on the documentation installed on this machine",
 }
 
 # verbs of earlier versions, and where to find what they did
 _MOVED = {
     "reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope",
+    "push": "`hf upload USER/NAME RUN/model`, of huggingface_hub, uploads a model with its card",
     "demo-images": "the digits are `python examples/digits.py`, in a checkout of isotrope",
 }
 
