@@ -405,8 +405,8 @@ def draw_densities(
 
 
 def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> "Picture":
-    from isotrope.reports.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
+    from papers.plots.spectra import DensityCurve, spectra
 
     if not records:
         return charts([Chart("", ())])

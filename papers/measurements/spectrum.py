@@ -7,7 +7,7 @@ decay. A run that was stopped goes on: finished spectra are read, an unfinished 
 minute.
 
 Settings of a job: those of a job of images, and with ``spectrum.`` before them those of
-``isotrope.training.spectrum.SpectrumSettings`` (``spectrum.iterations``, ...) and
+``papers.manna2023.run_spectrum.SpectrumSettings`` (``spectrum.iterations``, ...) and
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
 - ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
@@ -25,9 +25,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.sweeps.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
-from isotrope.training.spectrum import RunSpectra, SpectrumSettings, measure
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
+from papers.manna2023.run_spectrum import RunSpectra, SpectrumSettings, measure
 from papers.measurements import images
 
 __all__ = ["check", "run"]

@@ -41,7 +41,6 @@ QUICK: dict[str, dict[str, int | str | None]] = {
     "train-images": {"--max-steps": 2, "--batch-size": 16, "--knn-every": 0},
     "sweep": {"--dry-run": None},
     "papers": {"--dry-run": None},
-    "spectrum": {"--iterations": 2, "--batch-size": 4},
     "simulate": {"--grid": 5},
 }
 PAPERS = ["python", "-m", "papers"]

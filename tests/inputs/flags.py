@@ -25,7 +25,6 @@ COMMANDS: dict[str, list[str]] = {
     "encode": ["encode", "TEXT", "SENTENCES", "--output", "out.npy"],
     "search": ["search", "TEXT", "SENTENCES", "query"],
     "diagnose": ["diagnose", "TEXT"],
-    "spectrum": ["spectrum", "IMAGE_RUN"],
     "report": ["report", "RUN"],
 }
 
@@ -54,7 +53,6 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 def _line(command: str, bench: Bench, *more: object) -> list[object]:
     def named(word: str) -> object:
         known = {"TEXT": "text", "SENTENCES": "sentences", "PICTURES": "pictures", "RUN": "run"}
-        known["IMAGE_RUN"] = "image_run"
         return getattr(bench, known[word]) if word in known else word
 
     return [*map(named, COMMANDS[command]), *more]
@@ -114,24 +112,6 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("diagnose", ["--objective", "infonce", "--objective.temperature", "nan"], "temperature"),
     ("diagnose", ["--columns", "x"], "--data FILE"),
     ("diagnose", ["--plugin", "nowhere.py"], "nowhere.py"),
-    ("spectrum", ["--iterations", 0], "iterations"),
-    ("spectrum", ["--iterations", -5], "iterations"),
-    ("spectrum", ["--probes", 0], "probes"),
-    ("spectrum", ["--batches", 0], "batches"),
-    ("spectrum", ["--seeds", -1], "seed"),
-    ("spectrum", ["--seeds", 2**70], "seed"),
-    ("spectrum", ["--seeds", 1, 1], "seed"),
-    ("spectrum", ["--batch-size", 1], "--batch-size must be 2 or more"),
-    ("spectrum", ["--threshold", "nan"], "threshold"),
-    ("spectrum", ["--threshold", "-1"], "threshold"),
-    ("spectrum", ["--threshold", "inf"], "threshold"),
-    ("spectrum", ["--optimum", "nan"], "optimum"),
-    ("spectrum", ["--width", 0], "--width must be above 0"),
-    ("spectrum", ["--width", "nan"], "--width"),
-    ("spectrum", ["--width", "inf"], "--width"),
-    ("spectrum", ["--device", "tpu"], "device"),
-    ("spectrum", ["--checkpoint", "nowhere.ckpt"], "nowhere.ckpt"),
-    ("spectrum", ["--checkpoint", "SENTENCES"], "no checkpoint that can be read"),
     ("simulate", ["--grid", 0], "grid"),
     ("simulate", ["--grid", -4], "grid"),
     ("simulate", ["--grid", 10**7], "not enough memory"),
@@ -215,7 +195,6 @@ def _verbs() -> Iterator[Case]:
         "search nothing": ["search", "a", "b"],
         "report nothing": ["report"],
         "diagnose nothing": ["diagnose"],
-        "spectrum nothing": ["spectrum"],
         "evaluate nothing": ["evaluate"],
         "two words too many": ["demo", "a", "b"],
     }

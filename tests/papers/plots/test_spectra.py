@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isotrope.reports.spectra import DensityCurve, spectra
+from papers.plots.spectra import DensityCurve, spectra
 
 
 def curve(title: str, centre: float = 0.0) -> DensityCurve:

@@ -28,7 +28,7 @@ from isotrope.diagnostics.curvature import (
     embedding_hessian,
     parameter_hessian,
 )
-from isotrope.training.rebuild import Rebuilt, rebuild
+from papers.manna2023.rebuild import Rebuilt, rebuild
 
 __all__ = ["RunSpectra", "SpectrumSettings", "as_csv", "measure"]
 

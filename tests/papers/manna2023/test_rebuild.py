@@ -12,7 +12,7 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian, parameter_hessian
 from isotrope.encoders.image import ImageEncoder
-from isotrope.training.rebuild import NO_HEAD, Rebuilt, rebuild
+from papers.manna2023.rebuild import NO_HEAD, Rebuilt, rebuild
 from tests.image_run import write_pictures
 from tests.training.conftest import sentences
 from tests.training.tiny_images import SMALL
