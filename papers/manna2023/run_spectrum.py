@@ -2,14 +2,12 @@
 
 A seed decides which batches are taken (seed s, of N batches each, starts s N batches after the
 step) and the start vectors of Lanczos: how much the numbers differ between seeds says how much they
-are worth. Unfinished processes lie in RUN/spectrum and go on with the same command.
+are worth. Unfinished processes are kept in RUN/spectrum and continue where they stopped.
 """
 
-import csv
-import io
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,20 +18,15 @@ from torch import nn
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result, provenance
-from isotrope.core.views import Views
 from isotrope.diagnostics.curvature import (
     Hessian,
     Lanczos,
     Spectrum,
-    embedding_hessian,
     parameter_hessian,
 )
 from papers.manna2023.rebuild import Rebuilt, rebuild
 
-__all__ = ["RunSpectra", "SpectrumSettings", "as_csv", "measure"]
-
-SPREAD = ("lambda_max", "lambda_min", "negative", "flat", "trace", "loss", "gradient_norm")
-"""Numbers whose spread over the seeds is reported."""
+__all__ = ["RunSpectra", "SpectrumSettings", "measure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +44,6 @@ class SpectrumSettings:
         keep_graph: whether the gradient's graph is kept: faster, and more memory.
         threshold: Ritz values between 0 and this are counted as nearly flat (Manna et al., 2023,
             take 1).
-        optimum: the loss at the optimum, for rates of convergence, or None.
-        by: what the loss is a function of: the ``parameters``, or the raw ``embeddings`` that the
-            objective sees in one batch, each free.
         device: what to compute on.
     """
 
@@ -66,8 +56,6 @@ class SpectrumSettings:
     weight_decay: bool = False
     keep_graph: bool = True
     threshold: float = 1.0
-    optimum: float | None = None
-    by: Literal["parameters", "embeddings"] = "parameters"
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -79,145 +67,80 @@ class SpectrumSettings:
         """
         for name in ("iterations", "probes", "batches"):
             if getattr(self, name) < 1:
-                raise InputError(f"--{name} must be 1 or more; found {getattr(self, name)}")
+                raise InputError(f"{name} must be 1 or more; found {getattr(self, name)}")
         known = all(0 <= seed < 2**63 for seed in self.seeds)
         if not self.seeds or not known or len({*self.seeds}) < len(self.seeds):
             raise InputError(
-                "--seeds must be different whole numbers from 0 to 2^63 - 1; found "
+                "seeds must be different whole numbers from 0 to 2^63 - 1; found "
                 f"{list(self.seeds)}"
             )
-        if self.by == "embeddings" and (self.batches > 1 or self.weight_decay):
-            what = "--batches" if self.batches > 1 else "--weight-decay"
-            raise InputError(
-                f"{what} is of a spectrum by parameters: embeddings belong to one batch, and have "
-                "no decay; leave it out, or take --seeds for more batches"
-            )
         if not 0 < self.threshold < math.inf:
-            raise InputError(f"--threshold must be above 0 and finite; found {self.threshold:g}")
-        if self.optimum is not None and not math.isfinite(self.optimum):
-            raise InputError(f"--optimum must be a finite number; found {self.optimum:g}")
-
-    @property
-    def products(self) -> int:
-        """How many products one run takes at most."""
-        return len(self.seeds) * self.probes * self.iterations
+            raise InputError(f"threshold must be above 0 and finite; found {self.threshold:g}")
 
 
 @dataclass(frozen=True)
 class RunSpectra:
-    """The spectra of one run at one step.
+    """The spectra of one run at one step: one for each seed, and all numbers."""
 
-    Attributes:
-        name: the run and the step.
-        spectra: one for each seed.
-        result: all numbers, with what they are of.
-        folder: where its files belong.
-    """
-
-    name: str
     spectra: tuple[Spectrum, ...]
     result: Result
-    folder: Path
 
 
-def measure(
-    run: Path,
-    settings: SpectrumSettings,
-    *,
-    file: Path | None = None,
-    progress: Callable[[int], object] | None = None,
-    tell: Callable[[str], None] = lambda line: None,
-) -> RunSpectra:
+def measure(run: Path, settings: SpectrumSettings, file: Path) -> RunSpectra:
     """Return the spectra of a run; nothing but unfinished Lanczos processes is written.
 
     Args:
         run: its folder.
         settings: how.
-        file: a checkpoint of it; None takes the newest, or else the saved encoder.
-        progress: told how many products are done since the last time.
-        tell: takes warnings.
+        file: a checkpoint of it.
 
     Raises:
-        InputError: no run, data that are missing, or an optimum that is not below the loss.
+        InputError: no run, or data that are missing.
     """
     n = settings.batches
     rebuilt = rebuild(
         run,
-        file=file,
+        file,
         batches=[seed * n + i for seed in settings.seeds for i in range(n)],
         batch_size=settings.batch_size,
         batch_norm=settings.batch_norm,
         device=settings.device,
-        tell=tell,
     )
-    folder = run / "spectrum"
     weights = _weights(rebuilt.module)
     spectra = []
     for place, seed in enumerate(settings.seeds):
-        hessian = _hessian(rebuilt, settings, rebuilt.terms[place * n : (place + 1) * n])
+        hessian = parameter_hessian(
+            rebuilt.objective,
+            rebuilt.terms[place * n : (place + 1) * n],
+            rebuilt.module,
+            decay=rebuilt.decay if settings.weight_decay else 0.0,
+            keep_graph=settings.keep_graph,
+        )
         belongs = fingerprint(weights, _plain(rebuilt.about), _sample(settings), seed)
-        spectra.append(_spectrum(hessian, settings, seed, folder, belongs, progress))
+        spectra.append(_spectrum(hessian, settings, seed, run / "spectrum", belongs))
         del hessian  # its graph goes before the next one comes
-    return RunSpectra(
-        f"{run.name}, step {rebuilt.step:,}",
-        tuple(spectra),
-        _result(run, rebuilt, settings, spectra),
-        folder,
-    )
-
-
-def _hessian(
-    rebuilt: Rebuilt, settings: SpectrumSettings, terms: Sequence[Callable[[], list[Views]]]
-) -> Hessian:
-    if settings.by == "embeddings":
-        if "matryoshka" in rebuilt.about:
-            raise InputError(
-                "--by embeddings needs one loss of each embedding, and a run with --matryoshka has "
-                "several; take --by parameters"
-            )
-        with torch.no_grad():
-            views = terms[0]()
-        return embedding_hessian(rebuilt.objective, views, keep_graph=settings.keep_graph)
-    return parameter_hessian(
-        rebuilt.objective,
-        terms,
-        rebuilt.module,
-        decay=rebuilt.decay if settings.weight_decay else 0.0,
-        keep_graph=settings.keep_graph,
-    )
+    return RunSpectra(tuple(spectra), _result(run, rebuilt, settings, spectra))
 
 
 def _spectrum(
-    hessian: Hessian,
-    settings: SpectrumSettings,
-    seed: int,
-    folder: Path,
-    belongs: str,
-    progress: Callable[[int], object] | None,
+    hessian: Hessian, settings: SpectrumSettings, seed: int, folder: Path, belongs: str
 ) -> Spectrum:
     processes = []
     for probe in range(settings.probes):
         process = Lanczos(
             hessian,
             seed=seed * 1_000_003 + probe,
-            gradient=hessian.gradient,
             state=folder / f"lanczos-{belongs}-{probe}-of-{settings.iterations}.npz",
             belongs=belongs,
         )
-        process.run(settings.iterations, progress).finish()
+        process.run(settings.iterations).finish()
         processes.append(process)
     return Spectrum.of(hessian, processes)
 
 
 def _sample(settings: SpectrumSettings) -> list[Any]:
     """Return the settings that change the numbers of a Lanczos process."""
-    return [
-        settings.batches,
-        settings.batch_size,
-        settings.weight_decay,
-        settings.keep_graph,
-        settings.by,
-    ]
+    return [settings.batches, settings.batch_size, settings.weight_decay, settings.keep_graph]
 
 
 def _weights(module: nn.Module) -> str:
@@ -252,17 +175,7 @@ def _result(
             "verdict": first.step(rebuilt.learning_rate),
             "verdict_of_peak": first.step(rebuilt.peak),
         },
-        "seeds": dict(zip(map(str, settings.seeds), rows, strict=True)),
-        "spread": {name: _spread([row[name] for row in rows]) for name in SPREAD},
     }
-    if settings.optimum is not None:
-        directions = first.descent(settings.optimum)
-        details["descent"] = {
-            "optimum": settings.optimum,
-            "proxy": first.proxy(settings.optimum),
-            "positive": [asdict(d) for d in directions if d.rate is not None],
-            "escape": [asdict(d) for d in directions if d.rate is None],
-        }
     return Result(
         kind="spectrum",
         name=run.name,
@@ -270,23 +183,3 @@ def _result(
         details=details,
         provenance=provenance(seed=settings.seeds[0], data=rebuilt.about["data"]),
     )
-
-
-def _spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, extremes and standard deviation over the seeds."""
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    mean = statistics.fmean(values)
-    return {"mean": mean, "min": min(values), "max": max(values), "std": deviation}
-
-
-def as_csv(measured: RunSpectra, seeds: Sequence[int]) -> str:
-    """Return one line for each Ritz value: seed, probe, value, error bound, weight, slope."""
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["seed", "probe", "ritz_value", "error", "weight", "slope"])
-    for seed, spectrum in zip(seeds, measured.spectra, strict=True):
-        for probe, ritz in enumerate(spectrum.probes):
-            columns = (ritz.values, ritz.errors, ritz.weights, ritz.slopes)
-            for row in zip(*columns, strict=True):
-                lines.writerow([seed, probe, *(f"{float(number):.9g}" for number in row)])
-    return text.getvalue()

@@ -165,7 +165,7 @@ def _spectrum(stored: Mapping[str, Any]) -> Spectrum:
     probes = []
     for probe in stored["probes"]:
         values, errors, weights = (np.array(probe[k]) for k in ("values", "errors", "weights"))
-        probes.append(Ritz(values, errors, weights, np.full(len(values), math.nan)))
+        probes.append(Ritz(values, errors, weights))
     return Spectrum(stored["size"], stored["loss"], stored["gradient_norm"], tuple(probes))
 
 

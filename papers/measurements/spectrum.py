@@ -1,7 +1,7 @@
 """A training on images, and the spectrum of its Hessian at some of its steps.
 
 The run is ``isotrope train-images`` with checkpoints that stay (``--keep-every``), each spectrum
-``isotrope spectrum`` at one of them: by default on the batch that came next, of the size of the
+taken at one of them: by default on the batch that came next, of the size of the
 training, with its crops and batch statistics, by all parameters of encoder and head, without weight
 decay. A run that was stopped goes on: finished spectra are read, an unfinished one from its last
 minute.
@@ -79,7 +79,7 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     measured = []
     for step, changes in questions:
         file = run_folder / "checkpoints" / f"step-{step}.ckpt"
-        spectrum_ = measure(run_folder, _changed(request.spectrum, changes), file=file)
+        spectrum_ = measure(run_folder, _changed(request.spectrum, changes), file)
         measured.append(
             {"epoch": round(step / per_epoch, 4), "variant": changes, **_as_plain_values(spectrum_)}
         )
