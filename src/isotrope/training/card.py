@@ -75,12 +75,15 @@ def _prompts(settings: TrainSettings) -> str:
     )
 
 
-def _base_model(encoder: str) -> str:
-    """Return the line of the metadata: the model's name on the hub, or its folder here."""
-    if encoder == "scratch":
-        return ""
-    # a path may hold what YAML takes for its own
-    return f"base_model: {json.dumps(hub_name(encoder) or str(Path(encoder).absolute()))}\n"
+def _base_model(encoder: str) -> tuple[str, str]:
+    """Return the line of the metadata and the name in the text, without a path of this machine.
+
+    The hub refuses a card whose base model is not a name there.
+    """
+    name = None if encoder == "scratch" else hub_name(encoder)
+    # YAML would take a model called 0.5 for a number
+    line = "" if name is None else f"base_model: {json.dumps(name)}\n"
+    return line, encoder if name else Path(encoder).name
 
 
 def lora_line(lora: dict[str, Any]) -> str:
@@ -128,10 +131,11 @@ def model_card(
             evaluation += f"\n\nOf the training: {judgement.sentence}."
     else:
         evaluation = "No dev score was asked for in training."
+    base_model, base = _base_model(settings.encoder)
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
-        base=settings.encoder,
-        base_model=_base_model(settings.encoder),
+        base=base,
+        base_model=base_model,
         objective=settings.objective,
         reference=objective.paper.reference,
         parameters=parameters,

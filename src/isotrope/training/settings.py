@@ -105,7 +105,7 @@ class RunSettings(BaseModel):
         None,
         ge=1,
         description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
-        "last too), for `isotrope spectrum`; default: none but the newest two",
+        "last too); default: none but the newest two",
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
