@@ -276,6 +276,8 @@ def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
     if wanted.state is None:
         saved = {"encoder": str(wanted.folder / "model"), **_SAVED_TEXT}
         settings = settings.model_copy(update=saved)
+    # what saves memory changes no gradient, and second derivatives do without it
+    settings = settings.model_copy(update={"gradient_checkpointing": False})
     objective = registry.build(settings.objective, settings.objective_settings)
     encoder = text.encoder_of(settings)
     with tempfile.TemporaryDirectory(prefix="isotrope-") as temporary:
@@ -285,10 +287,10 @@ def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
             settings, encoder, tokens if tokenised else Path(temporary) / "tokens"
         )
         batches = Batches(store, settings.batch_size, settings.seed)
-        steps = text.steps_of(settings, batches)
+        plan = text.plan_of(settings, batches)
         # micro-batches stay in the batches, whose dropout masks they decide
         plain = settings.model_copy(update={"micro_batch": None})
-        module = text.module_of(plain, encoder, objective, steps)
+        module = text.module_of(plain, encoder, objective, plan)
         _load(module, wanted)
         taken = [text.batch_at(settings, encoder, store, batches, step) for step in wanted.steps]
     return Rebuilt(
@@ -307,7 +309,7 @@ def _text(settings: TrainSettings, wanted: _Wanted) -> Rebuilt:
             "objective": settings.objective,
             "encoder": settings.encoder,
             **({"matryoshka": list(module.prefixes)} if module.prefixes else {}),
-            "steps": steps,
+            "steps": plan.steps,
             "batch_size": settings.batch_size,
             "optimizer": "adamw",
             "weight_decay": settings.weight_decay,
