@@ -114,10 +114,10 @@ class RunSettings(BaseModel):
         "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    logger: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+    logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(
         ["tensorboard"],
-        description="where numbers go besides metrics.csv; wandb and mlflow take project, mode and "
-        "server from their own environment variables (pip install wandb, or mlflow)",
+        description="where numbers go besides metrics.csv; trackio, wandb and mlflow take project, "
+        "mode and server from their own environment variables (pip install trackio, say)",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
