@@ -20,7 +20,8 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """
     if torch._C._are_functorch_transforms_active():
         return x / _lengths(x, eps)  # torch.func differentiates every operation itself
-    return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
+    divided: Tensor = apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
+    return divided
 
 
 def _lengths(x: Tensor, eps: float) -> Tensor:
