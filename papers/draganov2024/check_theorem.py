@@ -53,8 +53,8 @@ def gradients() -> dict[str, float]:
     }
 
 
-def _worst(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
+def _worst(left: Tensor, right: Tensor) -> float:
+    return float((left - right).abs().max())
 
 
 @functools.cache

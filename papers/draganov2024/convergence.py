@@ -193,7 +193,7 @@ def convergence(
     if type(objective).formula is Objective.formula:
         raise InputError(
             f"{type(objective).__name__} has components but no formula, which is what is minimised "
-            "here: write one (`--prove` holds it against the components)"
+            "here: write one (`isotrope objectives --check` holds it against the components)"
         )
     protocol = protocol or ConvergenceProtocol()
     anchors, positives = starts(protocol, places)

@@ -142,15 +142,15 @@ def _as_plain_values(spectrum: RunSpectra) -> dict[str, Any]:
     spectra = [
         {
             "seed": seed,
-            "size": one.size,
-            "loss": one.loss,
-            "gradient_norm": one.gradient_norm,
+            "size": spectrum_of_seed.size,
+            "loss": spectrum_of_seed.loss,
+            "gradient_norm": spectrum_of_seed.gradient_norm,
             "probes": [
                 {name: _rounded(getattr(ritz, name)) for name in ("values", "errors", "weights")}
-                for ritz in one.probes
+                for ritz in spectrum_of_seed.probes
             ],
         }
-        for seed, one in zip(seeds, spectrum.spectra, strict=True)
+        for seed, spectrum_of_seed in zip(seeds, spectrum.spectra, strict=True)
     ]
     return {
         "step": spectrum.result.metrics["step"],

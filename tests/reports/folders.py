@@ -168,7 +168,7 @@ def write_image_run(
 
 
 FAULTY = {
-    "verdict": ["collapsed", "ratio-under-bound"],
+    "verdict": ["collapsed", "losing-pull"],
     "findings": [
         {
             "verdict": "collapsed",
@@ -181,7 +181,7 @@ FAULTY = {
             "detail": "All embeddings are one point.",
         },
         {
-            "verdict": "ratio-under-bound",
+            "verdict": "losing-pull",
             "evidence": [{"name": "above", "number": None, "threshold": 1500, "side": "above"}],
             "source": "paper 000, lemma 1",
             "change": "--objective.ratio 1.5",

@@ -76,15 +76,15 @@ def run(arguments: Sequence[str]) -> int:
     grid = options.grid or 100
     total = {"dissipation": grid**2, "weight": grid}.get(options.kind, 0)
     with bar(total, options.kind, show=not options.json) as progress:
-        found = figure(
+        landscapes = figure(
             options.kind,
             panels,
             common=not options.independent,
             progress=progress,
             **figure_options,
         )
-    files = _write(options, [panel.title for panel in panels], found)
-    rows = [numbers(options.kind, landscape) for landscape in found]
+    files = _write(options, [panel.title for panel in panels], landscapes)
+    rows = [numbers(options.kind, landscape) for landscape in landscapes]
     if options.json:
         objectives = [
             {"title": p.title, "objective": p.name, "settings": {**p.settings}, **row}
@@ -150,26 +150,26 @@ def _write(
     """Write picture and numbers; return their paths."""
     from isotrope.diagnostics.simulation.landscape import as_csv
 
-    named = list(zip(titles, landscapes, strict=True))
-    picture = _picture(options, named)
-    contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(named).encode()}
+    titled = list(zip(titles, landscapes, strict=True))
+    picture = _picture(options, titled)
+    contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(titled).encode()}
     return write_files(
         options.output,
         {f"{options.kind}.{suffix}": content for suffix, content in contents.items()},
     )
 
 
-def _picture(options: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
+def _picture(options: argparse.Namespace, titled: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
         from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
-    shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]
+    surfaces = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in titled]
     if options.kind == "weight":
-        return curves(shown, "share of the hardest negative")
+        return curves(surfaces, "share of the hardest negative")
     if options.kind == "norm":
         quantity = f"gradient norm, {options.part or 'alignment'}"
-        return heatmaps(shown, quantity, labels=ANGLES)
+        return heatmaps(surfaces, quantity, labels=ANGLES)
     if options.kind == "ratio":
-        return heatmaps(shown, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
-    return heatmaps(shown, "gradient dissipation", limits=(0, 1), lines=(0.5,))
+        return heatmaps(surfaces, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
+    return heatmaps(surfaces, "gradient dissipation", limits=(0, 1), lines=(0.5,))

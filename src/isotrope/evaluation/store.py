@@ -1,4 +1,4 @@
-"""Keeps finished tasks on disk: what was scored once is not scored again.
+"""Stores the scores of finished tasks on disk, so that no task is scored twice.
 
 A task is one file of JSON, written whole as soon as the task is finished, so a run that is killed
 loses only the task it was at. Its name holds a fingerprint of everything that decides the numbers:

@@ -1,4 +1,4 @@
-"""The base class of objectives, their gradient's three components, and tools to edit or find them.
+"""The base class of objectives, the three components of their gradient, and tools for both.
 
 To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
 ``forms`` has the mean of both directions and the two parts of one direction, ``assemble`` turns

@@ -87,7 +87,7 @@ def _base_model(encoder: str) -> tuple[str, str]:
 
 
 def lora_line(lora: dict[str, Any]) -> str:
-    """Return what ``lora_facts`` found as words."""
+    """Format the result of ``lora_facts`` as a line of text."""
     return (
         f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
         f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "

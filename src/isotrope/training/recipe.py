@@ -1,4 +1,4 @@
-"""Recipe and Plan: the hyperparameters of a published method, and those of one run."""
+"""The Recipe and Plan records: the hyperparameters of a published method and of one run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Optimizer = Literal["sgd", "lars", "adamw"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the optimiser of one run does, in steps.
+    """The optimiser settings of one run, in steps.
 
     Attributes:
         steps: how many the whole run has; the learning rate reaches ``last_learning_rate`` there.

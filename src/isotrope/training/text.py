@@ -1,4 +1,4 @@
-"""Train a text encoder: check the settings, read the data once, train, save the best step.
+"""Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 found good; what fails while the data is read leaves no folder behind.
@@ -102,7 +102,7 @@ def _train(settings: TrainSettings, lines: bool) -> Outcome:
 
 
 def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetric | None]:
-    """Find what is wrong with settings, files, dev set and encoder; nothing is written.
+    """Check settings, files, dev set and encoder, without writing anything.
 
     Raises:
         InputError: whatever it is.
@@ -119,7 +119,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
-    ours = rank() == 0 and is_effectively_empty(output)
+    removable = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
             write_config(settings)
@@ -136,7 +136,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             )
         try_objective(objective, negatives=store.columns == 3)
     except BaseException:
-        if ours:
+        if removable:
             clear(output)
         raise
     if settings.query_prompt or settings.passage_prompt:
@@ -289,7 +289,7 @@ def _records(settings: TrainSettings) -> Iterator[Any]:
 
 
 def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
-    """Return the tokenised corpus, from an earlier part of this run if it is there and whole."""
+    """Return the tokenised corpus, if possible from an earlier part of this run."""
     if (folder / "manifest.json").is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
@@ -336,7 +336,7 @@ def steps_of(settings: TrainSettings, batches: Batches) -> int:
 def module_of(
     settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, steps: int
 ) -> SimCSE:
-    """Return what is trained, as it is before the first step."""
+    """Return the module to train, as it is before the first step."""
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
@@ -394,14 +394,14 @@ class TextTask(Task):
     batches: Batches
 
     def loader(self, start: int) -> DataLoader[Batch]:
-        """Return what gives the batch of each step from ``start`` on."""
+        """Return a loader of the batches from step ``start`` on."""
         at = functools.partial(
             batch_at, self.settings, self.module.encoder, self.store, self.batches
         )
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Say what is about to happen: what most silent failures of SimCSE would have shown."""
+        """Print a summary of the run, in which most silent failures of SimCSE would show."""
         settings, encoder, report = self.settings, self.module.encoder, self.store.report
         rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
@@ -445,7 +445,7 @@ class TextTask(Task):
         return result
 
     def details(self) -> dict[str, Any]:
-        """Return what a training on text adds to the result's details."""
+        """Return the details that a training on text adds to the result."""
         settings, module, report = self.settings, self.module, self.store.report
         dev, best = self.dev, self.dev.best
         return {
@@ -488,7 +488,7 @@ def _unit(store: TokenStore) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """Return what the command line prints at the end."""
+    """Return the final lines of the command line."""
     if outcome.exit_code:
         return stop_message(outcome)
     metrics = outcome.result.metrics

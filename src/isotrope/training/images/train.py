@@ -1,4 +1,4 @@
-"""Train an image encoder: check the settings, read the data, train, score and save the encoder.
+"""Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
 The saved model is that of the last step: kNN accuracy during training is measured on the test set,
 so choosing a step by it would tune on the test set.
@@ -62,11 +62,11 @@ IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
 
 def fit_images(
-    data: Any,  # noqa: ANN401 - checked by ImageSettings, as all settings
+    data: str | Path,
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
     resume: bool = False,
-    **settings: Any,  # noqa: ANN401
+    **settings: Any,
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
