@@ -1,7 +1,7 @@
 """Optimisers of image methods: parameter groups, LARS, and learning-rate schedules.
 
 The rates are functions of the step and of nothing else: they are set before every update, so no
-scheduler has a state, and a resumed run goes on exactly.
+scheduler has a state, and a resumed run continues exactly.
 """
 
 import math

@@ -62,7 +62,7 @@ class Rebuilt:
 
     Attributes:
         objective: the run's objective.
-        module: all that has parameters or state, in training mode, on the device asked for.
+        module: all that has parameters or state, in training mode, on the requested device.
         terms: one function for each batch; it returns the terms of the batch's loss, raw
             embeddings with history, and draws the random numbers of the batch's step.
         decay: the weight decay at this step of each parameter that wants a gradient, in order.
@@ -84,7 +84,7 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is asked of a run."""
+    """The parts of a run that are restored."""
 
     folder: Path
     state: dict[str, Any] | None
