@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.diagnostics.simulation.convergence import (
+from isotrope.objectives.negative_cosine import NegativeCosine
+from papers.draganov2024.convergence import (
     ANGLES,
     NORMS,
     Convergence,
@@ -13,7 +14,6 @@ from isotrope.diagnostics.simulation.convergence import (
     Start,
     convergence,
 )
-from isotrope.objectives.negative_cosine import NegativeCosine
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.paper_numbers import printed
@@ -115,7 +115,7 @@ def _shown(number: int | None) -> str:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.reports.convergence import StepsOverNorm, steps_over
+    from papers.draganov2024.pictures import StepsOverNorm, steps_over
 
     def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
         steps, least = (

@@ -22,7 +22,7 @@ RUNS = (
     "BYOL, no batch norm",
     "BYOL, cut 9",
 )
-"""Of ``isotrope.training.latent``; the paper draws the first and the fourth."""
+"""Of ``papers.draganov2024.latent``; the paper draws the first and the fourth."""
 ASKED: dict[Scale, dict[str, object]] = {
     "smoke": {"data": "digits", "epochs": 2, "limit": 256, "shown": [0, 1, 2]},
     "cpu": {"data": "digits", "epochs": 16, "limit": 2000, "shown": [0, 1, 4, 16]},
@@ -120,7 +120,7 @@ def _smaller_pole(scale: Scale, results: Results) -> Spread | None:
 
 def _drawn(scale: Scale, results: Results) -> "Picture":
     """Draw the first seed."""
-    from isotrope.reports.convergence import PlanePairs, pairs_in_plane
+    from papers.draganov2024.pictures import PlanePairs, pairs_in_plane
     from papers.plots.charts import charts
 
     runs = {}

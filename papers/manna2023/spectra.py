@@ -170,7 +170,7 @@ def _spectrum(stored: Mapping[str, Any]) -> Spectrum:
     probes = []
     for probe in stored["probes"]:
         values, errors, weights = (np.array(probe[k]) for k in ("values", "errors", "weights"))
-        probes.append(Ritz(values, errors, weights, np.full(len(values), math.nan)))
+        probes.append(Ritz(values, errors, weights))
     return Spectrum(stored["size"], stored["loss"], stored["gradient_norm"], tuple(probes))
 
 
@@ -413,8 +413,8 @@ def draw_densities(
 
 
 def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> "Picture":
-    from isotrope.reports.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
+    from papers.plots.spectra import DensityCurve, spectra
 
     if not records:
         return charts([Chart("", ())])

@@ -1,9 +1,10 @@
 """Table 3: accuracy with fewer parameters, and whether positive eigenvalues also decrease (H0)."""
 
 import functools
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
-from isotrope.diagnostics.curvature import compare
+from isotrope.diagnostics.curvature import Spectrum
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
@@ -166,6 +167,39 @@ def _first(title: str, accuracies: _Accuracies) -> Verdict:
     others = {name: accuracies[name, SMALLER] for name in EVOLVING if name != "MIOv3"}
     claim = f"{title}: with the smaller encoder MIOv3 is ahead of the other three"
     return all_ahead(claim, accuracies["MIOv3", SMALLER], others, name="MIOv3")
+
+
+class Compared(NamedTuple):
+    """Two networks by the paper's hypotheses about fewer parameters (section 4).
+
+    H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
+    The Ritz values of either kind decide nothing: they add up to the iterations and so cannot fall
+    together.
+
+    Attributes:
+        not_positive: estimated eigenvalues, of the larger network and of the smaller.
+        positive: the same.
+        verdict: the verdict in words.
+    """
+
+    not_positive: tuple[float, float]
+    positive: tuple[float, float]
+    verdict: str
+
+
+def compare(larger: Spectrum, smaller: Spectrum) -> Compared:
+    """Compare the spectra of two networks of different sizes."""
+    assert larger.size > smaller.size
+    pair = larger, smaller
+    not_positive = [s.eigenvalues(-math.inf, s.zero) for s in pair]
+    positive = [s.eigenvalues(s.zero, math.inf) for s in pair]
+    verdict = {
+        (True, True): "H0 rejected: non-positive and positive eigenvalues both fall (H1)",
+        (False, True): "H0 stands: only non-positive eigenvalues fall",
+        (True, False): "neither: positive eigenvalues fall, non-positive ones do not",
+        (False, False): "neither: no kind of eigenvalue falls",
+    }[positive[1] < positive[0], not_positive[1] < not_positive[0]]
+    return Compared((not_positive[0], not_positive[1]), (positive[0], positive[1]), verdict)
 
 
 def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
-from isotrope.paradigm.bounds.bound import Bound
-from isotrope.paradigm.bounds.contrastive import (
+from isotrope.paradigm.proof import BATCHES, batch
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.machinery.verdicts import Verdict
+from papers.theorems.bound import Bound
+from papers.theorems.contrastive import (
     dcl_uniformity_bound,
     infonce_bounds,
     mixed_negatives_bound,
@@ -19,9 +22,6 @@ from isotrope.paradigm.bounds.contrastive import (
     spread,
     uniformity_bound,
 )
-from isotrope.paradigm.proof import BATCHES, batch
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture

@@ -64,6 +64,25 @@ def _warmer(case: RunEvidence, theirs: bool) -> str:
     return f"a temperature of {2 * tau:.3g} (now {tau:.3g}), or harder negatives"
 
 
+def _warm(case: RunEvidence, theirs: bool) -> str:
+    tau = case.first("temperature") or _temperature(case) or 0.05
+    better = max(0.05, 4 * tau)
+    if theirs:
+        return f"scale={1 / better:.3g} (now {1 / tau:.3g})"
+    return f"a temperature of {better:.3g} (now {tau:.3g})"
+
+
+def _related(case: RunEvidence, theirs: bool) -> str:
+    if case.first("label_gap") is not None:
+        return "1 - label: labels that are larger for pairs that belong together"
+    if theirs:
+        return (
+            "columns in the order (anchor, positive, negative): use train_dataset.select_columns"
+            "([...]); if the order is right, rows whose texts belong together"
+        )
+    return "rows whose texts belong together"
+
+
 def _slower(divisor: float) -> Callable[[RunEvidence, bool], str]:
     def change(case: RunEvidence, theirs: bool) -> str:
         rate = case.setting("learning-rate")
@@ -100,11 +119,7 @@ _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
         "another encoder, or a loss with in-batch negatives",
         f"another base model, or {_CONTRASTIVE}(model)",
     ),
-    "unrelated-positives": _said(
-        "rows whose texts belong together",
-        "columns in the order (anchor, positive, negative): use train_dataset.select_columns([...])"
-        "; if the order is right, rows whose texts belong together",
-    ),
+    "unrelated-positives": _related,
     "false-negatives": _said(
         "batches without two rows of one text",
         "batch_sampler=BatchSamplers.NO_DUPLICATES; of near duplicates, GISTEmbedLoss(model, "
@@ -115,12 +130,18 @@ _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
         "models.Normalize() as the last module, or a lower learning_rate",
     ),
     "negatives-not-hard": _cooler,
+    "temperature-too-low": _warm,
+    "only-pulled": _said(
+        "a loss with in-batch negatives, or pairs that belong apart, with a label of 0",
+        f"{_CONTRASTIVE}(model) without the label column, or pairs that belong apart, with a label "
+        "of 0",
+    ),
     "nothing-left-to-learn": _said(
         "harder negatives or other data",
         "mine_hard_negatives(dataset, model, ...) for a column of hard negatives, or other data",
     ),
     "dissipated-early": _warmer,
-    "ratio-under-bound": _said(
+    "losing-pull": _said(
         "a loss with the positive in its softmax",
         f"{_CONTRASTIVE}(model), whose pull equals its push",
     ),

@@ -28,9 +28,10 @@ from isotrope.paradigm.softmax_fit import normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
-COLUMNS = columns("misfit", "radial", "negatives", "temperature", "dev")
+COLUMNS = columns("misfit", "radial", "negatives", "temperature", "pulled", "label_gap", "dev")
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
+_LEAST_PAIRS = 8  # on either side of the mean label
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
 Row = dict[str, float | None]
@@ -56,7 +57,12 @@ class Anatomy:
       with its own pair only, and in a batch without other rows. GD, W and R are defined by
       negatives: without any they are None, which differs from a GD of 0;
     - ``temperature``: the softmax's, as the gradient shows it; if the loss gives hard negatives
-      more weight it is lower than the temperature of the loss.
+      more weight it is lower than the temperature of the loss;
+    - ``pulled``: of a loss of pairs, the share of the pairs that are pulled together, of those with
+      a gradient; the others are pushed apart;
+    - ``label_gap``: of a loss of pairs with labels, the mean angle of the pairs below the mean
+      label minus that of the pairs above it, in standard deviations of either; None with fewer than
+      8 pairs on a side, and where all labels are equal.
 
     Args:
         objective: the loss, if it is one of this library.
@@ -126,7 +132,7 @@ class Anatomy:
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
         gradient: Tensor | None = None,
-        labelled: bool = False,
+        labels: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Measure a batch, if its step is due, and return the new row.
@@ -142,7 +148,8 @@ class Anatomy:
             negatives: q x d further negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
-            labelled: the loss has labels as well: of two columns the second need not be a positive.
+            labels: n numbers, if the loss has labels as well, larger for pairs that belong
+                together: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
 
         Raises:
@@ -169,7 +176,7 @@ class Anatomy:
                     if gradient is None and loss is not None and loss.requires_grad:
                         gradient = _gradient(loss, anchors)
                     paired = positives is not None
-                    numbers |= self._seen(views, gradient, paired=paired, labelled=labelled)
+                    numbers |= self._seen(views, gradient, paired=paired, labels=labels)
         row, self._looked = self._row(at), at
         row.update(numbers)
         return row
@@ -221,8 +228,11 @@ class Anatomy:
         self.rows.append({**dict.fromkeys(COLUMNS), "step": step})
         return self.rows[-1]
 
-    def _seen(self, views: Views, gradient: Tensor | None, *, paired: bool, labelled: bool) -> Row:
+    def _seen(
+        self, views: Views, gradient: Tensor | None, *, paired: bool, labels: Tensor | None
+    ) -> Row:
         """Return the measurements of a batch without NaN whose components are not known."""
+        labelled = labels is not None
         if gradient is None or not bool(gradient.isfinite().all()):
             paired_views, self.kind = paired and not labelled, "unseen"
             return measure(None, views) if paired_views else alone(views.anchors)
@@ -244,19 +254,23 @@ class Anatomy:
         temperature = self.temperature or recognised.temperature
         if temperature is not None:
             recognised = recognised.in_units_of(1 / temperature)
-        return self._components(recognised, views, labelled=labelled) | gradient_numbers
+        return self._components(recognised, views, labels) | gradient_numbers
 
-    def _components(self, recognised: Recognised, views: Views, *, labelled: bool) -> Row:
+    def _components(self, recognised: Recognised, views: Views, labels: Tensor | None) -> Row:
         """Return the components of a recognised loss, and measures of the embeddings."""
         terms, count = recognised.terms, negative_count(views)
         # some labelled pairs belong apart: their angles are not those of positives
         guessed = (
-            labelled and recognised.kind not in ("softmax", "other") and views.negatives is None
+            labels is not None
+            and recognised.kind not in ("softmax", "other")
+            and views.negatives is None
         )
-        numbers = alone(views.anchors) if recognised.apart or guessed else None
+        numbers = alone(views.anchors) if guessed or recognised.pulled not in (None, 1.0) else None
         kind: Row = {"misfit": recognised.misfit, "negatives": count}
         if recognised.kind == "pairs":
             kind["negatives"] = 0.0
+            if labels is not None:
+                kind |= {"pulled": recognised.pulled, "label_gap": _label_gap(views, labels)}
         elif terms is None and count:
             kind["negatives"] = None
         if recognised.kind == "softmax":
@@ -439,6 +453,20 @@ def _live_ratio(terms: Terms) -> float | None:
     """Return the mean R of anchors with GD >= 0.01; rounding dominates smaller gradients."""
     live = (terms.dissipation >= DEAD) & (terms.mass != 0)
     return float(terms.ratio[live].mean()) if terms.ratio is not None and bool(live.any()) else None
+
+
+def _label_gap(views: Views, labels: Tensor) -> float | None:
+    """Return the column ``label_gap``."""
+    label = labels.detach().cpu().double().flatten()
+    unit = views.detached().map(lambda x: x.cpu().double()).unit()
+    if len(label) != len(unit.anchors):
+        return None
+    angle = (unit.anchors * unit.own).sum(dim=1).clamp(-1, 1).arccos()
+    near, far = angle[label > label.mean()], angle[label < label.mean()]
+    if min(len(near), len(far)) < _LEAST_PAIRS:
+        return None
+    spread = max(float(side.std(correction=0)) for side in (near, far))
+    return float(far.mean() - near.mean()) / spread if spread else None
 
 
 def _at_least_float(dtype: torch.dtype) -> torch.dtype:

@@ -230,6 +230,23 @@ class SentenceEncoder(nn.Module):
             table = embeddings
         table.requires_grad_(False)
 
+    def checkpoint_activations(self) -> None:
+        """Let the transformer keep only the inputs of its layers for the backward pass.
+
+        Raises:
+            InputError: this architecture cannot.
+        """
+        transformer = cast("Transformer", self.model[0]).model
+        old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
+        enable = getattr(transformer, "activation_checkpointing_enable", old)
+        try:
+            enable({"use_reentrant": False})
+        except ValueError as error:
+            raise InputError(
+                f"--gradient-checkpointing: {self.name} ({type(transformer).__name__}) does not "
+                "support it; leave it out, and use --micro-batch to need less memory"
+            ) from error
+
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
         """Turn texts into token ids, the model's special tokens included.
 

@@ -95,6 +95,28 @@ class Mask:
             tile[:, start + own : start + own + len(tile)].fill_diagonal_(-torch.inf)
             start += width
 
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether every column but the diagonal is a negative, and there is one."""
+        views = self.views
+        return (
+            self.against != "both"
+            and views.offset == 0
+            and views.groups is None
+            and views.negatives is None
+            and views.in_batch
+            and len(views.positives) > 1
+            and len(views.anchors) > 1
+        )
+
+    @property
+    def each_has_negatives(self) -> bool:
+        """Whether it is certain, without a look at the groups, that every anchor has a negative."""
+        views = self.views
+        if views.negatives is not None and len(views.negatives):
+            return True
+        return views.groups is None and views.in_batch and all(p.width > 1 for p in self._parts())
+
     def counts(self) -> Tensor:
         """Return n, the number of negatives of each anchor, without forming the mask."""
         views = self.views

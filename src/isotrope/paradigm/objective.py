@@ -272,7 +272,7 @@ class Objective:
                     return self._fused(views, name)
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
-            return torch.stack(reduced).mean()
+            return reduced[0] if len(reduced) == 1 else torch.stack(reduced).mean()
 
     def _fused(self, views: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed.

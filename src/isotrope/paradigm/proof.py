@@ -5,7 +5,7 @@ two are compared by autograd in float64 on batches that provoke mistakes, and wh
 the class declares (its invariances, its parts, how its anchors are coupled, finite values on
 degenerate input) is tried.
 ``prove`` runs everything; the test suite calls the single checks for every registered objective
-and setting, ``isotrope objectives NAME --prove`` for a file of your own.
+and setting, ``isotrope objectives --check my_loss.py`` for a file of your own.
 """
 
 import math
@@ -346,13 +346,15 @@ class Check:
         name: what was checked.
         tried: on how many inputs and settings.
         worst: the largest error, or what was found.
-        passed: whether it holds.
+        passed: whether it holds; None if it could not be tried.
+        means: what it means that it does not hold.
     """
 
     name: str
     tried: int
     worst: str
-    passed: bool
+    passed: bool | None
+    means: str = ""
 
 
 def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> list[Check]:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from isotrope.core.documents import brief
@@ -23,6 +24,7 @@ __all__ = [
     "find",
     "load_plugin",
     "names",
+    "run_file",
 ]
 
 _plugin_files: set[Path] = set()  # files that were named to load_plugin
@@ -185,13 +187,12 @@ def _setting(name: str, key: str, hyper: Hyper, value: object) -> object:
         raise InputError(f"objective {name}: {key} must be {error}") from None
 
 
-def load_plugin(path: Path) -> list[str]:
-    """Run a Python file that defines objectives and return the names it registered.
+def run_file(path: Path) -> ModuleType:
+    """Run a Python file and return its module.
 
     Raises:
-        InputError: the file is missing, fails, or defines no objective.
+        InputError: the file is missing or fails.
     """
-    path = Path(path)
     if not path.is_file():
         raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
     spec = importlib.util.spec_from_file_location(f"isotrope_plugin_{path.stem}", path)
@@ -204,7 +205,18 @@ def load_plugin(path: Path) -> list[str]:
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         raise InputError(f"plugin {path} failed: {type(error).__name__}: {error}") from error
-    added = sorted(n for n, c in Objective.registered.items() if c.__module__ == spec.name)
+    return module
+
+
+def load_plugin(path: Path) -> list[str]:
+    """Run a Python file that defines objectives and return the names it registered.
+
+    Raises:
+        InputError: the file is missing, fails, or defines no objective.
+    """
+    path = Path(path)
+    name = run_file(path).__name__
+    added = sorted(n for n, c in Objective.registered.items() if c.__module__ == name)
     if not added:
         raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
     _plugin_files.add(path.resolve())

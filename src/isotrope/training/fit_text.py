@@ -39,6 +39,7 @@ class TextOptions(TypedDict, total=False):
     passage_prompt: str
     dev: str | Path | None
     eval_every: int
+    patience: int | None
     holdout: float
     batch_size: int
     micro_batch: int | None
@@ -46,8 +47,11 @@ class TextOptions(TypedDict, total=False):
     epochs: float
     max_steps: int | None
     learning_rate: float
+    warmup: float
+    scheduler: Literal["constant", "linear", "cosine"]
     weight_decay: float
     clip: float
+    gradient_checkpointing: bool
     max_length: int
     pooling: str | None
     head: Literal["mlp", "linear", "none"]

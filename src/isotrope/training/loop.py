@@ -183,7 +183,7 @@ class Task(ABC):
             timer,
             # the first process alone tells, scores and writes
             *([progress, origin, metrics, self.dev] if rank() == 0 else []),
-            *(DataFingerprintCheck(self.fingerprint), checkpoints, Stop(checkpoints)),
+            *(DataFingerprintCheck(self.fingerprint), Stop(checkpoints, self.dev), checkpoints),
         ]
 
     def result(self) -> Result:

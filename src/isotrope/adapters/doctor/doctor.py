@@ -5,6 +5,7 @@ for each; a custom loop calls :meth:`Doctor.observe`. The diagnosis itself is ma
 ``isotrope.diagnostics.doctor``.
 """
 
+import contextlib
 import functools
 import logging
 import sys
@@ -174,7 +175,7 @@ class Doctor:
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
         gradient: Tensor | None = None,
-        labelled: bool = False,
+        labels: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Measure a batch of a custom loop, if its step is due, and return the new row.
@@ -189,7 +190,8 @@ class Doctor:
             negatives: q x d further negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
-            labelled: the loss has labels as well: of two columns the second need not be a positive.
+            labels: n numbers, if the loss has labels as well, larger for pairs that belong
+                together: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
 
         Raises:
@@ -203,7 +205,7 @@ class Doctor:
             negatives=negatives,
             groups=groups,
             gradient=gradient,
-            labelled=labelled,
+            labels=labels,
             step=step,
         )
         if row is not None:
@@ -247,6 +249,8 @@ class Doctor:
             return
         diagnosis = self.diagnose()
         if diagnosis.verdict in (self._verdict, _NOT_YET):
+            return
+        if diagnosis.verdict == self._verdict[:1]:  # healthy, and no longer remarkable
             return
         new = [f for f in diagnosis.findings if f.verdict not in self._verdict]
         self._verdict = diagnosis.verdict
@@ -321,7 +325,8 @@ class Doctor:
 
 
 def _alert(title: str, text: str) -> None:
-    """Send an alert to trackio, if the training uses it."""
+    """Send an alert to trackio, if the training uses it: without a run of its own it raises."""
     tracker = sys.modules.get("trackio")
     if tracker is not None and hasattr(tracker, "alert"):
-        tracker.alert(title=title, text=text)
+        with contextlib.suppress(Exception):
+            tracker.alert(title=title, text=text)

@@ -42,6 +42,7 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
 from isotrope.training.loop import Task
 from isotrope.training.nan_guard import check_finite_weights
+from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.run import (
     Outcome,
     backend_of,
@@ -234,15 +235,9 @@ def _make_plan(
     if settings.weight_decay is not None:
         plan = replace(plan, weight_decay=settings.weight_decay, last_weight_decay=None)
     if settings.warmup_epochs is not None:
-        warmup = round(settings.warmup_epochs * per_epoch)
-        if warmup > steps:
-            raise InputError(
-                f"--warmup-epochs {settings.warmup_epochs:g} is {warmup} steps and the run has "
-                f"{steps}: its learning rate would never reach {plan.learning_rate:g}; train "
-                "longer or warm up for less"
-            )
-        plan = replace(plan, warmup_steps=warmup)
-    return plan
+        plan = replace(plan, warmup_steps=round(settings.warmup_epochs * per_epoch))
+        refuse_long_warmup(plan, f"--warmup-epochs {settings.warmup_epochs:g}")
+    return replace(plan, scheduler=settings.scheduler)
 
 
 def _build_objective(
