@@ -252,9 +252,9 @@ class _OnePass:
         for assumed, true in zip(self.by.values(), by[1:], strict=True):
             agree(assumed, true, _REASONS.get(self.job.coupling, ""))
         for rows in blocks(0, self.n, 2048):
-            own, weight = self._own(rows), by[0][rows, None]
-            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(own))
-            self.gradients[1][own].addcmul_(weight, self.anchors.rows(rows))
+            positives, weight = self._own(rows), by[0][rows, None]
+            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(positives))
+            self.gradients[1][positives].addcmul_(weight, self.anchors.rows(rows))
 
 
 _REASONS = {
