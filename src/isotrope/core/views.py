@@ -19,7 +19,8 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
     if torch._C._are_functorch_transforms_active():
-        return x / _lengths(x, eps)  # torch.func differentiates every operation itself
+        rows: Tensor = x / _lengths(x, eps)  # torch.func differentiates every operation itself
+        return rows
     return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
 
 
