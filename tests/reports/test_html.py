@@ -195,7 +195,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     well = write_diagnosis(write_run(tmp_path / "well"))
     unknown = write_run(tmp_path / "no one looked")
     source, page = report(tmp_path, faulty, well, unknown)
-    health = "faulty: collapsed, ratio under bound. 1 of 3 runs is healthy, 1 not diagnosed."
+    health = "faulty: collapsed, losing pull. 1 of 3 runs is healthy, 1 not diagnosed."
     assert page.text.index(health) < page.text.index("is best: ")
     for words in (
         "1. Collapsed All embeddings are one point. Change --objective ntxent",
@@ -215,7 +215,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     _, page = report(tmp_path, well, unknown)
     assert "1 of 2 runs is healthy, 1 not diagnosed." in page.text
     _, page = report(tmp_path, faulty)
-    assert "Training report Collapsed, ratio under bound. faulty reached" in page.text
+    assert "Training report Collapsed, losing pull. faulty reached" in page.text
     own = tmp_path / "own"
     own.mkdir()
     (own / "metrics.csv").write_text("step,loss\n0,2\n5,1\n", encoding="utf-8")

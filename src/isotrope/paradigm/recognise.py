@@ -1,4 +1,4 @@
-"""What a gradient says of the loss it came from: its kind, its components, its temperature."""
+"""Recognises a loss by its gradient: its kind, its components and its temperature."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -35,14 +35,15 @@ class Recognised:
             GD has the 1/tau of a softmax in it.
         temperature: of a softmax, where one fits and another does not.
         misfit: share of the gradient that is left out by the best description.
-        apart: whether some pair is pushed apart instead of pulled together.
+        pulled: of ``pairs``, the share that is pulled together, of those with a gradient; the
+            others are pushed apart.
     """
 
     kind: Kind
     terms: Terms | None
     temperature: float | None
     misfit: float
-    apart: bool = False
+    pulled: float | None = None
 
     def in_units_of(self, unit: float) -> "Recognised":
         """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
@@ -62,7 +63,7 @@ def recognise(
     labelled: bool = False,
     near: float | None = None,
 ) -> Recognised:
-    """Return what the loss is, as far as its gradient on the anchors shows it.
+    """Recognise a loss, as far as its gradient on the anchors shows it.
 
     Components are those of the general solution where there are fewer columns than dimensions
     (:mod:`isotrope.paradigm.recover`), else those of a softmax
@@ -88,8 +89,9 @@ def recognise(
     if not bool(choose_pairs(views).negative().any()):
         most = MISFIT
     if pairs.misfit <= most:
-        apart = bool((pairs.pull < -_PROOF * pairs.pull.abs().max()).any())
-        return Recognised("pairs", None, None, pairs.misfit, apart)
+        moved = pairs.pull[pairs.pull.abs() > _PROOF * pairs.pull.abs().max()]
+        pulled = float((moved > 0).double().mean()) if len(moved) else None
+        return Recognised("pairs", None, None, pairs.misfit, pulled)
     sure = soft is not None and soft.misfit <= _SURE
     temperature = soft.temperature if soft is not None and sure else None
     if labelled and temperature is None:

@@ -49,7 +49,7 @@ class StoredFinding:
 
 @dataclass(frozen=True)
 class StoredDiagnosis:
-    """The verdict on a run (``("healthy",)`` or the causes, the first one first) and why.
+    """The verdict on a run (``healthy`` first, or the causes, the first one first) and why.
 
     ``numbers`` are the key numbers of a healthy run, as evidence of a finding.
     """
@@ -61,11 +61,11 @@ class StoredDiagnosis:
     @property
     def healthy(self) -> bool:
         """Whether nothing was found."""
-        return self.verdict == (_HEALTHY,)
+        return self.verdict[:1] == (_HEALTHY,)
 
     @property
     def words(self) -> str:
-        """The verdict in words: ``collapsed, ratio under bound``."""
+        """The verdict in words: ``collapsed, losing pull``."""
         return ", ".join(cause.replace("-", " ") for cause in self.verdict)
 
 
