@@ -9,7 +9,7 @@ goes to :func:`isotrope.paradigm.proof.prove` instead, which knows more of it.
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,26 +163,33 @@ def _takes(loss: Loss) -> int:
     return 3 if len([p for p in needed if p.kind is not p.VAR_KEYWORD]) > 2 else 2
 
 
-def _result(loss: Loss, encoder: nn.Module, views: list[Tensor], **options: int) -> _Result:
+def _result(
+    loss: Loss,
+    encoder: nn.Module,
+    views: list[Tensor],
+    options: Mapping[str, int] | None = None,
+) -> _Result:
     """Call the loss and go backward; a loss may have gone backward by itself."""
-    value = loss(*views[: _takes(loss)], **options)
+    value = loss(*views[: _takes(loss)], **(options or {}))
     if not isinstance(value, Tensor) or value.numel() != 1:
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"it returns {shape}, not a scalar")
     if value.requires_grad:
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
     modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
     parameters = [p for module in modules for p in module.parameters()]
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     return _Result(value.detach(), gradients)
 
 
-def _whole(loss: Loss, *, permuted: bool = False, **options: int) -> _Result:
+def _whole(
+    loss: Loss, *, permuted: bool = False, options: Mapping[str, int] | None = None
+) -> _Result:
     loss, (encoder, inputs) = _fresh(loss), _data()
     if permuted:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
         inputs = [x[order] for x in inputs]
-    return _result(loss, encoder, [encoder(x) for x in inputs], **options)
+    return _result(loss, encoder, [encoder(x) for x in inputs], options)
 
 
 def _cached(loss: Loss) -> _Result:
@@ -196,9 +203,9 @@ def _in_chunks(loss: Loss, whole: _Result) -> Iterator[Check]:
     call = loss.forward if isinstance(loss, nn.Module) else loss
     for name in _SIZES:
         for size in (_ROWS, 8, 7):
-            label, options = f"in chunks: {name}={size}", {name: size}
+            label = f"in chunks: {name}={size}"
             if name in inspect.signature(call).parameters:
-                way = functools.partial(_whole, loss, **options)
+                way = functools.partial(_whole, loss, options={name: size})
             elif isinstance(loss, nn.Module) and hasattr(loss, name):
                 divided = copy.deepcopy(loss)
                 setattr(divided, name, size)
