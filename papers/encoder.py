@@ -101,7 +101,7 @@ def make(
             tokens,
             part,
             seed=seed,
-            measure=lambda one: _measure(CachedEncoder(one), dev, reference[:_FEW]),
+            measure=lambda trained: _measure(CachedEncoder(trained), dev, reference[:_FEW]),
             accept=lambda measured: passes_gates(measured, limits),
             tell=tell,
         )

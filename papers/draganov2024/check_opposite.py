@@ -4,10 +4,10 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.simulation.cosine_checks import FAR, OppositeHalves, random_halves
-from isotrope.paradigm.bounds.cosine import cosine_tail
+from papers.draganov2024.cosine_checks import FAR, OppositeHalves, random_halves
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.theorems.cosine import cosine_tail
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.simulation.cosine_checks import push_over_pull
 from isotrope.objectives.dcl import DCL
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.bounds.cosine import attraction, infonce_gradient, norm_growth, progress
+from papers.draganov2024.cosine_checks import push_over_pull
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.theorems.cosine import attraction, infonce_gradient, norm_growth, progress
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -53,8 +53,8 @@ def gradients() -> dict[str, float]:
     }
 
 
-def _worst(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
+def _worst(left: Tensor, right: Tensor) -> float:
+    return float((left - right).abs().max())
 
 
 @functools.cache

@@ -98,7 +98,7 @@ def _drawn(results: Results, trainings: Sequence[PaperJob]) -> Picture:
                 q: spread(at(results, trainings, _quantile(step, k)).values())
                 for k, q in _QUANTILES.items()
             }
-            means = {q: one.mean for q, one in seen.items() if one}
+            means = {q: level.mean for q, level in seen.items() if level}
             lines.append(Series(f"lambda {step:g}", list(means.values()), list(means)))
         panels.append(Chart(when, lines, "minimum ratio", "part of the anchors"))
     for ratio in (_RATIOS[0], _RATIOS[-1]):

@@ -34,7 +34,7 @@ def spelled(settings: dict[str, Any]) -> str:
 def short_forms(kind: type) -> list[str]:
     """Every part of a kind, with every choice of its settings."""
     forms = []
-    for name, cls in kind.known.items():
+    for name, cls in kind.by_name.items():
         fields = hypers(cls)
         for at, hyper in enumerate(fields.values()):
             before = [str(getattr(cls, f)) for f in list(fields)[:at]]

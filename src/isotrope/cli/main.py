@@ -19,6 +19,8 @@ from isotrope.core.errors import InputError, LostProcess, nearest
 
 __all__ = ["main"]
 
+SHELLS = ("bash", "zsh")
+
 # one line each; the modules are imported only when used
 VERBS = {
     "train": "fine-tune a sentence encoder on unlabelled text or pairs",
@@ -29,16 +31,16 @@ VERBS = {
     "objectives": "list the objectives with their hyperparameters, or show one",
     "simulate": "what an objective does to an anchor, over all angles",
     "diagnose": "say what is wrong with a run or a model, and what to change",
-    "spectrum": "the curvature of a run's objective: eigenvalues of its Hessian",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
-    "push": "upload a run's model and its card to the Hugging Face hub",
     "demo": "the whole job on the documentation installed on this machine",
 }
 
 # verbs of earlier versions, and where to find what they did
 _MOVED = {
     "reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope",
+    "spectrum": "isotrope.diagnostics.curvature has the Hessian of any loss, in Python",
+    "push": "`hf upload USER/NAME RUN/model`, of huggingface_hub, uploads a model with its card",
     "demo-images": "the digits are `python examples/digits.py`, in a checkout of isotrope",
 }
 
@@ -73,16 +75,27 @@ def _parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"isotrope {__version__}")
-    parser.add_argument("verb", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--print-completion",
+        metavar="|".join(SHELLS),
+        choices=SHELLS,
+        help="print the program by which a shell completes verbs and flags: "
+        'eval "$(isotrope --print-completion bash)" in its start file',
+    )
     return parser
 
 
 def _run(arguments: Sequence[str]) -> int:
     parser = _parser()
     if not arguments or arguments[0].startswith("-"):
-        parser.parse_args(arguments)
-        parser.print_help()
-        return 0 if arguments else 2
+        shell = parser.parse_args(arguments).print_completion
+        if shell is None:
+            parser.print_help()
+            return 0 if arguments else 2
+        from isotrope.cli.completion import completion
+
+        print(completion(shell, parser, VERBS))
+        return 0
     verb, *rest = arguments
     if verb in _MOVED:
         raise InputError(f"there is no verb {verb!r} any more: {_MOVED[verb]}")

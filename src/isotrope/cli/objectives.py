@@ -203,7 +203,7 @@ def _parts() -> list[list[str]]:
 
     rows = []
     for kind in (Dissipation, Weight, Ratio):
-        for name, cls in sorted(kind.known.items()):
+        for name, cls in sorted(kind.by_name.items()):
             fields = hypers(cls)
             value = "".join(f":{shown(getattr(cls, field))}" for field in fields)
             meaning = (inspect.getdoc(cls) or "").splitlines()[0]

@@ -1,4 +1,4 @@
-"""Plain text tables for the terminal."""
+"""Formats plain text tables for the terminal."""
 
 import textwrap
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ def _sync(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there and can be removed."""
+    """Remove a file or a folder, if it exists and can be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -110,7 +110,7 @@ def stale_temporary_folders(folder: Path) -> list[Path]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what killed processes have left in a folder that nobody else writes into.
+    """Remove the temporary files of killed processes from a folder that no other process uses.
 
     A folder that was being exchanged when its process was killed, and so is missing, is put back.
     """

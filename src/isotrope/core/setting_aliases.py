@@ -1,4 +1,4 @@
-"""Maps other libraries' names of settings to ours: for ``--lr``, suggest ``--learning-rate``."""
+"""Maps setting names of other libraries to ours: for ``--lr``, suggests ``--learning-rate``."""
 
 import difflib
 import re
@@ -34,7 +34,14 @@ ALIASES = {
     "logger": ("report_to", "loggers", "wandb", "wandb_project"),
     "precision": ("fp16", "bf16", "mixed_precision", "dtype"),
     "optimizer": ("optim",),
-    "warmup-epochs": ("warmup", "warmup_ratio", "warmup_steps"),
+    "warmup-epochs": ("warmup", "warmup_ratio", "warmup_steps", "num_warmup_steps"),
+    "warmup": ("warmup_ratio", "warmup_steps", "num_warmup_steps", "warmup_epochs"),
+    "scheduler": ("lr_scheduler_type", "lr_scheduler", "learning_rate_scheduler", "lr_schedule"),
+    "patience": (
+        *("early_stopping_patience", "early_stopping", "early_stopping_rounds"),
+        "EarlyStoppingCallback",
+    ),
+    "gradient-checkpointing": ("activation_checkpointing", "grad_checkpointing", "use_checkpoint"),
     "query-prompt": ("query_prefix", "query_instruction"),
     "passage-prompt": ("passage_prefix", "document_prefix", "document_prompt"),
     "matryoshka": ("matryoshka_dims",),

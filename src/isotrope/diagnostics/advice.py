@@ -1,4 +1,4 @@
-"""Rephrases the change that a finding proposes for other trainers; the texts are in ``rules``.
+"""Adapts the change that a finding proposes to the trainer that was used.
 
 A rule tells its change in the words of ``isotrope train``. Of a training by another trainer, which
 the setting ``trainer`` names, it is told here in arguments of that trainer and of its losses.
@@ -20,10 +20,10 @@ _CONTRASTIVE = "MultipleNegativesRankingLoss"
 def in_their_words(finding: Finding, case: RunEvidence) -> Finding:
     """Return a finding with its change in the words of the trainer of the case, if it is known."""
     trainer = case.setting("trainer")
-    own = _CHANGES.get(finding.verdict)
-    if trainer is None or own is None:
+    wording = _CHANGES.get(finding.verdict)
+    if trainer is None or wording is None:
         return finding
-    return replace(finding, change=own(case, trainer == SENTENCE_TRANSFORMERS))
+    return replace(finding, change=wording(case, trainer == SENTENCE_TRANSFORMERS))
 
 
 def _batch(case: RunEvidence, theirs: bool) -> str:
@@ -99,8 +99,8 @@ def _said(text: str, theirs_text: str | None = None) -> Callable[[RunEvidence, b
 
 
 def _temperature(case: RunEvidence) -> float | None:
-    told = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
-    return float(told[0]) if told else case.end("temperature")
+    temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
+    return float(temperatures[0]) if temperatures else case.end("temperature")
 
 
 def _name(case: RunEvidence) -> str | None:

@@ -1,4 +1,4 @@
-"""Anatomy: a log of the effect of a loss on the embeddings, step by step, in anyone's training.
+"""The Anatomy log: measures a loss's effect on the embeddings, step by step, in any training loop.
 
 :class:`isotrope.Doctor` fills its rows. A row holds the measurements of one batch; the rows
 together are the evidence of a diagnosis.
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -280,23 +280,40 @@ class Anatomy:
             numbers["ratio"] = None if terms is None else _live_ratio(terms)
         return numbers | kind
 
-    def note(self, step: int | None = None, **numbers: float) -> None:
+    def note(
+        self,
+        step: int | None = None,
+        *,
+        epoch: float | None = None,
+        loss: float | None = None,
+        learning_rate: float | None = None,
+        gradient_norm: float | None = None,
+        dev: float | None = None,
+    ) -> None:
         """Add numbers to the newest row, or to that of ``step``, which is added if missing.
 
         Args:
             step: see :meth:`observe`.
-            numbers: values by column: ``learning_rate``, ``gradient_norm``, ``epoch``, ``dev``.
+            epoch: the number of epochs so far.
+            loss: its value.
+            learning_rate: of the step.
+            gradient_norm: of all parameters together.
+            dev: score on a development set, larger is better.
 
         Raises:
-            ValueError: no such column, or no row yet.
+            ValueError: no row yet.
         """
-        for name in numbers:
-            if name not in COLUMNS:
-                raise ValueError(f"there is no column {name!r}{nearest(name, COLUMNS)}")
         if step is None and not self.rows:
             raise ValueError("no row to add to: observe() a batch first, or say which step")
         row = self.rows[-1] if step is None else self._row(step)
-        row.update(numbers)
+        numbers = {
+            "epoch": epoch,
+            "loss": loss,
+            "learning_rate": learning_rate,
+            "gradient_norm": gradient_norm,
+            "dev": dev,
+        }
+        row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
@@ -308,20 +325,31 @@ class Anatomy:
             before = self.load(path).rows
             self.rows = [row for row in before if row["step"] is not None and row["step"] < step]
 
-    def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
+    def diagnose(
+        self,
+        *,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        kind: Literal["text", "images"] | None = None,
+    ) -> Diagnosis:
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
         Args:
-            settings: see :meth:`case`.
+            batch_size: see :meth:`case`.
+            learning_rate: see :meth:`case`.
+            kind: see :meth:`case`.
         """
         from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
 
-        return diagnose(self.case(**settings))
+        return diagnose(self.case(batch_size=batch_size, learning_rate=learning_rate, kind=kind))
 
     def case(
         self,
         losses: Iterable[Mapping[str, Any]] = (),
-        **settings: Any,  # noqa: ANN401 - any setting
+        *,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
         """Return the evidence of the training, from which the doctor makes its diagnosis.
 
@@ -330,11 +358,13 @@ class Anatomy:
 
         Args:
             losses: the recognised properties of each loss.
-            settings: further settings of the training, named as on the command line, with
-                underscores: ``batch_size=64, learning_rate=3e-5``.
+            batch_size: of the training, instead of that in ``settings``.
+            learning_rate: of the training, likewise.
+            kind: of the inputs, likewise; without it they are taken for text.
         """
-        merged = {**self.settings, **settings}
-        settings_by_flag = {name.replace("_", "-"): value for name, value in merged.items()}
+        stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
+        settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
+        settings |= {name: value for name, value in stated.items() if value is not None}
         rows, notes = self.rows, []
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
@@ -344,7 +374,7 @@ class Anatomy:
                 "the loss compares an anchor with its own pair only: without in-batch negatives it "
                 "has no dissipation, weights and ratio to judge"
             ]
-        case = of_rows(rows, objective=self.objective, settings=settings_by_flag)
+        case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
             case, scores=_scores(case.rows), losses=tuple(losses), notes=(*case.notes, *notes)
         )

@@ -1,4 +1,4 @@
-"""Records the embeddings of a batch in anyone's training, and the gradients that reach them.
+"""Records the embeddings of a batch, and their gradients, in any training loop.
 
 A hook on an embedding tensor receives its gradient in the backward pass that training runs anyway:
 there is no second backward pass, no graph is kept, and the loss may be any, even one that caches

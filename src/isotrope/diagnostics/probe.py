@@ -1,4 +1,4 @@
-"""Measures an encoder on texts or pictures of the user's, both views as training makes them.
+"""Measures an encoder on the user's texts or pictures, with both views formed as in training.
 
 The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but of the
 encoder's own embeddings, since the head of a run is dropped when it ends. Besides them a probe has

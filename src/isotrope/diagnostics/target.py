@@ -1,4 +1,4 @@
-"""``isotrope.diagnose``: from what a user names to a diagnosis, which a run keeps."""
+"""``isotrope.diagnose``: diagnoses a run or a model by its name, and saves a run's diagnosis."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Every threshold that the doctor decides by, in one table with its source.
+"""Lists every threshold of the doctor's rules in one table, with its source.
 
 What no paper gives was set on the tuning parts of a benchmark of small trainings, most of them
 broken on purpose (benchmarks/zoo), and judged on its last part.

@@ -1,4 +1,4 @@
-"""The image encoder: pictures in, embeddings out, around a network of transformers or your own.
+"""The image encoder: maps pictures to embeddings by a network of transformers or your own.
 
 Three jobs, as the sentence encoder's:
 
@@ -186,13 +186,13 @@ class ImageEncoder(nn.Module):
     @classmethod
     def _around(
         cls,
-        model: Any,  # noqa: ANN401 - a model of transformers
+        model: nn.Module,
         name: str,
         image_size: int,
         mean: Sequence[float],
         std: Sequence[float],
     ) -> "ImageEncoder":
-        config = model.config
+        config: Any = model.config  # of transformers
         sizes = getattr(config, "hidden_sizes", None)
         return cls(
             model,
@@ -326,7 +326,8 @@ def _three(values: object) -> bool:
 
 def _output(model: nn.Module, x: Tensor) -> Tensor:
     """What a user's module gives."""
-    return model(x)  # type: ignore[no-any-return]
+    output: Tensor = model(x)
+    return output
 
 
 def _device(model: nn.Module) -> torch.device:

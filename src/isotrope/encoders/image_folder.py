@@ -42,7 +42,7 @@ _LARGEST_SIDE = 8192  # of pictures as an encoder sees them
 
 
 class Stored(NamedTuple):
-    """What a folder holds.
+    """The contents of an encoder folder.
 
     Attributes:
         model: a model of transformers, or any module when writing.

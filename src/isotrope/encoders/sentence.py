@@ -1,4 +1,4 @@
-"""The sentence encoder: text in, embeddings out, around a sentence-transformers model.
+"""The sentence encoder: maps texts to embeddings by a sentence-transformers model.
 
 Three jobs, each with its own path through the same modules:
 
@@ -216,17 +216,36 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def freeze_embeddings(self) -> None:
-        """Take what stands below the first layer out of the training.
+        """Freeze everything below the first layer.
 
         That is the module ``embeddings`` of the transformer, vectors of words, positions and types
         and the norm on them; of a transformer without one, the table of word vectors.
         """
         transformer = cast("Transformer", self.model[0]).model
         table = transformer.get_input_embeddings()
-        named = getattr(transformer, "embeddings", None)
-        if isinstance(named, nn.Module) and any(part is table for part in named.modules()):
-            table = named
+        embeddings = getattr(transformer, "embeddings", None)
+        if isinstance(embeddings, nn.Module) and any(
+            part is table for part in embeddings.modules()
+        ):
+            table = embeddings
         table.requires_grad_(False)
+
+    def checkpoint_activations(self) -> None:
+        """Let the transformer keep only the inputs of its layers for the backward pass.
+
+        Raises:
+            InputError: this architecture cannot.
+        """
+        transformer = cast("Transformer", self.model[0]).model
+        old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
+        enable = getattr(transformer, "activation_checkpointing_enable", old)
+        try:
+            enable({"use_reentrant": False})
+        except ValueError as error:
+            raise InputError(
+                f"--gradient-checkpointing: {self.name} ({type(transformer).__name__}) does not "
+                "support it; leave it out, and use --micro-batch to need less memory"
+            ) from error
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
         """Turn texts into token ids, the model's special tokens included.

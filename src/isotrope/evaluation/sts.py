@@ -1,4 +1,4 @@
-"""Semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
+"""Scores semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
 
 A pair's score is the cosine of its two embeddings as the encoder gives them; a task's is the
 Spearman correlation of these with the human scores, over all pairs of the year concatenated

@@ -1,4 +1,4 @@
-"""Blocks of similarities: their height, how they are formed, how they are multiplied.
+"""Forms blocks of similarities, chooses their height, and multiplies them with the other side.
 
 Every pass over similarities in linear memory takes its blocks from here: all columns side by side,
 or the upper triangle of a view against itself. One buffer holds one block after another.
@@ -137,7 +137,7 @@ class Vectors:
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Do the same for some unit vectors at hand: remove what lies along them, in place."""
+        """Do the same for given unit vectors: remove the component along them, in place."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 

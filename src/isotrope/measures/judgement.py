@@ -1,4 +1,4 @@
-"""Judges whether training helped; the trainer, the doctor and the report all quote this sentence.
+"""Judges whether training helped, in a sentence that trainer, doctor and report share.
 
 It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
 rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before
@@ -64,7 +64,7 @@ class DevEvaluation:
 
 @dataclass
 class DevHistory:
-    """What is kept of the evaluations of a run: the first, the best and the newest.
+    """The stored evaluations of a run: the first, the best and the newest.
 
     Attributes:
         name: the name of the score.
@@ -162,7 +162,7 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Return what ``dataclasses.asdict`` made a record of.
+        """Read the judgement from a record of ``dataclasses.asdict``.
 
         Raises:
             InputError: it is none.

@@ -1,4 +1,4 @@
-"""What to cite: the source of an objective as BibTeX."""
+"""Formats the source of an objective as BibTeX."""
 
 import re
 
@@ -20,7 +20,7 @@ def bibtex(paper: Paper) -> str:
     """
     titles, references = paper.title.split("; "), paper.reference.split("; ")
     further = references[len(titles) :]
-    entries = [_entry(*one) for one in zip(titles, references, strict=False)]
+    entries = [_entry(*entry) for entry in zip(titles, references, strict=False)]
     entries[0] |= {"note": "; ".join(further)} if further else {}
     return "\n\n".join(map(_written, entries))
 

@@ -1,4 +1,4 @@
-"""Lemma 1 of Li et al. 2024: between which ratios a step brings an anchor closer to its positive.
+"""Lemma 1 of Li et al. 2024: the ratios at which a step brings an anchor closer to its positive.
 
 In the tangent plane at h_i the positive lies at p, of length sin theta_ii', a negative at q, of
 length sin theta_ij', and alpha is the angle between them. A step lambda (r p - q) from the origin
@@ -50,7 +50,7 @@ class Range(NamedTuple):
 
 
 class AnchorAngles(NamedTuple):
-    """What Lemma 1 asks of an anchor, in radians.
+    """The angles of an anchor that Lemma 1 compares, in radians.
 
     Attributes:
         positive: theta_ii', between the anchor and its positive.
@@ -153,11 +153,11 @@ def angles_of(views: Views) -> AnchorAngles:
         raise ValueError("Lemma 1 needs a negative for each anchor; found one without")
     masked = statistics.similarity().masked_fill(~negative, -torch.inf)
     hardest = statistics.columns()[masked.argmax(dim=1)]
-    own, other = tangent(views.own, views.anchors), tangent(hardest, views.anchors)
+    positive, other = tangent(views.own, views.anchors), tangent(hardest, views.anchors)
     # by two arguments: arccos loses half the digits of a small angle
-    u, v = unit(own), unit(other)
+    u, v = unit(positive), unit(other)
     return AnchorAngles(
-        torch.atan2(own.norm(dim=1), (views.own * views.anchors).sum(dim=1)),
+        torch.atan2(positive.norm(dim=1), (views.own * views.anchors).sum(dim=1)),
         torch.atan2(other.norm(dim=1), (hardest * views.anchors).sum(dim=1)),
         2 * torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1)),
     )

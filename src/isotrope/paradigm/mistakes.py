@@ -1,4 +1,4 @@
-"""Where the components of an objective differ from its formula, in words.
+"""Describes in words where the components of an objective differ from its formula.
 
 ``proof`` measures that they do; here the formula is decomposed and the two held side by side, which
 says whether it is a factor, a sign, the weights or what is missing.

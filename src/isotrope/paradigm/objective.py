@@ -1,4 +1,4 @@
-"""Objective: a formula over two views and the three components of its gradient."""
+"""The Objective base class: a formula over two views and the three components of its gradient."""
 
 import contextlib
 import dataclasses
@@ -117,6 +117,8 @@ class Objective:
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
+    if TYPE_CHECKING:  # __init_subclass__ makes each subclass one, which no type checker sees
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
 
     @property
@@ -190,6 +192,16 @@ class Objective:
         """
         raise NoTerms(type(self).__name__, self.space)
 
+    def swapped_components(self, pairs: Pairs) -> Terms:
+        """The components of the other direction, by which its columns receive their gradients.
+
+        They differ from ``components`` where a column is constant: its weight is then 0.
+        """
+        terms = self.components(pairs)
+        if self.holds == "nothing":
+            return terms
+        return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives do receive
+
     def attraction(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pulls: by default -GD_i pull_i s_ii', GD and pull constant.
 
@@ -197,9 +209,9 @@ class Objective:
         override both, so that attraction + repulsion = formula.
         """
         terms = _constant(self, pairs)
-        own = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
+        positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
         pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-        return -terms.dissipation * (pairs.views.anchors * pull * own).sum(dim=1)
+        return -terms.dissipation * (pairs.views.anchors * pull * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pushes: by default GD_i sum_j W_ij s_ij, GD, W constant."""
@@ -260,7 +272,7 @@ class Objective:
                     return self._fused(views, name)
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
-            return torch.stack(reduced).mean()
+            return reduced[0] if len(reduced) == 1 else torch.stack(reduced).mean()
 
     def _fused(self, views: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed.
@@ -365,7 +377,7 @@ class Objective:
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return the fields by name, as they go into configurations and cards."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
         """Return raw ``views`` checked.
@@ -441,19 +453,19 @@ def _take_preset(cls: type[Objective]) -> None:
     plain = cls.__init__
 
     @functools.wraps(plain)
-    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:  # noqa: ANN401
+    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:
         if preset is not None and preset not in cls.presets:
-            known = ", ".join(cls.presets) or "none"
+            presets = ", ".join(cls.presets) or "none"
             raise ValueError(
                 f"{cls.__name__} has no preset {preset!r}{nearest(preset, cls.presets)}; "
-                f"its presets: {known}"
+                f"its presets: {presets}"
             )
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})
 
     signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    vars(init)["__signature__"] = signature.replace(
         parameters=[*signature.parameters.values(), extra]
     )
-    cls.__init__ = init  # type: ignore[assignment, method-assign]
+    type.__setattr__(cls, "__init__", init)

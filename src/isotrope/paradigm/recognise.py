@@ -1,4 +1,4 @@
-"""What a gradient says of the loss it came from: its kind, its components, its temperature."""
+"""Recognises a loss by its gradient: its kind, its components and its temperature."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -63,7 +63,7 @@ def recognise(
     labelled: bool = False,
     near: float | None = None,
 ) -> Recognised:
-    """Return what the loss is, as far as its gradient on the anchors shows it.
+    """Recognise a loss, as far as its gradient on the anchors shows it.
 
     Components are those of the general solution where there are fewer columns than dimensions
     (:mod:`isotrope.paradigm.recover`), else those of a softmax

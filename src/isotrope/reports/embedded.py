@@ -12,15 +12,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from isotrope.reports.curvature import densities
 from isotrope.reports.diagnoses import StoredDiagnosis
 from isotrope.reports.panels import Scale
 from isotrope.reports.plots import styles
 from isotrope.reports.runs import Run
 
 __all__ = ["data", "permission", "source"]
-
-_AXES = ("eigenvalue", "density")
 
 
 def source(name: str) -> Markup:
@@ -51,21 +48,12 @@ def data(
             "settings": run.settings,
             "steps": _short(run.steps),
             "series": {name: _short(values) for name, values in run.series.items()},
-            "spectrum": None
-            if points is None
-            else dict(zip(_AXES, map(_short, points), strict=True)),
             "metrics": run.result.metrics if run.result else None,
             "details": run.result.details if run.result else None,
             "provenance": run.result.provenance if run.result else None,
             "diagnosis": None if diagnosis is None else asdict(diagnosis),
         }
-        for run, style, diagnosis, points in zip(
-            runs,
-            styles(len(runs)),
-            diagnoses,
-            densities([run.spectrum for run in runs]),
-            strict=True,
-        )
+        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
     ]
     page = {"runs": records, "scales": {key: asdict(scale) for key, scale in scales.items()}}
     text = json.dumps(page, ensure_ascii=False, separators=(",", ":"), default=str)

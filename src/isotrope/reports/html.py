@@ -23,7 +23,6 @@ from isotrope.reports.comparison import (
     twins,
     verdict,
 )
-from isotrope.reports.curvature import HEADINGS, cells_of
 from isotrope.reports.diagnoses import command, pill, read_diagnosis, summary
 from isotrope.reports.embedded import data, permission, source
 from isotrope.reports.glossary import explained
@@ -160,7 +159,6 @@ def _page(
             columns=columns(runs),
             comparison=cells(runs),
             tables=[(table, _cells(table)) for table in tables],
-            spectra=_spectra(runs),
             sections=drawn,
             second=SECOND,
             markup=Markup,
@@ -173,13 +171,6 @@ def _page(
             parameters=_parameters,
         )
     )
-
-
-def _spectra(runs: Sequence[Run]) -> tuple[HtmlTable, list[list[ComparisonCell]]] | None:
-    """Return the table of the spectra, if there are any."""
-    rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
-    table = HtmlTable("Eigenvalues of the Hessian", HEADINGS, rows)
-    return (table, _cells(table)) if rows else None
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:

@@ -98,8 +98,6 @@ def panels(runs: Sequence[Run]) -> list[ReportPanel]:
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
     """Tell whether runs of these kinds measure such a thing at all."""
-    if quantity.kind == "density":
-        return any(run.spectrum is not None for run in runs)
     kinds = {run.of_images for run in runs}
     only = {"dev": {False}, "knn": {True}}
     return bool(kinds & only.get(quantity.lines[0].column, {True, False}))
@@ -120,10 +118,9 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
     names = tuple(line.name for line in quantity.lines if line.name and line.column in named)
     have = {curve.run for curve in drawn}
     missing = [run for i, run in enumerate(runs) if i not in have]
-    always = quantity.kind == "density"
     if quantity.runs is not None:  # the others have another metric, or are named with the first
         missing = [run for run in missing if key == "dev" and not np.isfinite(run.scores).any()]
-    without = tuple(run.name for run in missing if always or _expected(quantity, [run]))
+    without = tuple(run.name for run in missing if _expected(quantity, [run]))
     return ReportPanel(key, title, note, names, svg, wide, scales, without)
 
 

@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from isotrope.reports.curvature import densities
 from isotrope.reports.quantities import Line, Quantity
 from isotrope.reports.runs import Run
 
@@ -30,7 +29,6 @@ _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the r
 _MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
 _TITLE = 40  # characters; a longer title would leave no room for the picture
 _MOST_BANDS = 3  # runs whose standard deviations are drawn
-_DEEPEST = 1e-5  # of the largest density: less is below the picture
 _SEEN = 1.5  # pixels between lines that are told apart
 _DECADES = 30  # largest over smallest value from which an axis may be logarithmic
 
@@ -128,9 +126,6 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
 
 def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return what the runs have measured, the lines of one run after each other."""
-    if quantity.kind == "density":
-        drawn = enumerate(densities([run.spectrum for run in runs]))
-        return [Curve(i, quantity.lines[0], *values) for i, values in drawn if values is not None]
     values = [
         _curve(quantity, i, run, line)
         for i, run in enumerate(runs)
@@ -169,8 +164,6 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     ]
     if quantity.mark is not None:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
-    if quantity.kind == "density":
-        axes.axvline(0.0, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "score":
         _mark_scores(axes, quantity, runs)
     _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
@@ -305,9 +298,6 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
 def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
     """Set the vertical limits, or a logarithmic axis."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
-    if quantity.kind == "density":
-        _logarithmic(axes, _DEEPEST * high, 2 * high)
-        return
     if quantity.logarithmic and low > 0 and high / low > _DECADES:
         room = (high / low) ** 0.05
         _logarithmic(axes, low / room, high * room)

@@ -17,7 +17,6 @@ from isotrope.core.errors import InputError
 from isotrope.core.recorded import recorded
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
-from isotrope.reports.curvature import StoredSpectrum, read_spectrum
 
 __all__ = ["Run", "legible", "read_run"]
 
@@ -42,7 +41,6 @@ class Run:
         steps: t logged steps, increasing.
         series: column of metrics.csv -> t values, NaN where nothing was measured.
         result: result.json, or None while the run is in progress (or was stopped).
-        spectrum: what ``isotrope spectrum`` found, or None.
         judgement: whether training helped, or None where nothing was kept to judge by.
     """
 
@@ -52,7 +50,6 @@ class Run:
     steps: Series
     series: Mapping[str, Series]
     result: Result | None
-    spectrum: StoredSpectrum | None = None
     judgement: Judgement | None = None
 
     @property
@@ -222,7 +219,7 @@ def read_run(folder: Path) -> Run:
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
-    return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
+    return Run(name, folder, settings, steps, series, result, judgement)
 
 
 def legible(name: str) -> str:

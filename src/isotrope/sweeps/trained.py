@@ -1,4 +1,4 @@
-"""Trained: a training in a folder of its own, which goes on from whatever was left there."""
+"""Trains one run in its own folder, or resumes it there."""
 
 import shutil
 import signal

@@ -18,7 +18,7 @@ Several processes: ``launch`` starts and watches them, ``worker`` is one of them
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isotrope.training.fit_text import fit as fit
@@ -29,7 +29,7 @@ __all__ = ["fit", "fit_images"]
 _HOME = {"fit": "fit_text", "fit_images": "images.train"}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the lazy names
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'isotrope.training' has no attribute {name!r}")
     return getattr(importlib.import_module(f"isotrope.training.{_HOME[name]}"), name)

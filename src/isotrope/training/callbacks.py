@@ -1,4 +1,4 @@
-"""Callbacks between the steps: log, dev score, checkpoints, requests to stop."""
+"""Callbacks between steps: logging, the dev score, checkpoints, and requests to stop."""
 
 import json
 import os
@@ -52,7 +52,7 @@ COLUMNS = columns("dev", "skipped", "samples_per_second")
 
 
 class Timer(L.Callback):
-    """Seconds spent training: data, forward, backward and update, without what surrounds them.
+    """The seconds spent on data, forward and backward passes and updates, and on nothing else.
 
     The first callback of a run: its end-of-step hook runs before any other callback's, and its
     start-of-step hook after them.
@@ -83,7 +83,7 @@ class Timer(L.Callback):
         self._since, self._resting = now, 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the account, which goes into checkpoints."""
+        """Return the seconds so far, which go into checkpoints."""
         return {"seconds": self.seconds, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class Metrics(L.Callback):
         self.loggers.log(values, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the row that is not written yet, which goes into checkpoints."""
+        """Return the unwritten row, which goes into checkpoints."""
         return {
             "pending": None if self._pending is None else (self._pending, self._row),
             "loggers": self.loggers.run_ids,
@@ -225,7 +225,7 @@ class Metrics(L.Callback):
         module.measured = {}
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered rows."""
         try:
             self.flush()
         finally:
@@ -243,6 +243,8 @@ class Dev(L.Callback):
         last: the last step of the run.
         keeps_best: whether the step with the best score is saved instead of the last one.
         otherwise: the verdict if there is no score.
+        patience: evaluations without a rise after which the run ends; None for no end but the last
+            step.
     """
 
     metrics: Metrics
@@ -260,9 +262,10 @@ class Dev(L.Callback):
         last: int,
         keeps_best: bool,
         otherwise: str,
+        patience: int | None = None,
     ) -> None:
         self.score, self.name, self.column = score, name, column
-        self.every, self.last = every, last
+        self.every, self.last, self.patience = every, last, patience
         self.keeps_best, self.otherwise = keeps_best, otherwise
         self.history = DevHistory(name, "best" if keeps_best else "last")
         self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
@@ -285,6 +288,13 @@ class Dev(L.Callback):
             return None
         step = self.history.best
         return step, self.scores[step]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the score has not risen for as many evaluations as ``patience`` says."""
+        if self.patience is None or not self.scores:
+            return False
+        return sum(step > self.history.best for step in self.scores) >= self.patience
 
     def judgement(self) -> Judgement:
         """Return whether training helped."""
@@ -313,6 +323,8 @@ class Dev(L.Callback):
         at = self.history.best
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.name} {value:.2f}", change, best)
+        if self.exhausted and step != self.last:
+            self.progress.say(f"early stopping at step {step:,}: {best}, not risen since")
         self.timer.rest(time.perf_counter() - start)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -369,8 +381,8 @@ class DirectCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self,
         checkpoint: dict[str, Any],
-        path: Any,  # noqa: ANN401 - Lightning's signature
-        storage_options: Any = None,  # noqa: ANN401
+        path: str | Path,
+        storage_options: object = None,
     ) -> None:
         """Write it."""
         try:
@@ -459,7 +471,7 @@ class Checkpoints(L.Callback):
 
 
 class DataFingerprintCheck(L.Callback):
-    """Sees to it that a run goes on with the data it began with."""
+    """Ensures that a run is resumed with the data it was begun with."""
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -496,7 +508,7 @@ class ProvenanceWriter(L.Callback):
         self.seed, self.data = seed, data
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write down, before the first step, what makes it."""
+        """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
             with suppress(InputError):  # damaged: what it said is lost, the run is not
@@ -517,18 +529,23 @@ class ImmediateInterrupt(BaseException):
     """A second Ctrl-C; Lightning would turn a KeyboardInterrupt into exit code 1."""
 
 
+_ENOUGH = 1_000
+"""Stands among numbers of signals for a dev score that has not risen; larger than any of them."""
+
+
 class Stop(L.Callback):
     """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
 
-    A second Ctrl-C ends it at once, without one.
+    A second Ctrl-C ends it at once, without one. Where the dev score has not risen for long enough,
+    the present step becomes the last one. Comes before ``checkpoints`` among the callbacks.
     """
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self.checkpoints = checkpoints
+    def __init__(self, checkpoints: Checkpoints, dev: Dev) -> None:
+        self.checkpoints, self.dev = checkpoints, dev
         self.signal: int | None = None
         self._handlers = ExitStack()
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
             raise ImmediateInterrupt
         self.signal = number
@@ -539,17 +556,23 @@ class Stop(L.Callback):
         """Put our handlers in place of Python's (signals reach the main thread only)."""
         # Lightning's own would end the run without a word or an exit code, and under Slurm requeue
         trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-        self._handlers.enter_context(handling(self._asked))
+        self._handlers.enter_context(handling(self._on_signal))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """End the run if we, or any process of it, were asked to."""
-        self.signal = all_reduce_max(self.signal or 0) or None
+        """End the run if we, or any process of it, were asked to, or if it no longer helps."""
+        # the first process alone knows the score
+        reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0)
+        if reason == _ENOUGH:
+            self.signal, self.checkpoints.last = None, trainer.global_step
+            trainer.should_stop = True
+            return
+        self.signal = reason or None
         if self.signal is not None and not trainer.should_stop:
             self.checkpoints.save(trainer)
             trainer.should_stop = True
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         self._handlers.close()

@@ -45,7 +45,7 @@ embeddings = model.encode(["a sentence", "another one"])
 | settings | {parameters} |
 | data | {records:,} records, views by {views}, fingerprint `{fingerprint}` |
 | steps | {step} of {steps}, batch {batch} |
-| learning rate | {rate:g}, linear decay |
+| learning rate | {rate} |
 | max length in training | {length} tokens |
 | trained | {trained} |
 | Matryoshka | {matryoshka} |
@@ -75,16 +75,28 @@ def _prompts(settings: TrainSettings) -> str:
     )
 
 
-def _base_model(encoder: str) -> str:
-    """Return the line of the metadata: the model's name on the hub, or its folder here."""
-    if encoder == "scratch":
-        return ""
-    # a path may hold what YAML takes for its own
-    return f"base_model: {json.dumps(hub_name(encoder) or str(Path(encoder).absolute()))}\n"
+def _rate(settings: TrainSettings) -> str:
+    """Return the learning rate and its schedule."""
+    warmup, scheduler = settings.warmup, settings.scheduler
+    over = f"{warmup:g} steps" if warmup >= 1 else f"{warmup:.0%} of the steps"
+    rise = f", after a warm-up of {over}" if warmup else ""
+    fall = scheduler if scheduler == "constant" else f"{scheduler} decay"
+    return f"{settings.learning_rate:g}, {fall}{rise}"
+
+
+def _base_model(encoder: str) -> tuple[str, str]:
+    """Return the line of the metadata and the name in the text, without a path of this machine.
+
+    The hub refuses a card whose base model is not a name there.
+    """
+    name = None if encoder == "scratch" else hub_name(encoder)
+    # YAML would take a model called 0.5 for a number
+    line = "" if name is None else f"base_model: {json.dumps(name)}\n"
+    return line, encoder if name else Path(encoder).name
 
 
 def lora_line(lora: dict[str, Any]) -> str:
-    """Return what ``lora_facts`` found as words."""
+    """Format the result of ``lora_facts`` as a line of text."""
     return (
         f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
         f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "
@@ -128,10 +140,11 @@ def model_card(
             evaluation += f"\n\nOf the training: {judgement.sentence}."
     else:
         evaluation = "No dev score was asked for in training."
+    base_model, base = _base_model(settings.encoder)
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
-        base=settings.encoder,
-        base_model=_base_model(settings.encoder),
+        base=base,
+        base_model=base_model,
         objective=settings.objective,
         reference=objective.paper.reference,
         parameters=parameters,
@@ -141,7 +154,7 @@ def model_card(
         step=step,
         steps=steps,
         batch=settings.batch_size,
-        rate=settings.learning_rate,
+        rate=_rate(settings),
         length=report.max_length,
         trained=_TRAINED[settings.freeze]
         if lora is None

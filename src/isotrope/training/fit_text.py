@@ -1,4 +1,4 @@
-"""``isotrope.fit``: training from Python, with objects and data that are in memory.
+"""``isotrope.fit``: trains on text from Python, with objects and data in memory.
 
 What Python hands over becomes settings and files, so that a run begun here can be resumed,
 diagnosed and repeated like one of the command line.
@@ -39,6 +39,7 @@ class TextOptions(TypedDict, total=False):
     passage_prompt: str
     dev: str | Path | None
     eval_every: int
+    patience: int | None
     holdout: float
     batch_size: int
     micro_batch: int | None
@@ -46,8 +47,11 @@ class TextOptions(TypedDict, total=False):
     epochs: float
     max_steps: int | None
     learning_rate: float
+    warmup: float
+    scheduler: Literal["constant", "linear", "cosine"]
     weight_decay: float
     clip: float
+    gradient_checkpointing: bool
     max_length: int
     pooling: str | None
     head: Literal["mlp", "linear", "none"]
@@ -71,7 +75,7 @@ class TextOptions(TypedDict, total=False):
     progress: bool
 
 
-def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":  # noqa: ANN401 - many kinds of data
+def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":
     """Train a sentence encoder.
 
     ``help(isotrope.fit)`` lists all keywords, ``isotrope train --help`` says what each means.
@@ -105,9 +109,9 @@ def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) ->
         if data is None:
             return train(checked, resume=resume)
         output = Path(options["output"])
-        given = {**options, "files": str(output / IN_MEMORY), "columns": []}
+        written = {**options, "files": str(output / IN_MEMORY), "columns": []}
         with _written(data, checked.columns, output):
-            return train(TrainSettings.read(given, python=True), resume=resume)
+            return train(TrainSettings.read(written, python=True), resume=resume)
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
@@ -121,10 +125,10 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
         objective = objective()
     if not isinstance(objective, Objective):
         return options
-    own = [name for name in options if name.startswith("objective") and name != "objective"]
-    if own:
+    separate = [name for name in options if name.startswith("objective") and name != "objective"]
+    if separate:
         raise InputError(
-            f"{own[0]} belongs to an objective that is given by its name; "
+            f"{separate[0]} belongs to an objective that is given by its name; "
             f"{type(objective).__name__}(...) holds its own values: set them there"
         )
     name, values = registry.as_settings(objective)
@@ -138,7 +142,7 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _written(data: Any, columns: list[str], output: Path) -> Iterator[None]:  # noqa: ANN401
+def _written(data: object, columns: list[str], output: Path) -> Iterator[None]:
     """Write data to the run folder; where no run comes of it, the folder is left as it was."""
     file = output / IN_MEMORY
     made = [place for place in (output, *output.parents) if not place.exists()]
@@ -219,4 +223,4 @@ def _signature() -> inspect.Signature:
     return inspect.Signature([first, *keywords, resume], return_annotation="Outcome")
 
 
-fit.__signature__ = _signature()  # type: ignore[attr-defined] # functions take attributes
+vars(fit)["__signature__"] = _signature()

@@ -1,4 +1,4 @@
-"""Checks of a run before anything heavy is imported: its folder, files and names."""
+"""Checks the folder, files and names of a run before anything heavy is imported."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ __all__ = ["check_early", "check_folder"]
 
 
 def check_early(settings: RunSettings, *, resume: bool) -> None:
-    """Find what is wrong with folder, files and names of a run, in a fraction of a second.
+    """Check the folder, files and names of a run in a fraction of a second.
 
     Everything is checked again, in full, when the run begins.
 

@@ -1,4 +1,4 @@
-"""Progress on stderr during training: a bar on a terminal, plain lines elsewhere."""
+"""Shows progress on stderr during training: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The settings of a training run, declared once: flags, YAML keys and Python arguments.
+"""Declares the settings of a run once, for flags, YAML keys and Python arguments.
 
 A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
 (``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
@@ -10,7 +10,7 @@ text are SimCSE's (Gao et al., 2021) where it has one.
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import yaml
 from pydantic import (
@@ -28,12 +28,13 @@ from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.setting_aliases import intended_name
+from isotrope.training.recipe import Scheduler
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
 
 class RunSettings(BaseModel):
-    """What every training run can be told, of text or of images.
+    """The settings that trainings on text and on images share.
 
     Attributes:
         kind: the kind of the run: which module trains it (``isotrope.training.run``).
@@ -105,7 +106,7 @@ class RunSettings(BaseModel):
         None,
         ge=1,
         description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
-        "last too), for `isotrope spectrum`; default: none but the newest two",
+        "last too); default: none but the newest two",
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
@@ -113,10 +114,10 @@ class RunSettings(BaseModel):
         "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    logger: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+    logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(
         ["tensorboard"],
-        description="where numbers go besides metrics.csv; wandb and mlflow take project, mode and "
-        "server from their own environment variables (pip install wandb, or mlflow)",
+        description="where numbers go besides metrics.csv; trackio, wandb and mlflow take project, "
+        "mode and server from their own environment variables (pip install trackio, say)",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
@@ -210,7 +211,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def collected(cls) -> list[str]:
-        """Return the fields that hold what ``dotted`` settings say."""
+        """Return the fields that hold the ``dotted`` settings."""
         return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
@@ -226,8 +227,8 @@ class RunSettings(BaseModel):
         """Return all dotted setting names, over all objectives."""
         from isotrope.paradigm.declared import FORM_NAMES, PARTS, declared
 
-        own = (name for settings in declared().values() for name in settings)
-        return [f"objective.{name}" for name in sorted({*own, *PARTS, *FORM_NAMES})]
+        hyperparameters = (name for settings in declared().values() for name in settings)
+        return [f"objective.{name}" for name in sorted({*hyperparameters, *PARTS, *FORM_NAMES})]
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
@@ -250,18 +251,21 @@ class RunSettings(BaseModel):
             raise InputError(f"{where}unknown setting {spelled!r}{hint}")
 
     @classmethod
-    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return settings by the names of fields, however they are spelled.
+    def by_field(
+        cls, values: Mapping[str, Any], *, source: str = "", python: bool = False
+    ) -> dict[str, Any]:
+        """Return settings by the names of fields, spelled with hyphens or underscores.
 
         Raises:
-            InputError: one that is given twice, with a hyphen and with an underscore.
+            InputError: a setting that is given in both spellings.
         """
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
             if name in fields:
                 where = f"{source}: " if source else ""
-                raise InputError(f"{where}--{flag(name)} is given twice")
+                spelled = name if python or source else f"--{flag(name)}"
+                raise InputError(f"{where}{spelled} is given twice")
             fields[name] = value
         return fields
 
@@ -278,7 +282,7 @@ class RunSettings(BaseModel):
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
         """
         where = f"{source}: " if source else ""
-        plain = cls.by_field(values, source=source)
+        plain = cls.by_field(values, source=source, python=python)
         for key in plain:
             cls.check_name(key, source=source, python=python)
         try:
@@ -351,14 +355,35 @@ class TrainSettings(RunSettings):
         "label-free score on text held out of your own; the best step is kept, step 0 included",
     )
     eval_every: int = Field(125, ge=1, description="steps between dev evaluations")
+    patience: int | None = Field(
+        None,
+        ge=1,
+        description="early stopping: end the run when this many dev evaluations in a row have not "
+        "risen above the best one; needs --dev",
+    )
     holdout: float = Field(
         0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
-    learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")
+    learning_rate: float = Field(3e-5, gt=0, description="peak")
+    warmup: float = Field(
+        0.0,
+        ge=0,
+        description="steps in which the learning rate rises to its peak; below 1, their share of "
+        "all steps",
+    )
+    scheduler: Scheduler = Field(
+        "linear",
+        description="how the learning rate falls from its peak to 0 at the last step, if it does",
+    )
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="keep only what goes into each layer of the encoder and compute the rest again "
+        "in the backward pass: less memory, more time, the same gradient",
+    )
     max_length: int = Field(32, ge=3, description="tokens a text is cut to in training")
     pooling: str | None = Field(
         None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
@@ -404,11 +429,25 @@ class TrainSettings(RunSettings):
             raise ValueError("numbers of coordinates are 1 or more")
         return value
 
+    @field_validator("warmup")
+    @classmethod
+    def _whole(cls, value: float) -> float:
+        if value >= 1 and value != int(value):
+            raise ValueError("give a whole number of steps, or a share of all steps below 1")
+        return value
+
+    @field_validator("patience")
+    @classmethod
+    def _watched(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("dev") is None:
+            raise ValueError("early stopping watches a dev score, and --dev is missing")
+        return value
+
     @field_validator("columns", "lora_targets", mode="after")
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
         """``anchor,positive`` stands for two names."""
-        names = [name.strip() for given in value for name in given.split(",")]
+        names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
             raise ValueError("an empty name among them")
         return names
@@ -438,17 +477,17 @@ _PRECISIONS = {
 
 
 def dotted_key(cls: type[RunSettings], key: str) -> bool:
-    """Tell whether a key is one of those with a dot, as ``objective.temperature``."""
+    """Return whether a key is a dotted setting, such as ``objective.temperature``."""
     return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 
-def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
+def _number(value: object) -> object:
     """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
 
     YAML's ``true`` becomes what a flag would say.
     """
     try:
-        return str(value).lower() if isinstance(value, bool) else float(value)
+        return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
     except (TypeError, ValueError, OverflowError):
         return value
 

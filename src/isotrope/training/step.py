@@ -1,4 +1,4 @@
-"""Shared by training steps of text and of images: the seed and the loss of a step."""
+"""Computes the seed and the loss of a step, for text and images alike."""
 
 from collections.abc import Callable, Sequence
 

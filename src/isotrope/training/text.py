@@ -1,4 +1,4 @@
-"""Train a text encoder: check the settings, read the data once, train, save the best step.
+"""Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 found good; what fails while the data is read leaves no folder behind.
@@ -41,7 +41,9 @@ from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metr
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.loop import Task
 from isotrope.training.nan_guard import check_finite_weights
+from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
+from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
     backend_of,
@@ -61,8 +63,8 @@ __all__ = [
     "check",
     "encoder_of",
     "module_of",
+    "plan_of",
     "prefixes_of",
-    "steps_of",
     "store_of",
     "summary",
     "train",
@@ -102,7 +104,7 @@ def _train(settings: TrainSettings, lines: bool) -> Outcome:
 
 
 def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetric | None]:
-    """Find what is wrong with settings, files, dev set and encoder; nothing is written.
+    """Check settings, files, dev set and encoder, without writing anything.
 
     Raises:
         InputError: whatever it is.
@@ -119,7 +121,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
-    ours = rank() == 0 and is_effectively_empty(output)
+    removable = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
             write_config(settings)
@@ -135,8 +137,9 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
                 "column: remove it, or choose infonce"
             )
         try_objective(objective, negatives=store.columns == 3)
+        plan = plan_of(settings, batches)
     except BaseException:
-        if ours:
+        if removable:
             clear(output)
         raise
     if settings.query_prompt or settings.passage_prompt:
@@ -145,7 +148,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
-    module = module_of(settings, encoder, objective, steps_of(settings, batches))
+    module = module_of(settings, encoder, objective, plan)
     if world_size() > 1:
         share_statistics(module)
     return TextTask(
@@ -163,6 +166,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             every=settings.eval_every,
             last=module.steps,
             keeps_best=True,
+            patience=settings.patience,
             otherwise=_NOT_SCORED,
         ),
         store=store,
@@ -202,6 +206,8 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.dropout is not None:
         for module, name in _dropouts(encoder):
             setattr(module, name, settings.dropout)
+    if settings.gradient_checkpointing:
+        encoder.checkpoint_activations()
     if settings.micro_batch is not None:
         refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
     return encoder
@@ -289,7 +295,7 @@ def _records(settings: TrainSettings) -> Iterator[Any]:
 
 
 def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
-    """Return the tokenised corpus, from an earlier part of this run if it is there and whole."""
+    """Return the tokenised corpus, if possible from an earlier part of this run."""
     if (folder / "manifest.json").is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
@@ -328,23 +334,38 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def steps_of(settings: TrainSettings, batches: Batches) -> int:
-    """Return the steps of the whole run."""
-    return settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
+def plan_of(settings: TrainSettings, batches: Batches) -> Plan:
+    """Return the steps and the learning rates of the whole run.
+
+    Raises:
+        InputError: a warm-up that is longer than the run.
+    """
+    per_epoch, warmup = batches.steps_per_epoch, settings.warmup
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    plan = Plan(
+        steps=steps,
+        steps_per_epoch=per_epoch,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        optimizer="adamw",
+        # as transformers rounds a share
+        warmup_steps=int(warmup) if warmup >= 1 else math.ceil(warmup * steps),
+        scheduler=settings.scheduler,
+    )
+    refuse_long_warmup(plan, f"--warmup {warmup:g}")
+    return plan
 
 
 def module_of(
-    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, steps: int
+    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, plan: Plan
 ) -> SimCSE:
-    """Return what is trained, as it is before the first step."""
+    """Return the module to train, as it is before the first step."""
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
         head=_HEADS[settings.head](encoder.dimension),
         objective=objective,
-        steps=steps,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
+        plan=plan,
         seed=settings.seed,
         caching=settings.micro_batch is not None,
         log_every=settings.log_every,
@@ -394,14 +415,14 @@ class TextTask(Task):
     batches: Batches
 
     def loader(self, start: int) -> DataLoader[Batch]:
-        """Return what gives the batch of each step from ``start`` on."""
+        """Return a loader of the batches from step ``start`` on."""
         at = functools.partial(
             batch_at, self.settings, self.module.encoder, self.store, self.batches
         )
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Say what is about to happen: what most silent failures of SimCSE would have shown."""
+        """Print a summary of the run, in which most silent failures of SimCSE would show."""
         settings, encoder, report = self.settings, self.module.encoder, self.store.report
         rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
@@ -445,7 +466,7 @@ class TextTask(Task):
         return result
 
     def details(self) -> dict[str, Any]:
-        """Return what a training on text adds to the result's details."""
+        """Return the details that a training on text adds to the result."""
         settings, module, report = self.settings, self.module, self.store.report
         dev, best = self.dev, self.dev.best
         return {
@@ -488,7 +509,7 @@ def _unit(store: TokenStore) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """Return what the command line prints at the end."""
+    """Return the final lines of the command line."""
     if outcome.exit_code:
         return stop_message(outcome)
     metrics = outcome.result.metrics

@@ -1,4 +1,4 @@
-"""The lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
+"""Words the lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
 
 from pathlib import Path
 

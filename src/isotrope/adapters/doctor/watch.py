@@ -1,4 +1,4 @@
-"""Hooks on a model and its losses: record embeddings, gradients and loss values of a batch.
+"""Hooks a model and its losses to record a batch's embeddings, gradients and loss.
 
 Hooks on the model keep its output, hooks on the loss mark the start and the end of a batch. A
 trainer of sentence-transformers has its loss in ``trainer.loss``; any other computes it in its
@@ -131,7 +131,7 @@ class Watch:
             return None
         if not self._losses:
             batch.lay_out(self._size)
-        caught, scores = batch.caught(), self._scores.found(batch.texts)
+        caught, scores = batch.caught(), self._scores.matrix(batch.texts)
         row = None if caught is None else batch.observe(anatomy, caught, step)
         if scores is not None and (row is None or anatomy.kind == "lengths"):
             gradient = scores[1] / batch.factor

@@ -33,7 +33,7 @@ class Files(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, i: int) -> str:
-        """Return what to call the picture in messages and in the fingerprint."""
+        """Return the picture's name for messages and for the fingerprint."""
         ...
 
     def open(self, i: int) -> Path | BinaryIO:

@@ -35,7 +35,7 @@ _LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real 
 
 
 def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
-    """Return what loads a folder, or None if it is no copy of a known set."""
+    """Return the loader of a folder, or None if it is not a copy of a known set."""
     layouts: tuple[tuple[str, Sequence[str], Callable[[Path], RecognisedSet]], ...] = (
         ("cifar-10-batches-py", ("data_batch_1", "test_batch"), _cifar10),
         ("cifar-100-python", ("train", "test", "meta"), _cifar100),

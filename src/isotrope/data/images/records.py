@@ -1,4 +1,4 @@
-"""The types of image sets: pictures read by number, parts with labels, and a whole set."""
+"""Declares the types of image sets: indexed pictures, a labelled part, and a whole set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -55,7 +55,7 @@ class TableFiles:
         return f"row {self.places[i]}"
 
     def open(self, i: int) -> Path | BinaryIO:
-        """Return the bytes of a row, or the path that stands there."""
+        """Return the bytes of a row, or the path that it holds."""
         cell = self.rows[int(self.places[i])][self.column] or {}
         if cell.get("bytes") is not None:
             return io.BytesIO(cell["bytes"])

@@ -41,7 +41,7 @@ class LabelledText:
 
 @dataclass(frozen=True)
 class LabelledSplit:
-    """What a classifier is fitted on and what it is tested on.
+    """The training part and the test part for a classifier.
 
     Attributes:
         train: the texts to fit on.

@@ -1,4 +1,4 @@
-"""The token store: a corpus tokenised once into memory-mapped files, without its duplicates.
+"""The token store: tokenises a corpus once, without duplicates, into memory-mapped files.
 
 One pass over the records writes the tokens of every text and a few hashes; two sequential passes
 over the hashes then drop exact duplicates. Nothing that is held in memory grows with the corpus.

@@ -1,1 +1,1 @@
-"""The statistics of Li et al. (2024) of a model's embeddings of held-out sentences."""
+"""Computes the statistics of Li et al. (2024) on a model's embeddings of held-out sentences."""

@@ -1,4 +1,4 @@
-"""The distribution of a model's angles, beside what Li et al. (2024) assume of it.
+"""Compares the distribution of a model's angles with the assumptions of Li et al. (2024).
 
 Their simulations draw theta_ii' and theta_ij' from normal distributions with given means and
 spreads (section 3.1); appendix A.1 and figure 9 say that trained models stay within these. Beside

@@ -1,4 +1,4 @@
-"""Measures the hardest negative's share in what pushes an anchor (Li et al., 2024, figure 7).
+"""Measures the hardest negative's share of the push on an anchor (Li et al., 2024, figure 7).
 
 Where it falls the weights have gone from the hardest negative to all of them; the paper puts that
 at a temperature of 0.3 (section 3.2.2).

@@ -1,4 +1,4 @@
-"""Held-out batches of 128 texts in two views, on which Li et al. (2024) measure a model.
+"""Forms the held-out batches of 128 texts, in two views, on which Li et al. (2024) measure a model.
 
 The paper's statistics (appendix A.2) are of text that was not trained on (``--holdout 0.1``), with
 dropout on: its masks are what makes the two views of a text differ.

@@ -22,7 +22,7 @@ STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class LemmaShare:
-    """What Lemma 1 says of a batch's anchors at one step.
+    """The anchors of a batch that satisfy Lemma 1 at one step.
 
     Attributes:
         step: lambda.

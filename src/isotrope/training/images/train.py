@@ -1,4 +1,4 @@
-"""Train an image encoder: check the settings, read the data, train, score and save the encoder.
+"""Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
 The saved model is that of the last step: kNN accuracy during training is measured on the test set,
 so choosing a step by it would tune on the test set.
@@ -42,6 +42,7 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
 from isotrope.training.loop import Task
 from isotrope.training.nan_guard import check_finite_weights
+from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.run import (
     Outcome,
     backend_of,
@@ -62,11 +63,11 @@ IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
 
 def fit_images(
-    data: Any,  # noqa: ANN401 - checked by ImageSettings, as all settings
+    data: str | Path,
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
     resume: bool = False,
-    **settings: Any,  # noqa: ANN401
+    **settings: Any,
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
@@ -234,15 +235,9 @@ def _make_plan(
     if settings.weight_decay is not None:
         plan = replace(plan, weight_decay=settings.weight_decay, last_weight_decay=None)
     if settings.warmup_epochs is not None:
-        warmup = round(settings.warmup_epochs * per_epoch)
-        if warmup > steps:
-            raise InputError(
-                f"--warmup-epochs {settings.warmup_epochs:g} is {warmup} steps and the run has "
-                f"{steps}: its learning rate would never reach {plan.learning_rate:g}; train "
-                "longer or warm up for less"
-            )
-        plan = replace(plan, warmup_steps=warmup)
-    return plan
+        plan = replace(plan, warmup_steps=round(settings.warmup_epochs * per_epoch))
+        refuse_long_warmup(plan, f"--warmup-epochs {settings.warmup_epochs:g}")
+    return replace(plan, scheduler=settings.scheduler)
 
 
 def _build_objective(
