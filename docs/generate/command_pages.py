@@ -4,24 +4,19 @@ Outputs are files in docs/generate/outputs, copied from a terminal; their first 
 """
 
 import argparse
-import importlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from docs.generate.objective_pages import grid
+from isotrope.cli.completion import parser_of
 from isotrope.cli.main import VERBS
 from isotrope.core.files import atomic_replace
 
-__all__ = ["command_page", "parser_of", "write_command_pages"]
+__all__ = ["command_page", "write_command_pages"]
 
 OUTPUTS = Path(__file__).with_name("outputs")
-
-
-class _HelpRequested(Exception):
-    """A parser was asked for its help."""
 
 
 def write_command_pages(directory: Path) -> list[Path]:
@@ -39,22 +34,6 @@ def write_command_pages(directory: Path) -> list[Path]:
         with atomic_replace(directory / file) as partial:
             partial.write_text(text, encoding="utf-8")
     return [directory / file for file in texts]
-
-
-def parser_of(verb: str) -> argparse.ArgumentParser:
-    """Return the parser of ``isotrope VERB``."""
-
-    def request_help(parser: argparse.ArgumentParser, file: object = None) -> None:
-        raise _HelpRequested(parser)
-
-    module = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}")
-    with mock.patch.object(argparse.ArgumentParser, "print_help", request_help):
-        try:
-            module.run(["--help"])
-        except _HelpRequested as request:
-            parser: argparse.ArgumentParser = request.args[0]
-            return parser
-    raise AssertionError(f"isotrope {verb} --help shows no help")
 
 
 def command_page(verb: str) -> str:

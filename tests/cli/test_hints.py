@@ -39,6 +39,22 @@ def test_flags(given: str, meant: str, verb: str, capsys: pytest.CaptureFixture[
     assert f"unrecognized arguments: {given} (did you mean {meant}?) (see `isotrope " in said
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("--warmup-ratio", "--warmup"),
+        ("--warmup_steps=10", "--warmup"),
+        ("--lr-scheduler-type", "--scheduler"),
+        ("--early-stopping-patience", "--patience"),
+        ("--activation-checkpointing", "--gradient-checkpointing"),
+    ],
+)
+def test_flags_of_a_training_on_text(
+    given: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"(did you mean {meant}?)" in refused(capsys, "train", "text.txt", given)
+
+
 def test_names_that_most_people_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.yaml").write_text("files: [a.txt]\nlr: 2e-5\nmax_grad_norm: 2\n")
     flags = ("--model", "m", "--output-dir", "o", "--precision", "bf16-mixed")

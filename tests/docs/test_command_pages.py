@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.command_pages import command_page, parser_of, write_command_pages
+from docs.generate.command_pages import command_page, write_command_pages
+from isotrope.cli.completion import parser_of
 from isotrope.cli.main import VERBS
 
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "commands"

@@ -15,6 +15,7 @@ from isotrope.training.settings import TrainSettings
 from isotrope.training.text import check, module_of
 
 from .conftest import sentences
+from .tiny_images import plan
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_without_it_they_are_trained(frozen: dict, base: Path) -> None:
 def test_the_head_is_the_one_that_was_asked_for(frozen: dict) -> None:
     settings = TrainSettings.read(frozen)
     encoder, objective, _ = check(settings)
-    assert isinstance(module_of(settings, encoder, objective, 3).head, LinearHead)
+    assert isinstance(module_of(settings, encoder, objective, plan()).head, LinearHead)
 
 
 def test_without_a_module_of_embeddings_the_word_vectors_alone_are_frozen(base: Path) -> None:

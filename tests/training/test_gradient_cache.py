@@ -27,6 +27,7 @@ from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.simcse import SimCSE
 
 from .conftest import sentences
+from .tiny_images import plan
 
 WIDTH = 12
 
@@ -377,9 +378,7 @@ def test_a_training_step_of_a_transformer(
             encoder=copy.deepcopy(scratch),
             head=MLPHead(32),
             objective=objective,
-            steps=10,
-            learning_rate=1e-3,
-            weight_decay=0.0,
+            plan=plan(steps=10, learning_rate=1e-3),
             seed=1,
             log_every=1,
             caching=caching,

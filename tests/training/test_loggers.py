@@ -15,6 +15,7 @@ from isotrope.core.errors import InputError
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.training import loggers
 from isotrope.training.fit_text import fit
+from tests.training.interrupted import power_cut
 
 STAND_IN = """
 import json, os
@@ -151,6 +152,60 @@ class Server:
 made: list[Server] = []
 
 
+TRACKIO = """
+import json, os
+from pathlib import Path
+
+
+class _Run:
+    def __init__(self, **how):
+        self.config = {}
+        self.tell({"init": how})
+
+    def tell(self, what):
+        with Path(os.environ["TRACKIO_DIR"]).open("a") as handle:
+            handle.write(json.dumps(what) + "\\n")
+
+    def log(self, metrics, step):
+        self.tell({"step": step, "config": self.config["batch-size"], **metrics})
+
+    def finish(self):
+        self.tell({"finish": True})
+
+
+def init(**how):
+    print("* Created new run")
+    return _Run(**how)
+"""
+
+
+def test_trackio_gets_the_same_numbers_and_its_run_goes_on(
+    quick: dict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "trackio.py").write_text(TRACKIO)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "said.jsonl"))
+    importlib.invalidate_caches()
+    with power_cut(5):
+        fit(**quick, logger="trackio")
+    fit(**quick, logger="trackio", resume=True)
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text().splitlines()]
+    first, second = (what["init"] for what in said if "init" in what)
+    assert first["name"].startswith("run-")
+    assert first["name"] == second["name"]
+    assert [first["resume"], second["resume"]] == ["never", "must"]
+    assert first["project"] == "isotrope"
+    assert [what["step"] for what in said if "loss" in what] == [0, 2, 4, 4, 5]
+    assert {what["config"] for what in said if "loss" in what} == {16}
+    assert [what for what in said if "finish" in what] == [{"finish": True}] * 2
+    assert capsys.readouterr().out == "", "what it prints is no result"
+    sys.modules.pop("trackio")
+
+
 def test_mlflow_gets_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loggers, "MLFlowLogger", Server)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:5000")
@@ -177,4 +232,7 @@ def test_a_logger_is_named_on_the_command_line(
     assert guarded([*line, "tensorboard", "mlflow", "--print-config"]) == 0
     assert "logger:\n- tensorboard\n- mlflow\n" in capsys.readouterr().out
     assert guarded([*line, "comet"]) == 2
-    assert "--logger: input should be 'tensorboard', 'wandb' or 'mlflow'" in capsys.readouterr().err
+    assert (
+        "--logger: input should be 'tensorboard', 'trackio', 'wandb' or 'mlflow'"
+        in capsys.readouterr().err
+    )

@@ -23,6 +23,7 @@ from isotrope.training.text import check, module_of
 
 from .conftest import sentences
 from .interrupted import power_cut
+from .tiny_images import plan
 
 pytest.importorskip("peft", reason="peft is not installed (isotrope[lora])")
 
@@ -128,7 +129,7 @@ def test_a_cut_is_of_the_head_alone(lora: dict) -> None:
     for cut in (1.0, 3.0):
         settings = TrainSettings.read({**lora, "cut": cut})
         encoder, objective, _ = check(settings)
-        modules.append(module_of(settings, encoder, objective, 1))
+        modules.append(module_of(settings, encoder, objective, plan()))
     plain, divided = modules
     for one, other in zip(plain.encoder.parameters(), divided.encoder.parameters(), strict=True):
         assert torch.equal(one, other)

@@ -10,6 +10,7 @@ from torch import nn
 from isotrope.training.images.registry import METHODS, find_method
 from isotrope.training.optimisers import (
     LARS,
+    SCHEDULES,
     build_optimizer,
     cosine,
     learning_rate_at,
@@ -45,6 +46,37 @@ def test_without_warm_up_the_first_step_has_the_peak_and_the_last_nearly_none() 
     rates = [learning_rate_at(plan, s) for s in range(5)]
     half = math.sqrt(0.5) / 2
     assert rates == pytest.approx([1, 0.5 + half, 0.5, 0.5 - half, 0], abs=1e-15)
+
+
+@pytest.mark.parametrize("warmup", [0, 3])
+@pytest.mark.parametrize("scheduler", list(SCHEDULES))
+def test_schedules_are_those_of_transformers(scheduler: str, warmup: int) -> None:
+    """But for the warm-up, whose first step has a rate of 0 there, and whose last one the peak."""
+    from transformers import get_scheduler
+
+    plan = replace(PLAN, steps=10, warmup_steps=warmup, last_learning_rate=0.0, scheduler=scheduler)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=plan.learning_rate)
+    theirs = get_scheduler(
+        "constant_with_warmup" if scheduler == "constant" else scheduler,
+        optimizer,
+        num_warmup_steps=warmup,
+        num_training_steps=plan.steps,
+    )
+    rates = []
+    for _ in range(plan.steps):
+        rates += theirs.get_last_lr()
+        optimizer.step()
+        theirs.step()
+    ours = [learning_rate_at(plan, step) for step in range(plan.steps)]
+    assert ours[warmup:] == pytest.approx(rates[warmup:], rel=1e-12)
+    assert ours[:warmup] == pytest.approx(rates[1 : warmup + 1], rel=1e-12)
+
+
+def test_the_linear_schedule_is_exact() -> None:
+    plan = replace(PLAN, warmup_steps=0, last_learning_rate=0.0, scheduler="linear")
+    assert [learning_rate_at(plan, s) for s in range(110)] == [
+        0.5 * (1 - s / 110) for s in range(110)
+    ]
 
 
 def test_weight_decay_goes_along_a_cosine_if_it_has_an_end() -> None:

@@ -68,8 +68,8 @@ _GROUPS = {
     "stem cut cut_what",
     "objective and method": "objective method plugin backend",
     "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
-    "optimizer warmup_epochs warmup scheduler early_stopping gradient_checkpointing",
-    "evaluation and logging": "dev eval_every knn_every linear log_every wandb logger progress",
+    "warmup warmup_epochs scheduler optimizer gradient_checkpointing",
+    "evaluation and logging": "dev eval_every patience knn_every linear log_every logger progress",
     "hardware": "precision device devices",
 }
 """What the flags of a training are shown under; the run's own are the rest."""

@@ -19,6 +19,8 @@ from isotrope.core.errors import InputError, LostProcess, nearest
 
 __all__ = ["main"]
 
+SHELLS = ("bash", "zsh")
+
 # one line each; the modules are imported only when used
 VERBS = {
     "train": "fine-tune a sentence encoder on unlabelled text or pairs",
@@ -73,16 +75,27 @@ def _parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"isotrope {__version__}")
-    parser.add_argument("verb", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--print-completion",
+        metavar="|".join(SHELLS),
+        choices=SHELLS,
+        help="print the program by which a shell completes verbs and flags: "
+        'eval "$(isotrope --print-completion bash)" in its start file',
+    )
     return parser
 
 
 def _run(arguments: Sequence[str]) -> int:
     parser = _parser()
     if not arguments or arguments[0].startswith("-"):
-        parser.parse_args(arguments)
-        parser.print_help()
-        return 0 if arguments else 2
+        shell = parser.parse_args(arguments).print_completion
+        if shell is None:
+            parser.print_help()
+            return 0 if arguments else 2
+        from isotrope.cli.completion import completion
+
+        print(completion(shell, parser, VERBS))
+        return 0
     verb, *rest = arguments
     if verb in _MOVED:
         raise InputError(f"there is no verb {verb!r} any more: {_MOVED[verb]}")

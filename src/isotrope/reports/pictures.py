@@ -1,4 +1,4 @@
-"""The pictures of a report as files (SVG, PNG), and as a figure of matplotlib for a notebook."""
+"""Draws a report's pictures as SVG and PNG files, or as one matplotlib figure for a notebook."""
 
 import io
 import warnings

@@ -132,7 +132,7 @@ class Metrics(L.Callback):
             handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
-        """Return the rows of the file; what a power failure has left of a line is no row."""
+        """Return the rows of the file, without a line that a power failure has cut short."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
@@ -243,6 +243,8 @@ class Dev(L.Callback):
         last: the last step of the run.
         keeps_best: whether the step with the best score is saved instead of the last one.
         otherwise: the verdict if there is no score.
+        patience: evaluations without a rise after which the run ends; None for no end but the last
+            step.
     """
 
     metrics: Metrics
@@ -260,9 +262,10 @@ class Dev(L.Callback):
         last: int,
         keeps_best: bool,
         otherwise: str,
+        patience: int | None = None,
     ) -> None:
         self.score, self.name, self.column = score, name, column
-        self.every, self.last = every, last
+        self.every, self.last, self.patience = every, last, patience
         self.keeps_best, self.otherwise = keeps_best, otherwise
         self.history = DevHistory(name, "best" if keeps_best else "last")
         self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
@@ -285,6 +288,13 @@ class Dev(L.Callback):
             return None
         step = self.history.best
         return step, self.scores[step]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the score has not risen for as many evaluations as ``patience`` says."""
+        if self.patience is None or not self.scores:
+            return False
+        return sum(step > self.history.best for step in self.scores) >= self.patience
 
     def judgement(self) -> Judgement:
         """Return whether training helped."""
@@ -313,6 +323,8 @@ class Dev(L.Callback):
         at = self.history.best
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.name} {value:.2f}", change, best)
+        if self.exhausted and step != self.last:
+            self.progress.say(f"early stopping at step {step:,}: {best}, not risen since")
         self.timer.rest(time.perf_counter() - start)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -446,7 +458,7 @@ class Checkpoints(L.Callback):
     ) -> None:
         """Save every k steps, but not after the last, and what shall stay."""
         step = trainer.global_step
-        # first what stays: a run that goes on from here does not make it again
+        # first the kept one: a run that resumes from here does not make it again
         if self.keep and (step % self.keep == 0 or step == self.last):
             self._write(trainer, self.folder / f"step-{step}.ckpt")
         if step % self.every == 0 and step != self.last:
@@ -499,7 +511,7 @@ class ProvenanceWriter(L.Callback):
         """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
-            with suppress(InputError):  # damaged: what it said is lost, the run is not
+            with suppress(InputError):  # damaged: its contents are lost, the run is not
                 recorded = read_json(self.path)
                 parts = recorded if isinstance(recorded, list) else []
         now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
@@ -517,14 +529,19 @@ class ImmediateInterrupt(BaseException):
     """A second Ctrl-C; Lightning would turn a KeyboardInterrupt into exit code 1."""
 
 
+_ENOUGH = 1_000
+"""Stands among numbers of signals for a dev score that has not risen; larger than any of them."""
+
+
 class Stop(L.Callback):
     """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
 
-    A second Ctrl-C ends it at once, without one.
+    A second Ctrl-C ends it at once, without one. Where the dev score has not risen for long enough,
+    the present step becomes the last one. Comes before ``checkpoints`` among the callbacks.
     """
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self.checkpoints = checkpoints
+    def __init__(self, checkpoints: Checkpoints, dev: Dev) -> None:
+        self.checkpoints, self.dev = checkpoints, dev
         self.signal: int | None = None
         self._handlers = ExitStack()
 
@@ -544,8 +561,14 @@ class Stop(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """End the run if we, or any process of it, were asked to."""
-        self.signal = all_reduce_max(self.signal or 0) or None
+        """End the run if we, or any process of it, were asked to, or if it no longer helps."""
+        # the first process alone knows the score
+        reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0)
+        if reason == _ENOUGH:
+            self.signal, self.checkpoints.last = None, trainer.global_step
+            trainer.should_stop = True
+            return
+        self.signal = reason or None
         if self.signal is not None and not trainer.should_stop:
             self.checkpoints.save(trainer)
             trainer.should_stop = True

@@ -45,7 +45,7 @@ embeddings = model.encode(["a sentence", "another one"])
 | settings | {parameters} |
 | data | {records:,} records, views by {views}, fingerprint `{fingerprint}` |
 | steps | {step} of {steps}, batch {batch} |
-| learning rate | {rate:g}, linear decay |
+| learning rate | {rate} |
 | max length in training | {length} tokens |
 | trained | {trained} |
 | Matryoshka | {matryoshka} |
@@ -73,6 +73,15 @@ def _prompts(settings: TrainSettings) -> str:
         f"queries `{settings.query_prompt}`, passages `{settings.passage_prompt}`: use "
         "`encode_query` and `encode_document`"
     )
+
+
+def _rate(settings: TrainSettings) -> str:
+    """Return the learning rate and its schedule."""
+    warmup, scheduler = settings.warmup, settings.scheduler
+    over = f"{warmup:g} steps" if warmup >= 1 else f"{warmup:.0%} of the steps"
+    rise = f", after a warm-up of {over}" if warmup else ""
+    fall = scheduler if scheduler == "constant" else f"{scheduler} decay"
+    return f"{settings.learning_rate:g}, {fall}{rise}"
 
 
 def _base_model(encoder: str) -> tuple[str, str]:
@@ -118,7 +127,7 @@ def model_card(
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
         name: the dev score's name.
-        judgement: whether the run helped; None while it goes on.
+        judgement: whether the run helped; None while it is in progress.
         lora: what ``lora_facts`` says of the encoder.
         prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """
@@ -145,7 +154,7 @@ def model_card(
         step=step,
         steps=steps,
         batch=settings.batch_size,
-        rate=settings.learning_rate,
+        rate=_rate(settings),
         length=report.max_length,
         trained=_TRAINED[settings.freeze]
         if lora is None

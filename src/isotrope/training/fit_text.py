@@ -39,6 +39,7 @@ class TextOptions(TypedDict, total=False):
     passage_prompt: str
     dev: str | Path | None
     eval_every: int
+    patience: int | None
     holdout: float
     batch_size: int
     micro_batch: int | None
@@ -46,8 +47,11 @@ class TextOptions(TypedDict, total=False):
     epochs: float
     max_steps: int | None
     learning_rate: float
+    warmup: float
+    scheduler: Literal["constant", "linear", "cosine"]
     weight_decay: float
     clip: float
+    gradient_checkpointing: bool
     max_length: int
     pooling: str | None
     head: Literal["mlp", "linear", "none"]
@@ -81,7 +85,8 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
             or of triples ``(anchor, positive, hard negative)``; a DataFrame of pandas or polars, or
             a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
             those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
-            the Hugging Face hub. What is no file is written to ``output/data-from-python.jsonl``.
+            the Hugging Face hub. Anything but files is written to
+            ``output/data-from-python.jsonl``.
         resume: continue, start or do nothing, as ``--resume`` does.
         settings: ``output="runs/x"``, and any other setting, e.g.
             ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever

@@ -1,10 +1,14 @@
 """Creates the loggers of ``--logger``, which a run writes to in addition to metrics.csv."""
 
+import contextlib
 import importlib.util
 import os
+import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch.loggers import MLFlowLogger, WandbLogger
 from tensorboard.compat.proto.event_pb2 import Event
@@ -17,7 +21,39 @@ from isotrope.training.settings import read_yaml
 
 __all__ = ["Loggers", "check_loggers"]
 
-Service = WandbLogger | MLFlowLogger
+
+class _Trackio:
+    """A run of trackio, for which Lightning has no logger: as much of one as is used here.
+
+    Trackio finds the run that it resumes by its name alone, so the name is unlike any other.
+    """
+
+    def __init__(self, folder: Path, run: str | None) -> None:
+        import trackio
+
+        self.version = run or f"{folder.name}-{uuid.uuid4().hex[:6]}"
+        with contextlib.redirect_stdout(sys.stderr):  # where its numbers can be seen
+            self.experiment: Any = trackio.init(
+                project=os.environ.get("TRACKIO_PROJECT", "isotrope"),
+                name=self.version,
+                resume="must" if run else "never",
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
+
+    def log_hyperparams(self, params: Mapping[str, Any]) -> None:
+        self.experiment.config.update(params)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        self.experiment.log(dict(metrics), step=step)
+
+    def finalize(self, status: str) -> None:
+        with contextlib.redirect_stdout(sys.stderr):
+            self.experiment.finish()
+
+
+Service = WandbLogger | MLFlowLogger | _Trackio
 
 
 def check_loggers(names: Sequence[str]) -> None:
@@ -51,6 +87,7 @@ def _mlflow(folder: Path, run: str | None) -> MLFlowLogger:
 
 _SERVICES: dict[str, tuple[Callable[[Path, str | None], Service], str]] = {
     "wandb": (_wandb, "`wandb login`, or set WANDB_MODE=offline"),
+    "trackio": (_Trackio, "unset TRACKIO_SPACE_ID and TRACKIO_SERVER_URL to log on this machine"),
     "mlflow": (_mlflow, "set MLFLOW_TRACKING_URI to a server that answers, or unset it"),
 }
 """What opens a run of a service, and the remedy where it cannot."""
@@ -87,9 +124,10 @@ class Loggers:
     """The loggers of one run.
 
     Args:
-        folder: the run folder. TensorBoard writes into it, and so do the others unless their own
-            environment variables say otherwise (WANDB_MODE, MLFLOW_TRACKING_URI).
-        names: ``tensorboard``, ``wandb`` or ``mlflow``.
+        folder: the run folder. TensorBoard writes into it, and so do wandb and mlflow unless their
+            own environment variables say otherwise (WANDB_MODE, MLFLOW_TRACKING_URI); trackio
+            writes where TRACKIO_DIR says.
+        names: ``tensorboard``, ``trackio``, ``wandb`` or ``mlflow``.
 
     Attributes:
         run_ids: the ids of the services' runs, by name; set before the first number to
@@ -103,7 +141,7 @@ class Loggers:
         self._services: list[Service] = []
 
     def start(self) -> None:
-        """Begin, or go on with, the runs of the services.
+        """Begin or continue the runs of the services.
 
         Raises:
             InputError: a service refuses: nobody is logged in, say.
@@ -132,7 +170,7 @@ class Loggers:
         if self._board is not None:
             self._board.log(measured, step)
         for service in self._services:
-            service.log_metrics(measured, step)
+            service.log_metrics(measured, step=step)
 
     def close(self) -> None:
         """Write buffered numbers."""

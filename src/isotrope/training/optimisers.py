@@ -1,7 +1,7 @@
-"""Optimisers of image methods: parameter groups, LARS, and learning-rate schedules.
+"""Learning-rate schedules of all trainings; parameter groups and LARS for image methods.
 
 The rates are functions of the step and of nothing else: they are set before every update, so no
-scheduler has a state, and a resumed run goes on exactly.
+scheduler has a state, and a resumed run continues exactly.
 """
 
 import math
@@ -11,9 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.errors import InputError
 from isotrope.training.recipe import Plan
 
-__all__ = ["LARS", "build_optimizer", "cosine", "learning_rate_at", "set_rates", "weight_decay_at"]
+__all__ = [
+    "LARS",
+    "SCHEDULES",
+    "build_optimizer",
+    "cosine",
+    "learning_rate_at",
+    "refuse_long_warmup",
+    "set_rates",
+    "weight_decay_at",
+]
 
 
 def cosine(start: float, end: float, progress: float) -> float:
@@ -25,16 +35,39 @@ def cosine(start: float, end: float, progress: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
 
 
+SCHEDULES: dict[str, Callable[[float, float, float], float]] = {
+    "constant": lambda start, end, progress: start,
+    "linear": lambda start, end, progress: end + (start - end) * (1 - progress),
+    "cosine": cosine,
+}
+"""The rate after the warm-up: of its peak, its end, and the share of the steps that are done."""
+
+
 def learning_rate_at(plan: Plan, step: int) -> float:
     """Return the learning rate of the update ``step``, counted from 0.
 
-    Linear over the warm-up, whose last step has the peak, then a cosine.
+    Linear over the warm-up, whose last step has the peak, then as ``plan.scheduler`` says. These
+    are the schedules of the same names in transformers, but for a warm-up whose first step counts:
+    theirs has a rate of 0.
     """
     if step < plan.warmup_steps:
         return plan.learning_rate * (step + 1) / plan.warmup_steps
     rest = max(1, plan.steps - plan.warmup_steps)
     progress = min(1.0, (step - plan.warmup_steps) / rest)
-    return cosine(plan.learning_rate, plan.last_learning_rate, progress)
+    return SCHEDULES[plan.scheduler](plan.learning_rate, plan.last_learning_rate, progress)
+
+
+def refuse_long_warmup(plan: Plan, setting: str) -> None:
+    """Do nothing for a plan that reaches its peak.
+
+    Raises:
+        InputError: the warm-up is longer than the run; names ``setting``.
+    """
+    if plan.warmup_steps > plan.steps:
+        raise InputError(
+            f"{setting} is {plan.warmup_steps} steps and the run has {plan.steps}: its learning "
+            f"rate would never reach {plan.learning_rate:g}; train longer or warm up for less"
+        )
 
 
 def weight_decay_at(plan: Plan, step: int) -> float:

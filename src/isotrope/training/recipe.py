@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Optimizer", "Plan", "Recipe"]
+__all__ = ["Optimizer", "Plan", "Recipe", "Scheduler"]
 
 Optimizer = Literal["sgd", "lars", "adamw"]
+Scheduler = Literal["constant", "linear", "cosine"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,9 @@ class Plan:
         optimizer: ``sgd`` (with ``momentum``), ``lars`` (likewise) or ``adamw``.
         momentum: used by SGD and LARS.
         warmup_steps: over which the learning rate rises linearly.
-        last_learning_rate: the rate at the end of the cosine.
+        scheduler: how the learning rate goes from its peak to ``last_learning_rate``: linearly,
+            along a cosine, or not at all.
+        last_learning_rate: the rate after the last step.
         last_weight_decay: the weight decay goes there along a cosine; None leaves it as it is.
         decay_all: weight decay (and LARS's trust ratio) also for biases and norms.
     """
@@ -33,6 +36,7 @@ class Plan:
     optimizer: Optimizer = "sgd"
     momentum: float = 0.9
     warmup_steps: int = 0
+    scheduler: Scheduler = "cosine"
     last_learning_rate: float = 0.0
     last_weight_decay: float | None = None
     decay_all: bool = True

@@ -28,6 +28,7 @@ from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.setting_aliases import intended_name
+from isotrope.training.recipe import Scheduler
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
@@ -113,10 +114,10 @@ class RunSettings(BaseModel):
         "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    logger: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(
+    logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(
         ["tensorboard"],
-        description="where numbers go besides metrics.csv; wandb and mlflow take project, mode and "
-        "server from their own environment variables (pip install wandb, or mlflow)",
+        description="where numbers go besides metrics.csv; trackio, wandb and mlflow take project, "
+        "mode and server from their own environment variables (pip install trackio, say)",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
@@ -354,14 +355,35 @@ class TrainSettings(RunSettings):
         "label-free score on text held out of your own; the best step is kept, step 0 included",
     )
     eval_every: int = Field(125, ge=1, description="steps between dev evaluations")
+    patience: int | None = Field(
+        None,
+        ge=1,
+        description="early stopping: end the run when this many dev evaluations in a row have not "
+        "risen above the best one; needs --dev",
+    )
     holdout: float = Field(
         0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
-    learning_rate: float = Field(3e-5, gt=0, description="peak; decays linearly to 0, no warm-up")
+    learning_rate: float = Field(3e-5, gt=0, description="peak")
+    warmup: float = Field(
+        0.0,
+        ge=0,
+        description="steps in which the learning rate rises to its peak; below 1, their share of "
+        "all steps",
+    )
+    scheduler: Scheduler = Field(
+        "linear",
+        description="how the learning rate falls from its peak to 0 at the last step, if it does",
+    )
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="keep only what goes into each layer of the encoder and compute the rest again "
+        "in the backward pass: less memory, more time, the same gradient",
+    )
     max_length: int = Field(32, ge=3, description="tokens a text is cut to in training")
     pooling: str | None = Field(
         None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
@@ -407,10 +429,24 @@ class TrainSettings(RunSettings):
             raise ValueError("numbers of coordinates are 1 or more")
         return value
 
+    @field_validator("warmup")
+    @classmethod
+    def _whole(cls, value: float) -> float:
+        if value >= 1 and value != int(value):
+            raise ValueError("give a whole number of steps, or a share of all steps below 1")
+        return value
+
+    @field_validator("patience")
+    @classmethod
+    def _watched(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("dev") is None:
+            raise ValueError("early stopping watches a dev score, and --dev is missing")
+        return value
+
     @field_validator("columns", "lora_targets", mode="after")
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
-        """``anchor,positive`` stands for two names."""
+        """``anchor,positive`` means two names."""
         names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
             raise ValueError("an empty name among them")

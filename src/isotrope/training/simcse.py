@@ -25,6 +25,8 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from isotrope.training.gradient_cache import cached
 from isotrope.training.nan_guard import NonFiniteGuard
+from isotrope.training.optimisers import learning_rate_at
+from isotrope.training.recipe import Plan
 from isotrope.training.step import step_loss, step_seed
 
 __all__ = ["SimCSE", "Steps", "nested"]
@@ -61,12 +63,10 @@ class SimCSE(L.LightningModule):
         encoder: trained in place.
         head: a network on top, in training only, or None.
         objective: any registered objective or composition.
-        steps: how many the whole run has; the learning rate reaches 0 there.
-        learning_rate: peak, at step 0.
-        weight_decay: AdamW's.
+        plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
         seed: the run's seed.
         caching: have the graph of one chunk at a time, not of the whole batch.
-        log_every: steps between looks at the gradient's components.
+        log_every: steps between measurements of the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
         backend: what computes the loss, see ``isotrope.kernels.choose``.
         prefixes: the loss is the mean of the objective's on whole embeddings and on their first
@@ -79,9 +79,7 @@ class SimCSE(L.LightningModule):
         encoder: SentenceEncoder,
         head: nn.Module | None,
         objective: Objective,
-        steps: int,
-        learning_rate: float,
-        weight_decay: float,
+        plan: Plan,
         seed: int,
         log_every: int,
         caching: bool = False,
@@ -97,9 +95,7 @@ class SimCSE(L.LightningModule):
         self.objective = objective
         self.backend = backend
         self.prefixes = tuple(prefixes)
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
+        self.plan, self.steps, self.learning_rate = plan, plan.steps, plan.learning_rate
         self.seed = seed
         self.log_every = log_every
         self.guard = NonFiniteGuard()
@@ -147,15 +143,15 @@ class SimCSE(L.LightningModule):
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
-        return self.learning_rate * max(0.0, 1 - step / self.steps)
+        return learning_rate_at(self.plan, step)
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
-        """AdamW (fused), learning rate falling linearly to 0, no warm-up."""
+        """Return AdamW (fused), with the learning rates of the plan."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(
             parameters,
             lr=self.learning_rate,
-            weight_decay=self.weight_decay,
+            weight_decay=self.plan.weight_decay,
             # a fused step unscales by itself, after clipping: too late for float16
             fused=not self.scaled,
         )

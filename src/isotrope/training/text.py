@@ -41,7 +41,9 @@ from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metr
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.loop import Task
 from isotrope.training.nan_guard import check_finite_weights
+from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
+from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
     backend_of,
@@ -61,8 +63,8 @@ __all__ = [
     "check",
     "encoder_of",
     "module_of",
+    "plan_of",
     "prefixes_of",
-    "steps_of",
     "store_of",
     "summary",
     "train",
@@ -105,7 +107,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
     """Check settings, files, dev set and encoder, without writing anything.
 
     Raises:
-        InputError: whatever it is.
+        InputError: the first error.
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
@@ -135,6 +137,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
                 "column: remove it, or choose infonce"
             )
         try_objective(objective, negatives=store.columns == 3)
+        plan = plan_of(settings, batches)
     except BaseException:
         if removable:
             clear(output)
@@ -145,7 +148,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
-    module = module_of(settings, encoder, objective, steps_of(settings, batches))
+    module = module_of(settings, encoder, objective, plan)
     if world_size() > 1:
         share_statistics(module)
     return TextTask(
@@ -163,6 +166,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             every=settings.eval_every,
             last=module.steps,
             keeps_best=True,
+            patience=settings.patience,
             otherwise=_NOT_SCORED,
         ),
         store=store,
@@ -202,6 +206,8 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.dropout is not None:
         for module, name in _dropouts(encoder):
             setattr(module, name, settings.dropout)
+    if settings.gradient_checkpointing:
+        encoder.checkpoint_activations()
     if settings.micro_batch is not None:
         refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
     return encoder
@@ -236,7 +242,7 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
 
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the encoder and give it matrices to train, if that was asked for."""
+    """Freeze the encoder and add matrices to train, if ``lora`` is set."""
     if settings.lora is None:
         for name in ("lora_alpha", "lora_targets"):
             if getattr(settings, name):
@@ -257,7 +263,7 @@ def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
 
 
 def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Leave the embeddings out of the training, if that was asked for."""
+    """Freeze the embeddings, if ``freeze`` says so."""
     if settings.freeze == "none":
         return
     if settings.encoder == "scratch":
@@ -318,7 +324,7 @@ def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) ->
 
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return what stands before anchors and positives: as asked, else the model's own prompt."""
+    """Return the prompts of anchors and positives: as set, else the model's own."""
     if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
         raise InputError(
             f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
@@ -328,13 +334,30 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def steps_of(settings: TrainSettings, batches: Batches) -> int:
-    """Return the steps of the whole run."""
-    return settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
+def plan_of(settings: TrainSettings, batches: Batches) -> Plan:
+    """Return the steps and the learning rates of the whole run.
+
+    Raises:
+        InputError: a warm-up that is longer than the run.
+    """
+    per_epoch, warmup = batches.steps_per_epoch, settings.warmup
+    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    plan = Plan(
+        steps=steps,
+        steps_per_epoch=per_epoch,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        optimizer="adamw",
+        # as transformers rounds a share
+        warmup_steps=int(warmup) if warmup >= 1 else math.ceil(warmup * steps),
+        scheduler=settings.scheduler,
+    )
+    refuse_long_warmup(plan, f"--warmup {warmup:g}")
+    return plan
 
 
 def module_of(
-    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, steps: int
+    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, plan: Plan
 ) -> SimCSE:
     """Return the module to train, as it is before the first step."""
     torch.manual_seed(settings.seed)
@@ -342,9 +365,7 @@ def module_of(
         encoder=encoder,
         head=_HEADS[settings.head](encoder.dimension),
         objective=objective,
-        steps=steps,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
+        plan=plan,
         seed=settings.seed,
         caching=settings.micro_batch is not None,
         log_every=settings.log_every,

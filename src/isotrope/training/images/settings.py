@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from isotrope.core.hyper import hypers
+from isotrope.training.recipe import Scheduler
 from isotrope.training.settings import RunSettings
 
 __all__ = ["ImageSettings"]
@@ -95,15 +96,20 @@ class ImageSettings(RunSettings):
         "biases and norms alone)",
     )
     learning_rate: float | None = Field(
-        None,
-        gt=0,
-        description="peak, not scaled by the batch size; warms up linearly, decays by a cosine; "
-        "default: the method's own",
+        None, gt=0, description="peak, not scaled by the batch size; default: the method's own"
     )
     weight_decay: float | None = Field(
         None, ge=0, description="throughout; default: the method's own"
     )
-    warmup_epochs: float | None = Field(None, ge=0, description="default: the method's own")
+    warmup_epochs: float | None = Field(
+        None,
+        ge=0,
+        description="epochs in which the learning rate rises to its peak; default: the method's "
+        "own",
+    )
+    scheduler: Scheduler = Field(
+        "cosine", description="how the learning rate falls from its peak to its end, if it does"
+    )
     clip: float | None = Field(None, gt=0, description="largest norm of the gradient")
     workers: int | None = Field(
         None,

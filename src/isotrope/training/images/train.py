@@ -42,6 +42,7 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
 from isotrope.training.loop import Task
 from isotrope.training.nan_guard import check_finite_weights
+from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.run import (
     Outcome,
     backend_of,
@@ -234,15 +235,9 @@ def _make_plan(
     if settings.weight_decay is not None:
         plan = replace(plan, weight_decay=settings.weight_decay, last_weight_decay=None)
     if settings.warmup_epochs is not None:
-        warmup = round(settings.warmup_epochs * per_epoch)
-        if warmup > steps:
-            raise InputError(
-                f"--warmup-epochs {settings.warmup_epochs:g} is {warmup} steps and the run has "
-                f"{steps}: its learning rate would never reach {plan.learning_rate:g}; train "
-                "longer or warm up for less"
-            )
-        plan = replace(plan, warmup_steps=warmup)
-    return plan
+        plan = replace(plan, warmup_steps=round(settings.warmup_epochs * per_epoch))
+        refuse_long_warmup(plan, f"--warmup-epochs {settings.warmup_epochs:g}")
+    return replace(plan, scheduler=settings.scheduler)
 
 
 def _build_objective(
@@ -353,7 +348,7 @@ class ImageTask(Task):
             batch_size=None,
             num_workers=_worker_count(self.settings, self.images),
             pin_memory=find_device(self.settings.device).type == "cuda",
-            # the main process handles Ctrl-C: the workers go on until the current step is done
+            # the main process handles Ctrl-C: the workers continue until the current step is done
             worker_init_fn=_ignore_interrupts,
         )
 
