@@ -215,8 +215,8 @@ def _measure(
     jobs: "JobsByArtifact",
     sources: "DataRegistry",
 ) -> int:
-    from isotrope.core.durations import format_duration
     from isotrope.core.files import atomic_replace
+    from isotrope.core.progress import format_duration
     from papers.machinery import pages, runner
     from papers.machinery.store import JobStore
 

@@ -94,7 +94,7 @@ def _notes(scale: Scale) -> list[str]:
         return [
             *notes,
             "The long-tailed split of Flowers102 is unpublished; ours is what "
-            "isotrope.data.images.sets.load_flowers_tail draws, as a folder of that name.",
+            "papers.draganov2024.flowers_tail writes, as a folder of that name.",
         ]
     if scale == "smoke":
         return notes

@@ -17,8 +17,8 @@ from types import ModuleType
 
 import torch
 
-from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
+from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.training.launch import each
 from papers import measurements

@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
+from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.sweeps.checks import check_sweep
 from isotrope.sweeps.search_space import Varied
