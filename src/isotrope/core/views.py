@@ -24,7 +24,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def _lengths(x: Tensor, eps: float) -> Tensor:
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
     # a dead row is divided by infinity, and so is its gradient
     lengths: Tensor = norm.masked_fill(norm > torch.finfo(x.dtype).max, torch.nan)
