@@ -95,7 +95,7 @@ def _slower(divisor: float) -> Callable[[RunEvidence, bool], str]:
     return change
 
 
-def _said(text: str, arguments: str | None = None) -> Callable[[RunEvidence, bool], str]:
+def _worded(text: str, arguments: str | None = None) -> Callable[[RunEvidence, bool], str]:
     return lambda case, by_arguments: arguments if by_arguments and arguments is not None else text
 
 
@@ -110,50 +110,50 @@ def _name(case: RunEvidence) -> str | None:
 
 _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
     "no-negatives": _no_negatives,
-    "dead-views": _said(
+    "dead-views": _worded(
         "two different texts a row, or dropout that is switched on",
         "a second column with another text, or a model whose dropout is not 0",
     ),
     "diverging": _slower(10),
     "collapsed": _slower(10),
-    "dimensional-collapse": _said(
+    "dimensional-collapse": _worded(
         "another encoder, or a loss with in-batch negatives",
         f"another base model, or {_CONTRASTIVE}(model)",
     ),
     "unrelated-positives": _related,
-    "false-negatives": _said(
+    "false-negatives": _worded(
         "batches without two rows of one text",
         "batch_sampler=BatchSamplers.NO_DUPLICATES; of near duplicates, GISTEmbedLoss(model, "
         "guide=...)",
     ),
-    "norms-too-large": _said(
+    "norms-too-large": _worded(
         "a layer that normalises, or embeddings of a smaller scale",
         "models.Normalize() as the last module, or a lower learning_rate",
     ),
     "negatives-not-hard": _cooler,
     "temperature-too-low": _warm,
-    "only-pulled": _said(
+    "only-pulled": _worded(
         "a loss with in-batch negatives, or pairs that belong apart, with a label of 0",
         f"{_CONTRASTIVE}(model) without the label column, or pairs that belong apart, with a label "
         "of 0",
     ),
-    "nothing-left-to-learn": _said(
+    "nothing-left-to-learn": _worded(
         "harder negatives or other data",
         "mine_hard_negatives(dataset, model, ...) for a column of hard negatives, or other data",
     ),
     "dissipated-early": _warmer,
-    "losing-pull": _said(
+    "losing-pull": _worded(
         "a loss with the positive in its softmax",
         f"{_CONTRASTIVE}(model), whose pull equals its push",
     ),
-    "anisotropic-start": _said(
+    "anisotropic-start": _worded(
         "a short contrastive training", f"a short training with {_CONTRASTIVE}(model)"
     ),
-    "overfitting": _said(
+    "overfitting": _worded(
         "fewer steps, or the checkpoint of the best score",
         'load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
     ),
-    "not-enough-seen": _said(
+    "not-enough-seen": _worded(
         "Doctor(every=1), or a longer training, and embeddings of one vector a text"
     ),
 }
