@@ -1,4 +1,4 @@
-"""Checks that a loss is the same whole, in chunks, gradient-cached, on two processes, and permuted.
+"""Whether a loss is the same whole, in chunks, gradient-cached, on two processes, and permuted.
 
 For anybody's loss: a function of anchors and positives, or a module. It is called on the embeddings
 of a small encoder, and the gradients of the encoder's weights, and of the loss's own, are compared
@@ -171,10 +171,13 @@ def _takes(loss: Loss) -> int:
 
 
 def _result(
-    loss: Loss, encoder: nn.Module, views: list[Tensor], sizes: Mapping[str, int] | None = None
+    loss: Loss,
+    encoder: nn.Module,
+    views: list[Tensor],
+    options: Mapping[str, int] | None = None,
 ) -> _LossAndGradients:
     """Call the loss and go backward; a loss may have gone backward by itself."""
-    value = loss(*views[: _takes(loss)], **(sizes or {}))
+    value = loss(*views[: _takes(loss)], **(options or {}))
     if not isinstance(value, Tensor) or value.numel() != 1:
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"it returns {shape}, not a scalar")
@@ -187,13 +190,13 @@ def _result(
 
 
 def _whole(
-    loss: Loss, *, permuted: bool = False, sizes: Mapping[str, int] | None = None
+    loss: Loss, *, permuted: bool = False, options: Mapping[str, int] | None = None
 ) -> _LossAndGradients:
     loss, (encoder, inputs) = _fresh(loss), _data()
     if permuted:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
         inputs = [x[order] for x in inputs]
-    return _result(loss, encoder, [encoder(x) for x in inputs], sizes or {})
+    return _result(loss, encoder, [encoder(x) for x in inputs], options)
 
 
 def _cached(loss: Loss) -> _LossAndGradients:
@@ -209,7 +212,7 @@ def _in_chunks(loss: Loss, whole: _LossAndGradients) -> Iterator[Check]:
         for size in (_ROWS, 8, 7):
             label = f"in chunks: {name}={size}"
             if name in inspect.signature(call).parameters:
-                way = functools.partial(_whole, loss, sizes={name: size})
+                way = functools.partial(_whole, loss, options={name: size})
             elif isinstance(loss, nn.Module) and hasattr(loss, name):
                 divided = copy.deepcopy(loss)
                 setattr(divided, name, size)
