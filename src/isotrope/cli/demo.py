@@ -59,8 +59,8 @@ def run(arguments: Sequence[str]) -> int:
             print("\nwhat is found first, before and after; the right answer in brackets:")
         for example in outcome.examples:
             print(f"\n  {example.query}")
-            print(f"    before: {_hits(example.before, example.answer)}")
-            print(f"    after:  {_hits(example.after, example.answer)}")
+            print(f"    before: {_found(example.before, example.answer)}")
+            print(f"    after:  {_found(example.after, example.answer)}")
         print(f"\nbest model by the dev set: {outcome.model or 'the untrained one'}")
         print(f"report: {outcome.report}\n")
         print("\n".join(_closing(outcome, folder)))
@@ -126,5 +126,5 @@ def _shown(cell: "str | float | None") -> str:
     return cell if isinstance(cell, str) else f"{cell:.4f}" if abs(cell) < 10 else f"{cell:.1f}"
 
 
-def _hits(names: Sequence[str], answer: str | None) -> str:
+def _found(names: Sequence[str], answer: str | None) -> str:
     return ", ".join(f"[{name}]" if name == answer else name for name in names)
