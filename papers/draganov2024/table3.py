@@ -19,7 +19,7 @@ Both = Mapping[str, tuple[list[PaperJob], list[PaperJob]]]
 
 
 def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
-    """Return what is compared, and after which epochs."""
+    """Return the compared trainings, and the epochs of the comparison."""
     if scale == "paper":
         return {
             column: (

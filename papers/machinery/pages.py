@@ -212,7 +212,7 @@ def write(
 
 
 def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
-    """Return what became of every claim, as a page in Markdown; what has none says why."""
+    """Return the verdict on every claim, or the reason for none, as a page in Markdown."""
     words = Counter(
         verdict.word for _, rendered_one in rendered for verdict in rendered_one.verdicts
     )
