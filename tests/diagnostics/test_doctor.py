@@ -298,6 +298,11 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
         ),
         ({"start": {"label_gap": -1.5}}, "unrelated-positives", "--columns"),
         (
+            {"start": {"label_gap": 1.6}, "label_gap": 0.4, "loss": 3.5},
+            "diverging",
+            "--learning-rate 3e-06",
+        ),
+        (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
             "anisotropic-start",
             "--objective infonce",
@@ -348,6 +353,8 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
         {"settings": {"cut": 9.0}, "start": {"norm": 0.1}, "norm": 2.0},
         # weights that know no temperature
         {"objective": "modifiedmhs", "hardest_share": 0.017},
+        # labelled pairs are told apart less well in a batch, but the loss falls
+        {"start": {"label_gap": 1.6}, "label_gap": 0.4},
         {"scores": (80.0, 84.0, 83.0)},
         {"kind": "images", "scores": (60.0, 70.0, 66.0)},
     ],
@@ -393,6 +400,7 @@ def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> N
     "changed",
     [
         {"scores": (80.0, 83.0)},  # it gains
+        {"parameters": {"temperature": 0.02}},  # a usual temperature of cosines
         {"settings": {"batch-size": 8}},  # the hardest of a few is far ahead at any temperature
         {"objective": "mhs", "parameters": {}},  # which has no temperature
         {"start": {"hardest_share": 0.9, "dead": 0.6}},

@@ -123,6 +123,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "diverging: deviation of the dimensions in the first third of the run over that of step 0",
         ZOO,
     ),
+    "lost_gap": Threshold(
+        0.5,
+        "of the start",
+        "below",
+        "diverging, of labelled pairs, together with `loss_rise`: `label_gap` at the end over that "
+        "of the first logged step",
+        "our choice, after one of the questions on docs/questions.md had been called healthy",
+    ),
     "loss_rise": Threshold(
         1.0,
         "of the start",
@@ -241,6 +249,13 @@ THRESHOLDS: dict[str, Threshold] = {
         "all-MiniLM-L6-v2 on docstrings 0.38 to 0.58 at 0.05, 0.96 and more from 0.005 down "
         "(31 to 255 negatives)",
     ),
+    "temperature_of_cosines": Threshold(
+        0.01,
+        "",
+        "below",
+        "temperature-too-low, of a loss of cosines: temperature; of other scores any may be",
+        "0.01 to 0.05 is what embedding models are trained with; " + NEWER,
+    ),
     "done_by_temperature": Threshold(
         0.3,
         "of the anchors",
@@ -276,7 +291,7 @@ THRESHOLDS: dict[str, Threshold] = {
         -0.02,
         "rad",
         "below",
-        "losing-pull is not found below it: the same difference of positives; they come closer",
+        "losing-pull, not found below it: the same difference, of positives that come closer",
         NEWER,
     ),
     "gain": Threshold(

@@ -105,8 +105,9 @@ def temperature_too_low(case: RunEvidence) -> Finding | None:
 
     At a temperature near 0 an anchor whose positive is first by any margin has no gradient, and any
     other pushes its hardest negative alone. Of a loss without a temperature nothing is judged, nor
-    of a batch with fewer than 16 negatives: the hardest of a few is often far ahead. A training
-    whose dev score has gained is left alone.
+    of a batch with fewer than 16 negatives: the hardest of a few is often far ahead. Cosines
+    at a temperature of 0.01 and more are not judged either, nor is a training whose dev score has
+    gained.
     """
     tau = temperature(case) if case.objective is not None else case.first("temperature")
     share, dead, count, gain = (
@@ -116,6 +117,8 @@ def temperature_too_low(case: RunEvidence) -> Finding | None:
         gained(case),
     )
     if tau is None or share is None or dead is None or (count or 0) < _FEW:
+        return None
+    if case.first("uniformity") is not None and not crosses("temperature_of_cosines", tau):
         return None
     if not crosses("hardest_at_first", share) or not crosses("done_by_temperature", dead):
         return None
