@@ -8,7 +8,7 @@ callback that collects the evidence during a training is in ``isotrope.adapters.
 from isotrope.diagnostics.advice import in_their_words
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
-from isotrope.diagnostics.readings import crosses, later_dead, most_dimensions, negatives
+from isotrope.diagnostics.readings import crosses, dead_share_after_start, negatives, rank_limit
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen
 from isotrope.diagnostics.rules.similarities import spreading
@@ -38,9 +38,9 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
     """Return the measured numbers by which a run is called healthy."""
     share, count = case.end("hardest_share"), negatives(case)
-    rank, most = case.end("effective_rank"), most_dimensions(case)
+    rank, most = case.end("effective_rank"), rank_limit(case)
     numbers = {
-        "dead_early": later_dead(case),
+        "dead_early": dead_share_after_start(case),
         "hardest_times_uniform": None if share is None or count is None else share * count,
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),

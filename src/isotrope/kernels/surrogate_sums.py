@@ -1,4 +1,4 @@
-"""Sums the pushes on the anchors of both directions in one sweep over blocks of similarities.
+"""Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
 If everything but the anchors is constant, the weights are needed only for their product with the
 columns and for the sums of their rows. A block of e^{s/tau} then serves both directions: times the

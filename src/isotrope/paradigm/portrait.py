@@ -1,4 +1,4 @@
-"""Evaluates the three components of an objective for one anchor in a scene of known angles.
+"""Evaluates the three components of an objective for one anchor at given angles.
 
 The anchor is at a corner; its positive is at the angle theta_p, each negative at an angle of
 its own, and beyond that all are orthogonal. Both views of a negative are the same vector, so what

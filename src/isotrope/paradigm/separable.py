@@ -1,4 +1,4 @@
-"""Computes the part of a loss that some of the anchors contribute, where these parts add up.
+"""Computes the loss of some of the anchors, for objectives that are a sum over anchors.
 
 The loss of an objective with ``coupling="none"`` is a sum over anchors, each of which needs the
 whole other view but no other anchor (InfoNCE, triplets, and the mean of both directions of one).

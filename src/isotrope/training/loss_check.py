@@ -1,4 +1,4 @@
-"""Whether a loss is the same whole, in chunks, gradient-cached, on two processes, and permuted.
+"""Checks that a loss is the same in chunks, cached, on two processes and on permuted rows.
 
 For anybody's loss: a function of anchors and positives, or a module. It is called on the embeddings
 of a small encoder, and the gradients of the encoder's weights, and of the loss's own, are compared

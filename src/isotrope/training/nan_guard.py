@@ -1,6 +1,6 @@
 """Detects non-finite numbers within a step; the run ends, or skips the step.
 
-The loss, the embeddings and the gradient of every step are looked at before anything is changed by
+The loss, the embeddings and the gradient of every step are checked before anything is changed by
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
 stays as it is. ``skip`` leaves the step out: parameters, states of the optimiser, moving averages,
 queues and running statistics are what they were before it, the next step takes the next batch, and
@@ -133,7 +133,7 @@ class NonFiniteGuard(L.Callback):
             self._found(module, step, _WHATS[worst - 1])
         return not worst
 
-    def no_loss(self, module: GuardedModule) -> Tensor:
+    def zero_loss(self, module: GuardedModule) -> Tensor:
         """Return a loss whose gradient is zero, for every parameter that other processes await."""
         parts = [p.sum() for p in module.parameters() if p.requires_grad]
         return 0 * torch.stack([part.float() for part in parts]).sum()
