@@ -21,6 +21,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pictures, not all of them: the names of files, and what stops them, are the same."""
     two = tuple(quantity for quantity in QUANTITIES if quantity.key in ("dev", "loss"))
     monkeypatch.setattr(pictures, "QUANTITIES", two)
+    monkeypatch.setattr("isotrope.reports.html.sections", lambda runs: [])  # those of the page
 
 
 @pytest.mark.slow  # all pictures, twice
