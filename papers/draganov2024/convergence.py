@@ -10,10 +10,8 @@ Any objective of two views can be put in the place of the paper's cosine. One th
 at a margin, need not arrive: then the steps are None.
 """
 
-import csv
-import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,9 +31,7 @@ __all__ = [
     "Convergence",
     "ConvergenceProtocol",
     "Start",
-    "as_csv",
     "convergence",
-    "grid",
     "least_steps",
     "starts",
 ]
@@ -58,26 +54,10 @@ class Start:
 NORMS = tuple(Start(norm=norm) for norm in (0.25, 0.5, 0.75, *map(float, range(1, 11))))
 """The norms of the paper's figure; a norm of 0, which its code draws too, has no direction."""
 
-_MOST_STARTS = 1000
 _MOST_NUMBERS = 10_000_000  # of a view: starts are kept all at once
 
 ANGLES = tuple(Start(lean=i / 25) for i in range(-24, 25))
 """The angles of the paper's figure, at norm 1."""
-
-
-def grid(count: int) -> tuple[tuple[Start, ...], tuple[Start, ...]]:
-    """Return as many norms, from 0.25 to 10, and angles as asked for, in place of the paper's.
-
-    Raises:
-        InputError: fewer than two, or more than 1,000.
-    """
-    if count < 2:
-        raise InputError(f"a grid needs 2 or more norms and angles; found {count}")
-    if count > _MOST_STARTS:
-        raise InputError(f"a grid has at most {_MOST_STARTS:,} norms and angles; found {count}")
-    norms = np.geomspace(0.25, 10, count)
-    leans = np.linspace(-0.96, 0.96, count)
-    return tuple(Start(norm=float(x)) for x in norms), tuple(Start(lean=float(t)) for t in leans)
 
 
 @dataclass(frozen=True)
@@ -170,8 +150,6 @@ def convergence(
     objective: Objective,
     places: Sequence[Start] = (*NORMS, *ANGLES),
     protocol: ConvergenceProtocol | None = None,
-    *,
-    progress: Callable[[float], object] | None = None,
 ) -> list[Convergence]:
     """Train the embeddings of every start, in float64.
 
@@ -182,7 +160,6 @@ def convergence(
         objective: an objective of two views.
         places: the starts.
         protocol: the settings that they share.
-        progress: is told the number of starts done since the last time.
 
     Returns:
         One for each start, in their order.
@@ -201,7 +178,7 @@ def convergence(
     ends: list[_End] = []
     for first in range(0, len(places), 1 if alone else max(1, len(places))):
         some = slice(first, first + 1) if alone else slice(None)
-        ends += _trained(objective, protocol, anchors[some], positives[some], progress)
+        ends += _trained(objective, protocol, anchors[some], positives[some])
     return [
         _record(objective, protocol, start, cosines, end)
         for start, cosines, end in zip(places, _cosines(anchors, positives), ends, strict=True)
@@ -217,11 +194,7 @@ class _End(NamedTuple):
 
 
 def _trained(
-    objective: Objective,
-    protocol: ConvergenceProtocol,
-    z: Tensor,
-    other: Tensor,
-    progress: Callable[[float], object] | None,
+    objective: Objective, protocol: ConvergenceProtocol, z: Tensor, other: Tensor
 ) -> list[_End]:
     """Train k starts until the last is done, dropping each when it is."""
     left = list(range(len(z)))
@@ -232,8 +205,6 @@ def _trained(
         for row, goes in enumerate(going):
             if not goes:
                 ends[left[row]] = _End(step, z[row], other[row])
-                if progress is not None:
-                    progress(1)
         left = [place for place, goes in zip(left, going, strict=True) if goes]
         if not left:
             break
@@ -310,21 +281,3 @@ def least_steps(cosines: Tensor, norm: float, step: float, target: float, limit:
 
 def _cosines(z: Tensor, other: Tensor) -> Tensor:
     return (unit(z) * unit(other)).sum(dim=-1)
-
-
-def as_csv(named: Sequence[tuple[str, Sequence[Convergence]]]) -> str:
-    """Return a table with one line for every start of every objective; empty is None.
-
-    Args:
-        named: what became of the starts, with the names that stand in the first column.
-    """
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["objective", "norm", "lean", "angle", "steps", "cosine", "growth", "at_least"])
-    for name, rows in named:
-        for row in rows:
-            numbers = (row.start.norm, row.start.lean, row.angle)
-            start = [f"{number:.7g}" for number in numbers]
-            ends = [f"{row.cosine:.7g}", f"{row.growth:.7g}"]
-            lines.writerow([name, *start, row.steps, *ends, row.at_least])
-    return text.getvalue()

@@ -2,7 +2,7 @@
 
 The paper trains SimCLR and BYOL with projections of two dimensions and draws a line between the
 two views of each image. Here the methods are the library's own, which its tests
-compare with their papers. What is recorded of a training is in ``papers.draganov2024.snapshots``.
+compare with their papers.
 
 SimCLR minimises DCL at temperature .5, the loss of the paper's released code (its equation 1 has
 the positive outside the sum, too, and no temperature). Ours, since the paper says no more: a
@@ -13,7 +13,7 @@ crops at every look, batch normalisations in training mode, as the objective see
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,22 +21,66 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
-from isotrope.core.views import Views
+from isotrope.core.views import Views, unit
 from isotrope.data.images.batches import ImageBatches
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
+from isotrope.measures.norms import mean_norm
+from isotrope.measures.opposite_halves import opposite_halves
 from isotrope.paradigm.registry import build
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.optimisers import build_optimizer, set_rates
-from papers.draganov2024.snapshots import LatentSnapshot
+from papers.draganov2024.check_opposite import FAR
 
-__all__ = ["Cell", "byol_cells", "latent", "simclr_cells"]
+__all__ = ["MEASURES", "Cell", "LatentSnapshot", "byol_cells", "latent", "simclr_cells"]
 
 _WIDTH, _GRID, _HIDDEN, _BATCH, _SHOWN = 16, 4, 128, 128, 256
 _RATE = 0.01
 _PAPER: Mapping[str, str] = {"temperature": "0.5"}
+
+
+MEASURES = ("norm", "angle", "opposite_halves", "far_opposite", "clusters")
+
+
+@dataclass(frozen=True, eq=False)
+class LatentSnapshot:
+    """Pairs of one set of images, as the objective sees them, after an epoch.
+
+    Attributes:
+        epoch: 0 before training.
+        anchors: n x d, not normalised: SimCLR's projections, BYOL's predictions.
+        positives: n x d: SimCLR's projections, BYOL's targets, of the other crop.
+    """
+
+    epoch: int
+    anchors: Tensor
+    positives: Tensor
+
+    @property
+    def cosines(self) -> Tensor:
+        """The cosines of the n pairs."""
+        return (unit(self.anchors) * unit(self.positives)).sum(dim=1)
+
+    def measures(self) -> dict[str, float]:
+        """Return the numbers of the snapshot, by the names in ``MEASURES``.
+
+        norm: mean norm of the anchors. angle: mean angle of the pairs, radians. opposite_halves,
+        far_opposite: share of pairs more than pi/2 and more than 7 pi/8 apart. clusters: the length
+        of the mean of e^{2 i theta} over the anchors' directions in the first two dimensions: 1
+        where all lie on one line through the origin (one cluster, or two at antipodes), near 0
+        where they are spread around the circle.
+        """
+        directions = torch.atan2(self.anchors[:, 1], self.anchors[:, 0])
+        doubled = torch.polar(torch.ones_like(directions), 2 * directions).mean().abs()
+        return {
+            "norm": float(mean_norm(self.anchors)),
+            "angle": float(self.cosines.clamp(-1, 1).acos().mean()),
+            "opposite_halves": float(opposite_halves(self.anchors, self.positives)),
+            "far_opposite": float(opposite_halves(self.anchors, self.positives, FAR)),
+            "clusters": float(doubled),
+        }
 
 
 @dataclass(frozen=True)
@@ -87,7 +131,6 @@ def latent(
     epochs: int = 16,
     limit: int = 2000,
     seed: int = 0,
-    progress: Callable[[float], object] | None = None,
 ) -> dict[str, list[LatentSnapshot]]:
     """Train every cell and look at its pairs before training and after each epoch.
 
@@ -97,7 +140,6 @@ def latent(
         epochs: how many each run has, in batches of 128.
         limit: most training images.
         seed: decides weights, batches and crops.
-        progress: is told the number of epochs done since the last time.
 
     Raises:
         InputError: numbers out of range, data that cannot be read, an objective or a method that
@@ -111,9 +153,7 @@ def latent(
         raise InputError(f"the seed must be below 2^63; found {seed}")
     images = load_images(data, limit=limit)
     modules = {name: _method(cell, images, epochs, seed) for name, cell in cells.items()}
-    return {
-        name: _train(module, images, epochs, seed, progress) for name, module in modules.items()
-    }
+    return {name: _train(module, images, epochs, seed) for name, module in modules.items()}
 
 
 def _method(cell: Cell, images: ImageSet, epochs: int, seed: int) -> ImageMethod:
@@ -161,13 +201,7 @@ def _encoder(side: int, seed: int) -> ImageEncoder:
     return ImageEncoder.wrap(net, dimension=2 * _WIDTH * _GRID**2, image_size=side)
 
 
-def _train(
-    module: ImageMethod,
-    images: ImageSet,
-    epochs: int,
-    seed: int,
-    progress: Callable[[float], object] | None,
-) -> list[LatentSnapshot]:
+def _train(module: ImageMethod, images: ImageSet, epochs: int, seed: int) -> list[LatentSnapshot]:
     batches = ImageBatches(images.train, _BATCH, seed)
     crops = _fixed_crops(module, images, seed)
     optimizer = build_optimizer(module, module.plan, fused=False)
@@ -181,8 +215,6 @@ def _train(
         module.after_step()
         if (step + 1) % batches.steps_per_epoch == 0:
             looks.append(_look(module, crops, (step + 1) // batches.steps_per_epoch))
-            if progress is not None:
-                progress(1)
     return looks
 
 

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
+from papers.li2024.model_statistics.hardest_negative import TEMPERATURES
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.logged import (
     ReadNumber,

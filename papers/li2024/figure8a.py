@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
+from papers.li2024.model_statistics.lemma_share import STEPS
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import (

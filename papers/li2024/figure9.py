@@ -3,9 +3,9 @@
 import math
 from functools import partial
 
-from isotrope.diagnostics.model_statistics.angle_statistics import ASSUMED
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
+from papers.li2024.model_statistics.angle_statistics import ASSUMED
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import ReadNumber, at_all_steps, by_step, curve, divergence_notes

@@ -165,7 +165,7 @@ def any_of(holds: Iterable[Answer]) -> Answer:
 
 
 def trend(values: Sequence[BySeed], sign: int) -> Answer:
-    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
+    """Return whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
 
     Args:
         values: of each training, by seed.

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from papers.draganov2024.latent import byol_cells, latent, simclr_cells
-from papers.draganov2024.snapshots import LatentSnapshot
+from papers.draganov2024.latent import LatentSnapshot, byol_cells, latent, simclr_cells
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 

@@ -38,11 +38,6 @@ from isotrope.core.views import Views
 from isotrope.data.lines import lines
 from isotrope.data.text.sts_sets import Subset
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics, densities
-from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
-from isotrope.diagnostics.model_statistics.held_out import held_out
-from isotrope.diagnostics.model_statistics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder, Encoder
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
@@ -55,6 +50,11 @@ from isotrope.sweeps.trained import trained
 from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
+from papers.li2024.model_statistics.angle_statistics import angle_statistics, densities
+from papers.li2024.model_statistics.dynamic_ratios import dynamic_ratios
+from papers.li2024.model_statistics.hardest_negative import hardest_share
+from papers.li2024.model_statistics.held_out import held_out
+from papers.li2024.model_statistics.lemma_share import lemma_share
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.whitening import WhitenedEncoder

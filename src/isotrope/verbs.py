@@ -98,7 +98,7 @@ def compare(
         scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
 
     Raises:
-        InputError: fewer than two models, nothing to score on, or whatever evaluation refuses.
+        InputError: fewer than two models, nothing to score on, or anything that evaluation refuses.
     """
     from isotrope.evaluation.compare import compare as compared
     from isotrope.evaluation.dispatch import evaluate
@@ -132,8 +132,8 @@ def sweep(
 ) -> Result:
     """Train with many settings, each with several seeds, and find the best.
 
-    The same call goes on where it was stopped, and trains nothing twice. Table, picture and result
-    are written to ``output``, each run to a folder in ``output/runs``.
+    The same call continues where it was stopped, and trains nothing twice. Table, picture and
+    result are written to ``output``, each run to a folder in ``output/runs``.
 
     Args:
         data: as for ``isotrope.fit``, or ``isotrope.fit_images``.
@@ -159,7 +159,7 @@ def sweep(
         ``details["best_command"]`` is the command that trains with them.
 
     Raises:
-        InputError: whatever is wrong, before anything is trained; or no trial has a score.
+        InputError: any error, before anything is trained; or no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     try:

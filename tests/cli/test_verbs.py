@@ -244,7 +244,7 @@ LIMITED = "ulimit -f {blocks}; exec {python} -m isotrope {arguments}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocks", [4, 200])
+@pytest.mark.parametrize("blocks", [pytest.param(4, marks=pytest.mark.nightly), 200])
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     trained: Path, tmp_path: Path, blocks: int
 ) -> None:
@@ -313,7 +313,10 @@ def test_a_second_interrupt_ends_at_once(
 
 
 @pytest.mark.slow  # a process that imports everything
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.nightly), (signal.SIGTERM, 75)],
+)
 def test_being_stopped_leaves_a_checkpoint_to_resume(
     trained: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -192,6 +192,16 @@ def test_a_score_that_rises_is_no_reason_to_stop(patient: dict, scored: list[flo
     assert fit(**patient).result.metrics["steps"] == 9
 
 
+@pytest.mark.slow
+def test_all_processes_end_at_the_same_step(patient: dict) -> None:
+    """The first one alone knows the score, which a learning rate so small does not change."""
+    own = {"learning_rate": 1e-12, "devices": 2, "device": "cpu"}
+    outcome = fit(**{**patient, **own})
+    assert outcome.exit_code == 0
+    metrics = outcome.result.metrics
+    assert (metrics["steps"], metrics["dev_best_step"]) == (2, 0)
+
+
 # gradient checkpointing
 
 

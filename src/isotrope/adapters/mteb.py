@@ -10,7 +10,7 @@ mteb evaluates, so the numbers are its own::
     print({r.task_name: 100 * r.get_score() for r in found.task_results})
     print(mteb.mock_run(encoder).to_markdown())  # mteb's own check of an encoder
 
-``mteb.evaluate`` keeps its results below ``~/.cache/mteb`` unless it is told ``cache=None`` or
+``mteb.evaluate`` keeps its results below ``~/.cache/mteb`` unless it has ``cache=None`` or
 ``cache=mteb.ResultCache(folder)``. Importing mteb makes that folder, empty (the environment
 variable ``MTEB_CACHE`` names another), and sets the seed of the global random generators, and so
 does every task that is made.
@@ -176,7 +176,7 @@ def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTask
 
 
 def _task(name: str, subsets: Sequence[Subset]) -> _LocalSTS:
-    """Return a task of a class of its own: after unloading, mteb asks the class what it is."""
+    """Return a task of a class of its own: after unloading, mteb reads the class's attributes."""
     score = np.concatenate([subset.scores for subset in subsets])
     columns = {
         "sentence1": [text for subset in subsets for text in subset.first],

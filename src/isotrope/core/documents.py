@@ -150,7 +150,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
 
 
 def _check_node(node: "yaml.Node | None") -> None:
-    """Refuse keys that stand there twice, and aliases that would be written out without end."""
+    """Refuse duplicate keys, and aliases that would expand without end."""
     sizes: dict[int, int | None] = {}
 
     def size(node: "yaml.Node") -> int:

@@ -38,7 +38,7 @@ def remove(path: Path) -> None:
 
 
 def _swap(new: Path, path: Path, aside: Path) -> None:
-    """Rename ``new`` to ``path``; a folder that stands there goes aside, and back on failure."""
+    """Rename ``new`` to ``path``; an existing folder is moved aside, and back on failure."""
     if not path.is_dir() or path.is_symlink():
         new.replace(path)
         return
@@ -73,7 +73,7 @@ def os_errors_as_input_errors(path: Path) -> Iterator[None]:
 def atomic_replace(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
 
-    The caller creates a file or a folder at the temporary path. A folder that stands at ``path``
+    The caller creates a file or a folder at the temporary path. A folder that exists at ``path``
     is replaced as a whole. If the body raises, the temporary path is removed and ``path`` is
     left as it was.
 

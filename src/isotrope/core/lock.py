@@ -3,7 +3,7 @@
 The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
 to the open file: workers that outlive a killed process do not hold it, as they would hold flock.
 A process that starts others, one of which writes (``--devices``), holds one half of it and the
-writer the other, so that the death of either does not open the folder while the other goes on.
+writer the other, so that the death of either does not open the folder while the other continues.
 """
 
 import errno

@@ -19,12 +19,13 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
     if torch._C._are_functorch_transforms_active():
-        return x / _lengths(x, eps)  # torch.func differentiates every operation itself
+        rows: Tensor = x / _lengths(x, eps)  # torch.func differentiates every operation itself
+        return rows
     return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
 
 
 def _lengths(x: Tensor, eps: float) -> Tensor:
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
     # a dead row is divided by infinity, and so is its gradient
     return norm.masked_fill(norm > torch.finfo(x.dtype).max, torch.nan).masked_fill(dead, torch.inf)

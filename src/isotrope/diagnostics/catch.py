@@ -28,7 +28,7 @@ class Caught:
         embeddings: n x d.
         gradient: n x d, of the loss that was computed from these embeddings themselves; None if
             none has arrived.
-        whole: whether these are all the rows that were asked for.
+        whole: whether these are all the requested rows.
     """
 
     embeddings: Tensor

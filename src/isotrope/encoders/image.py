@@ -48,7 +48,7 @@ class ImageEncoder(nn.Module):
         std: the standard deviation of the same, by which pixels are then divided.
 
     Attributes:
-        name: what the user asked for.
+        name: as the user gave it.
         model: the network; its weights are all the state there is.
         dimension: d, of the embeddings.
         image_size: S.
@@ -235,8 +235,8 @@ class ImageEncoder(nn.Module):
             n x d.
 
         Raises:
-            InputError: something that is no picture, a batch size below 1, or embeddings that are
-                not finite.
+            InputError: something that is not a picture, a batch size below 1, or embeddings that
+                are not finite.
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")

@@ -313,7 +313,7 @@ def _download(name: str) -> Path:
 
 
 def _cache() -> str | None:
-    """Return the cache that sentence-transformers was told to use, None for the hub's own."""
+    """Return the cache set for sentence-transformers, None for the hub's own."""
     return os.environ.get("SENTENCE_TRANSFORMERS_HOME")
 
 

@@ -75,7 +75,7 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
 
 
 class CachedEncoder:
-    """An encoder that embeds each text once, however often and in however many calls it is asked.
+    """An encoder that embeds each text once, in however many calls it occurs.
 
     It holds every vector, so it is for the sentences of a few tasks, not for a corpus.
 

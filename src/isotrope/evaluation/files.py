@@ -255,7 +255,7 @@ def _places_and_texts(
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
-    """Return what stands before queries and passages: as given, else as the model was trained."""
+    """Return the prompts of queries and passages: as given, else those of the model."""
     if isinstance(encoder, SentenceEncoder):
         prompts = {} if encoder.prompt else encoder.model.prompts
         if encoder.prompt and (query or passage):
@@ -277,7 +277,7 @@ def _check_shape(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None
 
 
 def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
-    """Return the rows of an .npy file, some of which are held against the texts.
+    """Return the rows of an .npy file, some of which are compared with the texts.
 
     Raises:
         InputError: no such file, or not the embeddings of these texts by this encoder.

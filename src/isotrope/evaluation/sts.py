@@ -55,8 +55,8 @@ def sts(
 
     Returns:
         A Result of kind ``sts``; its ``details`` are
-        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, what stands in a task
-        is said by :func:`score_task`. Of a file there is no average.
+        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, each task as
+        :func:`score_task` returns it. A single file has no average.
 
     Raises:
         InputError: a task is absent, or has human scores that rank nothing.

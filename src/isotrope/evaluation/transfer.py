@@ -98,7 +98,7 @@ def transfer(
         encoder: anything with ``encode``.
         data: the folder of the tasks, or what ``load_transfer`` made of it.
         mode: one of :data:`MODES`.
-        tasks: only these; None stands for all seven, and only of these there is an average.
+        tasks: only these; None means all seven, and only of these there is an average.
         fit: one of :data:`FITS`; the other is slow, and the same but for rounding.
         progress: show bars on stderr.
         batch_size: texts a batch of the encoder.

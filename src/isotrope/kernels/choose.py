@@ -9,14 +9,14 @@ matrix as long as there is room for it.
 float32: about twice as fast where a processor multiplies bfloat16 (Zen 4, Sapphire Rapids, GPUs).
 A similarity is rounded to eight bits, so an exponential is wrong by up to 1/(256 tau) of itself,
 at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 embeddings of 768
-numbers; the table is docs/results/bfloat16.csv). It is never chosen, only asked for, and where the
-hardest negative is asked nothing is rounded.
+numbers; the table is docs/results/bfloat16.csv). It is never chosen, only taken on request, and
+nothing is rounded for a formula that uses the hardest negative.
 
 ``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton``): tiles
 of similarities that never reach the GPU's memory. bfloat16 embeddings go through its matrix units
 as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. On a
 CPU they run through Triton's interpreter, to look at them. They have not been run on a GPU yet: so
-they are never chosen either, only asked for.
+they are never chosen either, only taken on request.
 """
 
 import functools

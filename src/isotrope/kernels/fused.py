@@ -133,7 +133,7 @@ class _Ready(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
+        if torch.is_grad_enabled():  # create_graph: this will be differentiated again
             raise NeedsEager(
                 f"the {ctx.backend} backend has no second derivatives; ask for backend='eager'"
             )

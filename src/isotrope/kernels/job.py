@@ -31,8 +31,8 @@ class Job:
 
     Attributes:
         coupling: how the anchors depend on each other, as the objective declares.
-        learnt: what wants a gradient besides the embeddings; ``questions.learnt`` is the same
-            where it is the temperature of the statistics.
+        learnt: a number that wants a gradient, in addition to the embeddings; ``questions.learnt``
+            is the same where it is the temperature of the statistics.
         half: products in bfloat16, of sums of functions; what chooses a column is never rounded.
     """
 
@@ -97,7 +97,7 @@ class Job:
             statistics in order, and that by ``learnt`` where nothing but the formula has it.
 
         Raises:
-            Unfused: there are no derivatives, or the formula asks what it did not ask before.
+            Unfused: there are no derivatives, or the formula uses other statistics than before.
         """
         leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
         statistics = dict(zip(values, leaves[1:], strict=True))

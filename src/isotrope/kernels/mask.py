@@ -61,7 +61,7 @@ class Mask:
         return parts
 
     def excluded(self, rows: slice, first: int = 0) -> Tensor:
-        """Return B x c booleans, True where a column is no negative of the row.
+        """Return B x c booleans, True where a column is not a negative of the row.
 
         Args:
             rows: which anchors, B of them.

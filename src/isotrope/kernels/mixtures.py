@@ -100,7 +100,7 @@ class Mixture:
 
 
 def _following(views: Views, rows: Tensor) -> Tensor:
-    """The row after each one's own, in a circle; -1 where it is no negative."""
+    """The row after each one's own, in a circle; -1 where it is not a negative."""
     if not views.in_batch or len(views.positives) == 1:
         return torch.full_like(rows, -1)
     following = (rows + 1) % len(views.positives)

@@ -11,7 +11,7 @@ operations. The coupling that the objective declares (``Coupling``) says why thi
   multiplied in the end;
 - ``batch``: nothing; but where one block has all rows, nothing is missing.
 
-At the end all statistics are known, and the derivatives are held against the true ones.
+At the end all statistics are known, and the derivatives are compared with the true ones.
 """
 
 import functools
@@ -156,7 +156,7 @@ class _OnePass:
         for key, value in self.values.items():
             value[rows] = statistics.values[key]
         if self.job.coupling == "total":
-            assert statistics.mass is not None  # of the logarithm that is asked for
+            assert statistics.mass is not None  # of the logarithm that the formula uses
             self.by[_TOTAL][rows] = statistics.mass
             return
         _, (_, *by), _ = self.job.evaluate(self.positive, self.values, self.counts, self.n)
@@ -164,7 +164,7 @@ class _OnePass:
             self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
-        """Find what the formula asks of a block of exponents, which becomes its slopes."""
+        """Compute the formula's statistics of a block of exponents, which becomes its slopes."""
         questions, tau = self.job.questions, self.job.temperature
         statistics = _Statistics({})
         if "hardest" in questions.kinds:
@@ -252,9 +252,9 @@ class _OnePass:
         for assumed, true in zip(self.by.values(), by[1:], strict=True):
             agree(assumed, true, _REASONS.get(self.job.coupling, ""))
         for rows in blocks(0, self.n, 2048):
-            own, weight = self._own(rows), by[0][rows, None]
-            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(own))
-            self.gradients[1][own].addcmul_(weight, self.anchors.rows(rows))
+            positives, weight = self._own(rows), by[0][rows, None]
+            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(positives))
+            self.gradients[1][positives].addcmul_(weight, self.anchors.rows(rows))
 
 
 _REASONS = {
@@ -275,7 +275,7 @@ def _among(values: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
 
 @dataclass
 class _Statistics:
-    """What a formula asks of a block, and what its derivatives need.
+    """The statistics of a block that a formula uses, and those that its derivatives need.
 
     Attributes:
         values: the answers.

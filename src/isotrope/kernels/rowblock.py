@@ -97,7 +97,7 @@ class _LogSumExp(_Statistic):
         return value, value
 
     def differentiate(self, tile: Tensor, saved: Tensor, gradient: Tensor) -> Tensor:
-        some = saved > -torch.inf  # a row without negatives: e^{-inf - -inf} is no number
+        some = saved > -torch.inf  # a row without negatives: e^{-inf - -inf} is not a number
         tile.sub_(torch.where(some, saved, 0.0)[:, None]).exp_()
         return tile.mul_(torch.where(some, gradient, 0.0)[:, None])
 

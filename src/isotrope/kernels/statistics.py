@@ -1,6 +1,6 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula on four made-up rows and records which statistics it asks for; the
+``record`` calls a formula on four made-up rows and records the statistics that it uses; the
 numbers that it returns are ignored. ``Known`` supplies these statistics for the batch. If the
 formula then asks for anything else (the matrix, the embeddings, another temperature because the
 numbers made it branch), ``Unfused`` is raised and the caller computes the formula another way.
@@ -24,7 +24,7 @@ Formula = Callable[[Pairs], Tensor]
 
 
 class Unfused(Exception):
-    """The formula asks for more than statistics, or for statistics that are not fused."""
+    """The formula uses more than statistics, or statistics that are not fused."""
 
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
@@ -37,8 +37,8 @@ class Questions:
 
     Attributes:
         temperatures: of each question.
-        counts: against what the number of negatives is asked.
-        mixing: of the mixture whose similarity is asked for, None without such a question.
+        counts: the comparisons whose number of negatives is used.
+        mixing: the mixture whose similarity is used, or None.
         learnt: the tensor that is the temperature of all of them and wants a gradient, or None.
         lasting: they are the same next time: no temperature is a tensor, which may change.
         several: the formula returns one value for each anchor, not one for the batch.
@@ -204,7 +204,7 @@ def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -
     Args:
         formula: of one direction.
         dtype: of the statistics.
-        learnt: the tensor that wants a gradient besides the embeddings.
+        learnt: the tensor that wants a gradient, in addition to the embeddings.
 
     Raises:
         Unfused: it wants more than statistics, or a gradient of another tensor.

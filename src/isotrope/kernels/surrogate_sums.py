@@ -123,7 +123,7 @@ class Masses(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Similarities of some rows of a view, -inf where a column is no negative.
+    """Similarities of some rows of a view, -inf where a column is not a negative.
 
     Attributes:
         tile: B x c.
@@ -227,7 +227,7 @@ class SurrogateSums(ABC):
 
         Args:
             part: which columns.
-            exponent: what is summed besides; None for the maxima alone.
+            exponent: of the sums; None for the maxima alone.
             crossed: whether the rows of one view are pushed by what the other one is compared with;
                 None if no pushes are wanted.
         """

@@ -176,8 +176,8 @@ class Tiles:
 
         Args:
             rows: the rows.
-            columns: the sources of the columns, which stand beside each other.
-            mask: what is no negative becomes -inf; None if all are negatives.
+            columns: the sources of the columns, one after the other.
+            mask: sets all but the negatives to -inf; None if all are negatives.
             scaled: turns unit rows into what is multiplied.
             triangle: the rows are the only columns, and each block begins at its own first one.
         """

@@ -159,7 +159,7 @@ class _TwoPasses:
         return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
 
     def _keep(self, direction: int, by: list[Tensor]) -> None:
-        """Keep derivatives by what was asked for as factors of the slopes."""
+        """Keep the derivatives by the statistics as factors of the slopes."""
         for ((_, against), mass), gradient in zip(self._sums_used(direction), by, strict=True):
             if not self.softplus:  # of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)

@@ -206,7 +206,7 @@ def judge(history: DevHistory) -> Judgement:
 
 
 def unjudged(name: str, start: float | None, score: float, step: float) -> Judgement:
-    """Return what can be said of a saved model where the scores of examples were not kept."""
+    """Return the sentence on a saved model whose scores by example were not stored."""
     began = "" if start is None else f" (start: {start:.2f})"
     sentence = (
         f"{name} was {score:.2f} at step {step:,.0f}, which was saved{began}; whether that is more "
@@ -261,7 +261,7 @@ def _measurable(number: Mapping[str, float], sign: int) -> bool:
 
 
 def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judgement:
-    """Put the outcome, and the numbers that it stands on, into a sentence."""
+    """Put the outcome, and the numbers behind it, into a sentence."""
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
     how = "saved" if history.saved == "last" else "saved; on the dev set that chose the step"

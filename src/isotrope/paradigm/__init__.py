@@ -11,5 +11,5 @@ is a ``surrogate``; ``ablation`` leads to the modified objectives of Li et al. 2
 ``authors_code`` has the formulas of their published code where they differ from the paper.
 
 To analyse one: ``anatomy`` summarises a batch, ``portrait`` shows a scene of known angles,
-``decompose`` finds the components of any loss, and ``lemma`` is Lemma 1 of Li et al. 2024.
+and ``decompose`` finds the components of any loss.
 """

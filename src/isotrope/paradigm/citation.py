@@ -26,7 +26,7 @@ def bibtex(paper: Paper) -> str:
 
 
 def _entry(title: str, reference: str) -> dict[str, str]:
-    """Take ``Wang and Isola, 2020`` apart; what is no such reference stands there as it is."""
+    """Take ``Wang and Isola, 2020`` apart; any other reference stays as it is."""
     match = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
     authors, year = (match[1], match[2]) if match else (reference, "")
     first = re.split(r" et al\.| and ", authors)[0]

@@ -207,7 +207,7 @@ def modify(
 def pushes(objective: Objective) -> bool:
     """Return whether an objective pushes at all: whether some weight is not zero.
 
-    That depends on the values of its settings, so a batch of noise is asked; no gradient depends on
+    That depends on the values of its settings, so it is evaluated on noise; no gradient depends on
     the answer, which is only whether a ratio is accepted.
     """
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))

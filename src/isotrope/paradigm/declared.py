@@ -17,7 +17,7 @@ __all__ = ["FORM_NAMES", "PARTS", "check_declared", "declared"]
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
 FORM_NAMES = ("preset", "symmetric", "part")
-"""Settings that every objective has besides its own hyperparameters and the parts."""
+"""Settings that every objective has in addition to its own hyperparameters and the parts."""
 
 
 @cache
@@ -50,7 +50,7 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             kind = ast.unparse(line.annotation)
-            # an objective or a part inside another is no hyperparameter
+            # an objective or a part inside another is not a hyperparameter
             if not kind.startswith("ClassVar") and kind != "Any" and "|" not in kind:
                 fields.add(line.target.id)
     return fields

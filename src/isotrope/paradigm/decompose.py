@@ -13,7 +13,7 @@ and what no solution reaches is the residual. Two facts bound what it says:
 - the solution is unique where the rank equals the number of unknowns (with d > n, in general
   position); elsewhere other weights give the same gradient, and the least norm is a choice;
 - where the rank is d - 1 the vectors span the tangent plane, every gradient fits and a small
-  residual is no evidence (``testable``). Few rows in many dimensions are the test.
+  residual is not evidence (``testable``). Few rows in many dimensions are the test.
 
 The components are then split so that each row of W sums to 1 and GD is the row's mass, sign
 included: the 1/tau of a softmax ends up in GD. Where the mass is lost in cancellation, as weights

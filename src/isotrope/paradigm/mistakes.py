@@ -17,8 +17,8 @@ __all__ = ["mistakes"]
 def mistakes(objective: Objective) -> list[str]:
     """Say how the components differ from those that the formula has, on 4 x 16 random embeddings.
 
-    There the weights of a gradient are unique. Nothing is said of a pull on each coordinate, or of
-    an objective without negatives in the batch.
+    There the weights of a gradient are unique. A pull on each coordinate is not reported on, nor an
+    objective without negatives in the batch.
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:

@@ -45,7 +45,7 @@ class Paper:
     Attributes:
         title: of the publication.
         reference: authors and year.
-        equation: where it stands, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
+        equation: its place, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -84,7 +84,7 @@ class Objective:
     ``coupling`` declares how the anchors of a batch depend on each other, which decides how value
     and gradients are computed. It is promised of one direction of the loss, reduced, and of its two
     parts. Let p_i be the similarity of anchor i with its positive, t_i the statistics over its
-    negatives that the formula asks for, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
+    negatives that the formula uses, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
     logarithm) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
     - ``"batch"``: nothing, any function of all p and t. Always right, and the default; it costs a
@@ -107,7 +107,7 @@ class Objective:
         presets: by backbone.
         batch_level: one value for the batch, not one for each anchor.
         least_rows: the smallest batch without further negatives.
-        holds: what the gradient treats as constant besides the targets: ``nothing``, the
+        holds: what the gradient treats as constant, apart from the targets: ``nothing``, the
             ``negatives``, or ``everything`` but the anchor.
     """
 
@@ -278,7 +278,7 @@ class Objective:
         """The loss with its gradients already computed.
 
         Raises:
-            Unfused: the formula asks for more than row statistics.
+            Unfused: the formula uses more than row statistics.
             WrongCoupling: it does not keep what ``coupling`` promises.
         """
         prepared = self.prepare(views)

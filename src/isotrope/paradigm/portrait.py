@@ -1,6 +1,6 @@
 """Evaluates the three components of an objective for one anchor in a scene of known angles.
 
-The anchor stands at a corner; its positive is at the angle theta_p, each negative at an angle of
+The anchor is at a corner; its positive is at the angle theta_p, each negative at an angle of
 its own, and beyond that all are orthogonal. Both views of a negative are the same vector, so what
 an objective compares with (the same view or the other) makes no difference to the scene.
 """

@@ -1,7 +1,7 @@
 """Proves an objective, built in or a user's own: its components must give the formula's gradient.
 
 An objective is written twice: as a formula and as the three components of its gradient. Here the
-two are held against each other by autograd in float64 on batches that provoke mistakes, and what
+two are compared by autograd in float64 on batches that provoke mistakes, and what
 the class declares (its invariances, its parts, how its anchors are coupled, finite values on
 degenerate input) is tried.
 ``prove`` runs everything; the test suite calls the single checks for every registered objective

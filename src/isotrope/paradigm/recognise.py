@@ -15,7 +15,7 @@ __all__ = ["MISFIT", "Kind", "Recognised", "recognise"]
 
 Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
-MISFIT = 0.05  # of the gradient: components that leave out more are not told
+MISFIT = 0.05  # of the gradient: components that leave out more are not reported
 _SURE = 0.01  # a softmax that leaves out more has no temperature
 _PROOF = 1e-3  # of pairs, where no softmax can be compared with them
 _ROUNDING = 1e-5
@@ -28,7 +28,7 @@ class Recognised:
     Attributes:
         kind: ``softmax`` a softmax over the batch; ``other`` pushes other rows in another way
             (margins, both directions at once); ``pairs`` sees an anchor and its own positive
-            only, and so has no in-batch negatives; ``scores`` has labels and is no softmax: it
+            only, and so has no in-batch negatives; ``scores`` has labels and is not a softmax: it
             fits similarities to them, and what is learnt is not seen in components; ``unknown``
             is none of these; ``nothing`` of a gradient that is zero.
         terms: GD, W and pull; None where they are not known, and of ``pairs``, which have none.

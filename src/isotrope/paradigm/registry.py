@@ -29,7 +29,7 @@ __all__ = [
 
 _plugin_files: set[Path] = set()  # files that were named to load_plugin
 
-# settings that every objective has besides its own hyperparameters
+# settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
         "", "a backbone, whose tuned hyperparameters fill in what is not given (nothing else)"
@@ -224,7 +224,7 @@ def load_plugin(path: Path) -> list[str]:
 
 
 def check_plugins(plugins: object, folder: Path) -> None:
-    """Refuse code that only a folder asks for: what its settings name must have been loaded before.
+    """Refuse code that only a folder names: the user must have loaded it before.
 
     Args:
         plugins: what the settings of a folder say of plugins; None for nothing.

@@ -70,7 +70,7 @@ class PairFit:
 
 
 def normalised(embeddings: Tensor) -> bool:
-    """Tell whether all rows have length 1, to 1%: whatever a loss compares, it compares cosines."""
+    """Return whether all rows have length 1, to 1%, so that any loss compares cosines."""
     norms = torch.linalg.vector_norm(embeddings.detach().cpu().double(), dim=1)
     return bool(((norms - 1).abs() < 0.01).all())
 
@@ -113,7 +113,7 @@ def fit_softmax(
     Args:
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
             n times its gradient. ``terms.scale`` is 1/n, that of the mean.
-        views: the raw embeddings; rows of one group are no negatives of each other.
+        views: the raw embeddings; rows of one group are not negatives of each other.
         against: what the negatives are: the other view, or both views (NT-Xent).
         near: a temperature to begin with, say that of the last look.
 

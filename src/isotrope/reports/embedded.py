@@ -1,4 +1,4 @@
-"""What the page carries besides its words: the runs as JSON, the style sheet, the one script."""
+"""Embeds data into the page: the runs as JSON, the style sheet, and the one script."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ __all__ = ["data", "permission", "source"]
 
 
 def source(name: str) -> Markup:
-    """Return a file beside this one, as it stands in the page."""
+    """Return a file of this folder for the page."""
     text = files("isotrope.reports").joinpath(name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704 - our own file, without words of users
 
@@ -37,7 +37,7 @@ def data(
     diagnoses: Sequence[StoredDiagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
-    """Return everything shown as JSON that cannot end the script element it stands in."""
+    """Return everything shown as JSON that cannot end the script element around it."""
     records = [
         {
             "name": run.name,

@@ -1,4 +1,4 @@
-"""What each number of a report means, in a sentence."""
+"""Explains each number of a report in a sentence."""
 
 from collections.abc import Set as AbstractSet
 

@@ -1,4 +1,4 @@
-"""Drawing one quantity of several runs: the lines, bands and marks of one picture.
+"""Plots one quantity of several runs: lines, bands and marks.
 
 There is one grey for text and axes, and line colours that keep a contrast of three to one against
 white and against near-black and stay apart for colour-blind eyes.
@@ -65,7 +65,7 @@ class Curve:
 
     @property
     def shown(self) -> NDArray[np.float64]:
-        """What is drawn of y."""
+        """The points of y to draw."""
         return (self.y - self.origin) / self.unit
 
 
@@ -76,7 +76,7 @@ def styles(count: int) -> list[Style]:
 
 
 def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Tell whether the runs cannot share an axis: their losses are of different objectives."""
+    """Return whether the runs cannot share an axis: their losses are of different objectives."""
     objectives = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
     return quantity.key == "loss" and len(objectives) > 1
 
@@ -86,11 +86,11 @@ def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quanti
 
     A run that is not finished does not say its metric; its dev setting does, where others have it.
     """
-    known = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
+    names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}
     for i, run in enumerate(runs):
         if not run.of_images and np.isfinite(run.scores).any():
-            name = run.dev_name or known.get(str(run.settings.get("dev")), "")
+            name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
             places.setdefault(name, set()).add(i)
     quantities_ = []
     for quantity in quantities:
@@ -226,11 +226,11 @@ def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
 
 
 def _hides(line: Line2D, other: Line2D) -> bool:
-    """Tell whether all points of the shorter of two lines lie on the other, as far as one sees."""
+    """Return whether all points of the shorter of two lines lie on the other, for the eye."""
     assert line.axes is not None
     (x, y), (u, v) = (
-        line.axes.transData.transform(np.column_stack(one.get_data(orig=False))).T
-        for one in (line, other)
+        line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
+        for curve in (line, other)
     )
     if len(x) == len(u):
         return bool(np.hypot(x - u, y - v).max() < _SEEN)

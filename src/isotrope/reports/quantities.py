@@ -1,4 +1,4 @@
-"""What is drawn of a training: the pictures by subject, and the columns of metrics.csv in each."""
+"""Lists the quantities to plot, by subject, with their columns of metrics.csv."""
 
 from dataclasses import dataclass
 from typing import Literal

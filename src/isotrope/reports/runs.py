@@ -1,4 +1,4 @@
-"""Run folders, read: config.yaml, metrics.csv and result.json as one frozen record."""
+"""Reads run folders: config.yaml, metrics.csv and result.json as one frozen record."""
 
 import csv
 import math
@@ -32,7 +32,7 @@ IMAGES = "train-images"
 
 @dataclass(frozen=True)
 class Run:
-    """One training run as its folder tells it.
+    """One training run, as read from its folder.
 
     Attributes:
         name: the folder's name.
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def weights(self) -> str | None:
-        """What the saved weights are known by; None of a run that does not say it."""
+        """The fingerprint of the saved weights; None if the run has none."""
         model = self.result.details.get("model") if self.result else None
         fingerprint = model.get("fingerprint") if isinstance(model, Mapping) else None
         return None if fingerprint is None else str(fingerprint)
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def dev_name(self) -> str:
-        """What the dev score is, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
+        """The name of the dev score, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
         if self.of_images:
             return "kNN accuracy"
         dev = self.result.details.get("dev") if self.result else None
@@ -113,13 +113,15 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """What must agree for two dev scores to be comparable; ``""`` if unknown.
+        """The data that must agree for two dev scores to be comparable; ``""`` if unknown.
 
         A label-free score (``--dev auto``) is on the run's own text, and nearest neighbours are
         its own images, so those must agree too.
         """
-        own = self.result is not None and (self.of_images or self.settings.get("dev") == "auto")
-        text = self.result.provenance.get("data") if self.result is not None and own else ""
+        held_out = self.result is not None and (
+            self.of_images or self.settings.get("dev") == "auto"
+        )
+        text = self.result.provenance.get("data") if self.result is not None and held_out else ""
         return f"{self.dev_name} {text}".strip()
 
     @property
@@ -149,8 +151,8 @@ class Run:
         ``dev_best`` and its like are ``knn_best`` of a run on images.
         """
         if self.result is not None:
-            own = name.replace("dev_", "knn_", 1) if self.of_images else name
-            value = self.result.metrics.get(own)
+            column = name.replace("dev_", "knn_", 1) if self.of_images else name
+            value = self.result.metrics.get(column)
             number = isinstance(value, (int, float)) and math.isfinite(value)
             return value if number and isinstance(value, (int, float)) else None
         return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
@@ -223,7 +225,7 @@ def read_run(folder: Path) -> Run:
 
 
 def legible(name: str) -> str:
-    """Return a folder's name as pages and pictures can hold it, without what is no character."""
+    """Return a folder's name for pages and pictures, without invalid characters."""
     return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
 
 

@@ -47,7 +47,7 @@ def check_sweep(spec: Sweep) -> None:
     """Check a sweep before anything runs.
 
     Raises:
-        InputError: whatever it is.
+        InputError: the first error.
     """
     check_metric(spec.settings, spec.metric)
     checked: list[RunSettings] = []
@@ -62,7 +62,7 @@ def check_sweep(spec: Sweep) -> None:
 
 
 def _every(spec: Sweep) -> Iterator[Values]:
-    """Yield values that stand for all: those that are known, else one setting at a time."""
+    """Yield values to check for all others: listed ones, else one setting at a time."""
     plans = [planned(spec, varied) for varied in spec.stages]
     fixed: dict[str, str] = {}
     for varied, plan in zip(spec.stages, plans, strict=True):

@@ -60,7 +60,7 @@ def _by_others(stage: Stage, setting: Varied) -> Mapping[str, Sequence[Trial]]:
 
 
 def _place(value: str, *, numbers: bool) -> float | str:
-    """Return where a value stands on the axis of its setting."""
+    """Return the position of a value on the axis of its setting."""
     return float(value) if numbers else value
 
 

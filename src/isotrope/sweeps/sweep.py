@@ -49,7 +49,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
     Raises:
         InputError: before anything runs: a name, a value, data, an encoder, a folder that another
             sweep fills.
-        LostProcess: a process died, or was asked to stop; what was finished is kept.
+        LostProcess: a process died, or was stopped; finished runs are kept.
         KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
     if not measure:
@@ -135,7 +135,7 @@ class _StageRun:
                     self._ended(place, seed, result)
 
     def _ended(self, place: int, seed: int, result: Result | str | InputError) -> None:
-        """Keep what a run came to, and report it."""
+        """Store the outcome of a run, and report it."""
         trial = self.trials[place]
         trial.take(seed, result)
         score = trial.scores.get(seed)
@@ -152,7 +152,7 @@ class _StageRun:
     def _tell(self, place: int) -> None:
         """Let Optuna know the score of a trial that is complete.
 
-        A run that failed is tried again by the same command: its trial goes on.
+        A run that failed is tried again by the same command: its trial continues.
         """
         trial = self.trials[place]
         if trial.runs < len(self.spec.seeds) or trial.failures:

@@ -135,7 +135,7 @@ def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | No
 
     Args:
         spec: the sweep.
-        stages: what they came to.
+        stages: their outcomes.
         again: the command line of the sweep.
         best: that of the best setting.
     """

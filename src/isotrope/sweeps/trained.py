@@ -46,7 +46,7 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
 
 
 def _promote(folder: Path) -> None:
-    """Let the run go on from a checkpoint that was kept for looking at, if it is the newest."""
+    """Let the run resume from a checkpoint of ``--keep-every``, if it is the newest."""
     newest = max(folder.glob("step-*.ckpt"), key=lambda file: int(file.stem[5:]), default=None)
     last = folder / "last.ckpt"
     if newest is None or newest.stem == "step-0":

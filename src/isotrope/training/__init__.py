@@ -5,8 +5,8 @@ Besides ``adapters``, this is the only package that imports Lightning.
 ``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
 runs on text and on images: folder, processes, checkpoints and outcome. ``loop`` makes the steps of
 both, ``step`` computes the loss and seeds one step, ``callbacks`` run between steps, ``progress``
-prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, ``nan_guard``
-stops at a number that is not finite, and ``rebuild`` restores a run as it was at a step.
+prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, and ``nan_guard``
+stops at a number that is not finite.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
 folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the score of

@@ -132,7 +132,7 @@ class Metrics(L.Callback):
             handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
-        """Return the rows of the file; what a power failure has left of a line is no row."""
+        """Return the rows of the file, without a line that a power failure has cut short."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
@@ -458,7 +458,7 @@ class Checkpoints(L.Callback):
     ) -> None:
         """Save every k steps, but not after the last, and what shall stay."""
         step = trainer.global_step
-        # first what stays: a run that goes on from here does not make it again
+        # first the kept one: a run that resumes from here does not make it again
         if self.keep and (step % self.keep == 0 or step == self.last):
             self._write(trainer, self.folder / f"step-{step}.ckpt")
         if step % self.every == 0 and step != self.last:
@@ -511,7 +511,7 @@ class ProvenanceWriter(L.Callback):
         """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
-            with suppress(InputError):  # damaged: what it said is lost, the run is not
+            with suppress(InputError):  # damaged: its contents are lost, the run is not
                 recorded = read_json(self.path)
                 parts = recorded if isinstance(recorded, list) else []
         now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}

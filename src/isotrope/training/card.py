@@ -127,7 +127,7 @@ def model_card(
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
         name: the dev score's name.
-        judgement: whether the run helped; None while it goes on.
+        judgement: whether the run helped; None while it is in progress.
         lora: what ``lora_facts`` says of the encoder.
         prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """

@@ -85,7 +85,8 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
             or of triples ``(anchor, positive, hard negative)``; a DataFrame of pandas or polars, or
             a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
             those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
-            the Hugging Face hub. What is no file is written to ``output/data-from-python.jsonl``.
+            the Hugging Face hub. Anything but files is written to
+            ``output/data-from-python.jsonl``.
         resume: continue, start or do nothing, as ``--resume`` does.
         settings: ``output="runs/x"``, and any other setting, e.g.
             ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever

@@ -36,7 +36,7 @@ class History(Sequence[Row]):
         """Read a metrics.csv; a last line that is being written is left out.
 
         Raises:
-            InputError: no such file, or one that is no table of numbers.
+            InputError: no such file, or one that is not a table of numbers.
         """
         try:
             with file.open(newline="", encoding="utf-8") as handle:

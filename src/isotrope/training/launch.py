@@ -199,7 +199,7 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
 
 def _begin(worker: _Worker, task: Task[T, R], item: T, requests: list[int]) -> None:
     worker.begin(task, item)
-    if requests:  # after the process was started, and before it could be asked
+    if requests:  # after the process was started, and before it received requests
         worker.ask(requests[0])
 
 
@@ -218,7 +218,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
         item: can be pickled.
 
     Returns:
-        Exit code: 0 where all finished, 130 or 75 where they were asked to stop; and the result
+        Exit code: 0 where all finished, 130 or 75 where they were stopped; and the result
         of the first process, if it came that far.
 
     Raises:
@@ -252,7 +252,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
 def _answers(workers: list[_Worker]) -> dict[int, Answer]:
     """Return what came of the task of each, in the order in which they ended.
 
-    Those that go on although another has failed are killed, and have none.
+    Those that continue although another has failed are killed, and have none.
     """
     answers: dict[int, Answer] = {}
     until: float | None = None
@@ -328,7 +328,7 @@ def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
 
 
 def _end(requests: list[int]) -> None:
-    """Raise what the first request to stop stands for."""
+    """Raise the exception of the first request to stop."""
     if requests:
         raise KeyboardInterrupt if requests[0] == signal.SIGINT else LostProcess(_STOPPED)
 

@@ -141,7 +141,7 @@ class Loggers:
         self._services: list[Service] = []
 
     def start(self) -> None:
-        """Begin, or go on with, the runs of the services.
+        """Begin or continue the runs of the services.
 
         Raises:
             InputError: a service refuses: nobody is logged in, say.

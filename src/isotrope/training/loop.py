@@ -242,7 +242,7 @@ def make_steps(
         settings: the run's settings.
         module: what is trained; its ``global_step`` says afterwards how far it came.
         loader: gives the batch of each step that is left.
-        resumed: checkpoint to go on from.
+        resumed: checkpoint to resume from.
         callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
             ``Metrics``, too.
         clip: largest norm of the gradient, or None.

@@ -39,7 +39,7 @@ _TIMES = 4.0  # as far as arithmetic in bfloat16 may be off, in units of that ef
 Loss = Callable[..., Tensor]
 
 
-class _Result(NamedTuple):
+class _LossAndGradients(NamedTuple):
     """A value, and the gradients of the encoder's weights and of the loss's own parameters."""
 
     value: Tensor
@@ -168,7 +168,7 @@ def _result(
     encoder: nn.Module,
     views: list[Tensor],
     options: Mapping[str, int] | None = None,
-) -> _Result:
+) -> _LossAndGradients:
     """Call the loss and go backward; a loss may have gone backward by itself."""
     value = loss(*views[: _takes(loss)], **(options or {}))
     if not isinstance(value, Tensor) or value.numel() != 1:
@@ -179,12 +179,12 @@ def _result(
     modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
     parameters = [p for module in modules for p in module.parameters()]
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    return _Result(value.detach(), gradients)
+    return _LossAndGradients(value.detach(), gradients)
 
 
 def _whole(
     loss: Loss, *, permuted: bool = False, options: Mapping[str, int] | None = None
-) -> _Result:
+) -> _LossAndGradients:
     loss, (encoder, inputs) = _fresh(loss), _data()
     if permuted:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
@@ -192,13 +192,13 @@ def _whole(
     return _result(loss, encoder, [encoder(x) for x in inputs], options)
 
 
-def _cached(loss: Loss) -> _Result:
+def _cached(loss: Loss) -> _LossAndGradients:
     loss, (encoder, inputs) = _fresh(loss), _data()
     views = [torch.cat(cached(encoder, [(part,) for part in x.split(7)])) for x in inputs]
     return _result(loss, encoder, views)
 
 
-def _in_chunks(loss: Loss, whole: _Result) -> Iterator[Check]:
+def _in_chunks(loss: Loss, whole: _LossAndGradients) -> Iterator[Check]:
     """Compare the sizes by which the loss divides its batch, by itself."""
     call = loss.forward if isinstance(loss, nn.Module) else loss
     for name in _SIZES:
@@ -215,7 +215,7 @@ def _in_chunks(loss: Loss, whole: _Result) -> Iterator[Check]:
             yield _compared(label, way, whole, _CHUNKS)
 
 
-def _on_two(loss: Loss, source: tuple[Path, str], whole: _Result) -> Check:
+def _on_two(loss: Loss, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
     """Compare with two processes, as DistributedDataParallel averages their gradients."""
     name = "on two processes"
     try:
@@ -224,9 +224,9 @@ def _on_two(loss: Loss, source: tuple[Path, str], whole: _Result) -> Check:
         return _raised(name, error)
     if answer is None:
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
-    both = _Result(*answer)
+    both = _LossAndGradients(*answer)
     alone = [_half(loss, slice(0, _ROWS // 2)), _half(loss, slice(_ROWS // 2, _ROWS))]
-    own = _Result(*(_mean(part) for part in zip(*alone, strict=True)))
+    own = _LossAndGradients(*(_mean(part) for part in zip(*alone, strict=True)))
     if _distance(both, whole) > SAME and _distance(both, own) <= SAME:
         return Check(name, 1, _shown(_distance(both, whole)), passed=None, means=_OWN)
     return _compared(name, lambda: both, whole, _GATHERED)
@@ -239,7 +239,7 @@ def _mean(parts: Any) -> Any:  # noqa: ANN401 - two values, or two lists of grad
     return [(a + b) / 2 for a, b in zip(first, second, strict=True)]
 
 
-def _half(loss: Loss, rows: slice) -> _Result:
+def _half(loss: Loss, rows: slice) -> _LossAndGradients:
     loss, (encoder, inputs) = _fresh(loss), _data()
     return _result(loss, encoder, [encoder(x[rows]) for x in inputs])
 
@@ -284,11 +284,11 @@ def _signs(like: Tensor, numbers: torch.Generator) -> Tensor:
     return torch.randint(0, 2, like.shape, generator=numbers).to(like) * 2 - 1
 
 
-def _by_embeddings(loss: Loss, views: list[Tensor]) -> _Result:
+def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
     leaves = [x.detach().clone().requires_grad_() for x in views]
     value = loss(*leaves[: _takes(loss)])
     gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
-    return _Result(value.detach().double(), [g.double() for g in gradients])
+    return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
 
 
 def _collapsed(loss: Loss) -> Iterator[Check]:
@@ -312,7 +312,9 @@ def _collapsed(loss: Loss) -> Iterator[Check]:
         yield Check(name, 1, found, passed=all(finite), means="" if all(finite) else _COLLAPSE)
 
 
-def _compared(name: str, way: Callable[[], _Result], whole: _Result, means: str) -> Check:
+def _compared(
+    name: str, way: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
+) -> Check:
     try:
         found = _distance(way(), whole)
     except Exception as error:  # whatever somebody's loss raises is the finding
@@ -321,7 +323,7 @@ def _compared(name: str, way: Callable[[], _Result], whole: _Result, means: str)
     return Check(name, 1, _shown(found), passed=passed, means="" if passed else means)
 
 
-def _distance(one: _Result, other: _Result) -> float:
+def _distance(one: _LossAndGradients, other: _LossAndGradients) -> float:
     """Return the largest relative difference of values and of gradients; infinite for NaN."""
     size = max([float(g.abs().max()) for g in other.gradients], default=0.0) or 1.0
     errors = [float((one.value - other.value).abs()) / (1 + float(other.value.abs()))]

@@ -4,8 +4,8 @@ The loss, the embeddings and the gradient of every step are looked at before any
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
 stays as it is. ``skip`` leaves the step out: parameters, states of the optimiser, moving averages,
 queues and running statistics are what they were before it, the next step takes the next batch, and
-a run that was stopped goes on exactly. Overflows of float16 gradients are neither: the scaler sees
-to them.
+a run that was stopped continues exactly. Overflows of float16 gradients are neither: the scaler
+handles them.
 """
 
 import math
@@ -112,7 +112,7 @@ class NonFiniteGuard(L.Callback):
     def forward_is_finite(
         self, module: GuardedModule, step: int, loss: Tensor, views: Sequence[Views]
     ) -> bool:
-        """Return whether a step may go on to its backward pass.
+        """Return whether a step may continue to its backward pass.
 
         Args:
             module: what is trained.
@@ -222,7 +222,7 @@ class NonFiniteGuard(L.Callback):
         """End the run.
 
         Raises:
-            Diverged: always; whatever process, it says the same.
+            Diverged: always, with the same message in every process.
         """
         before = f", as something was in the {MOST - 1} steps before" if self.skips else ""
         for line in described(module, self._views, self._loss):

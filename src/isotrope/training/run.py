@@ -249,7 +249,7 @@ def _here(
                     return finished or Outcome(empty_result(output), output, first=False)
                 return work(settings, lines)
         except Terminated:
-            # the same command goes on
+            # the same command resumes
             return Outcome(empty_result(output), output, exit_code=REQUEUE)
 
 
@@ -302,11 +302,11 @@ def _check_devices(settings: RunSettings) -> str:
 
 
 def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
-    """Return the outcome of a run that is already finished, or None to go on.
+    """Return the outcome of a run that is already finished, or None to continue.
 
     Args:
         output: run folder.
-        settings: asked for now; what a run in the folder began with must be the same.
+        settings: of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
 
     Raises:
@@ -384,7 +384,7 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
         return state
     except (ChecksumMismatch, MemoryError):
         raise
-    # whatever else a damaged archive makes torch raise
+    # torch may raise anything on a damaged archive
     except Exception as error:
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise ChecksumMismatch(str(why)) from error

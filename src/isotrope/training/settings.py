@@ -446,7 +446,7 @@ class TrainSettings(RunSettings):
     @field_validator("columns", "lora_targets", mode="after")
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
-        """``anchor,positive`` stands for two names."""
+        """``anchor,positive`` means two names."""
         names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
             raise ValueError("an empty name among them")

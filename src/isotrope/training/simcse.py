@@ -66,7 +66,7 @@ class SimCSE(L.LightningModule):
         plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
         seed: the run's seed.
         caching: have the graph of one chunk at a time, not of the whole batch.
-        log_every: steps between looks at the gradient's components.
+        log_every: steps between measurements of the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
         backend: what computes the loss, see ``isotrope.kernels.choose``.
         prefixes: the loss is the mean of the objective's on whole embeddings and on their first

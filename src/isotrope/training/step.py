@@ -37,7 +37,7 @@ def step_loss(
         step: its number.
         terms: the rows of all processes, one batch of views for each term of the loss.
         embeddings: the views in which everything must be finite.
-        measure: looks at the batch.
+        measure: measures the batch.
 
     Raises:
         Diverged: something is not finite, and such steps are not left out.

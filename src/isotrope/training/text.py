@@ -107,7 +107,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
     """Check settings, files, dev set and encoder, without writing anything.
 
     Raises:
-        InputError: whatever it is.
+        InputError: the first error.
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
@@ -242,7 +242,7 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
 
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the encoder and give it matrices to train, if that was asked for."""
+    """Freeze the encoder and add matrices to train, if ``lora`` is set."""
     if settings.lora is None:
         for name in ("lora_alpha", "lora_targets"):
             if getattr(settings, name):
@@ -263,7 +263,7 @@ def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
 
 
 def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Leave the embeddings out of the training, if that was asked for."""
+    """Freeze the embeddings, if ``freeze`` says so."""
     if settings.freeze == "none":
         return
     if settings.encoder == "scratch":
@@ -324,7 +324,7 @@ def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) ->
 
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return what stands before anchors and positives: as asked, else the model's own prompt."""
+    """Return the prompts of anchors and positives: as set, else the model's own."""
     if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
         raise InputError(
             f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "

@@ -28,8 +28,7 @@ def artifact(name: str) -> Artifact:
 
 
 def test_what_there_is() -> None:
-    shared = {"convergence", "cosine_checks", "cuts", "grids", "latent", "logged", "pictures"}
-    shared |= {"snapshots", "trainings"}
+    shared = {"convergence", "cuts", "grids", "latent", "logged", "pictures", "trainings"}
     there = {module.name for module in pkgutil.iter_modules(paper.__path__)}
     assert there - shared == {*FORMULAS, *TRAINED}
     for name in (*FORMULAS, *TRAINED):

@@ -9,7 +9,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
 from isotrope.objectives import DCL, MPT, BarlowTwins, NegativeCosine
 from isotrope.paradigm.assemble import tangent
-from papers.draganov2024.cosine_checks import FAR, push_over_pull, random_halves
+from papers.draganov2024.check_opposite import FAR, random_halves
+from papers.draganov2024.check_theorem import push_over_pull
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 8, 128])

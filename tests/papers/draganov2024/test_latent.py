@@ -1,22 +1,28 @@
 """SimCLR and BYOL in two dimensions: real training on digits, short."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from papers.draganov2024.latent import Cell, byol_cells, latent, simclr_cells
+from papers.draganov2024.latent import (
+    MEASURES,
+    Cell,
+    LatentSnapshot,
+    byol_cells,
+    latent,
+    simclr_cells,
+)
 
 QUICK = {"epochs": 2, "limit": 260}  # two batches an epoch
 
 
 def test_every_cell_trains_and_is_looked_at() -> None:
     cells = simclr_cells() | byol_cells()
-    done: list[float] = []
-    runs = latent(cells, **QUICK, progress=done.append)
+    runs = latent(cells, **QUICK)
     assert [*runs] == [*cells]
-    assert len(done) == 2 * len(cells)
     for name, looks in runs.items():
         assert [look.epoch for look in looks] == [0, 1, 2]
         for look in looks:
@@ -83,3 +89,36 @@ def test_cells_are_one_thing_apart() -> None:
                 if getattr(plain, field.name) != getattr(other, field.name)
             ]
             assert len(changed) == 1
+
+
+def around(angles: list[float], length: float = 1.0) -> torch.Tensor:
+    turned = torch.tensor(angles, dtype=torch.float64)
+    return length * torch.stack([turned.cos(), turned.sin()], dim=1)
+
+
+def test_numbers_of_pairs_at_known_angles() -> None:
+    look = LatentSnapshot(
+        3, around([0.0, 0.5, 1.0, 2.0], 2.5), around([0.3, 0.7, 3.0, 2.0 + 3.0], 9.0)
+    )
+    found = look.measures()
+    assert tuple(found) == MEASURES
+    assert found["norm"] == pytest.approx(2.5)
+    assert found["angle"] == pytest.approx((0.3 + 0.2 + 2.0 + 3.0) / 4)
+    assert found["opposite_halves"] == 0.5
+    assert found["far_opposite"] == 0.25
+    torch.testing.assert_close(look.cosines[0], torch.tensor(math.cos(0.3)).double())
+
+
+@pytest.mark.parametrize(
+    ("angles", "line"),
+    [
+        ([1.0, 1.0, 1.0], 1.0),
+        ([1.0, 1.0 + math.pi, 1.0], 1.0),  # antipodes are one line
+        ([0.0, math.pi / 2], 0.0),
+        ([i * math.pi / 8 for i in range(16)], 0.0),
+        ([0.0, math.pi / 4], math.sqrt(0.5)),
+    ],
+)
+def test_how_much_lies_on_one_line(angles: list[float], line: float) -> None:
+    look = LatentSnapshot(0, around(angles), around(angles))
+    assert look.measures()["clusters"] == pytest.approx(line, abs=1e-12)

@@ -154,7 +154,7 @@ class Doctor:
                 return
             try:
                 function(*args)
-            except Exception as error:  # whatever it is, the training goes on
+            except Exception as error:  # of any kind: the training continues
                 self.stop(f"{type(error).__name__}: {error}")
 
         return guarded
@@ -299,7 +299,7 @@ class Doctor:
             path: of the folder; by default that of the doctor.
 
         Raises:
-            ValueError: nobody said where.
+            ValueError: there is no folder to save to.
             InputError: it cannot be written.
         """
         folder = self.path if path is None else Path(path)

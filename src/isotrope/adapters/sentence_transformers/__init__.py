@@ -1,7 +1,7 @@
 """Objectives as losses, and protocols as evaluators, for the sentence-transformers trainer.
 
 ``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, and
-``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` looks at these
+``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` measures these
 losses as at any other::
 
     from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator

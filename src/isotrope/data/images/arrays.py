@@ -2,7 +2,7 @@
 
 An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
 channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
-possible the channels stand last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
+possible the channels are last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
 test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``) and ``class_names``.
 
 A folder of strips holds ``train*.npz`` and perhaps ``test.npz`` with ``webp`` (pictures of 32 x 32
@@ -125,7 +125,7 @@ def _opened(path: Path) -> "Iterator[_Archive]":
 
 
 class _Archive:
-    """The arrays of an ``.npz`` file, read when they are asked for."""
+    """The arrays of an ``.npz`` file, each read on first use."""
 
     def __init__(self, path: Path, arrays: NpzFile) -> None:
         self.path, self._arrays, self.names = path, arrays, list(arrays)

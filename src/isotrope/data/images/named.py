@@ -97,7 +97,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     dispatch[pickle.SETITEM[0]] = load_setitem
 
     def load_dict(self) -> None:
-        """Make a dict of what stands on the stack."""
+        """Make a dict of the entries on the stack."""
         if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
             raise pickle.UnpicklingError("a key that is no text")
         super().load_dict()
@@ -105,7 +105,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     dispatch[pickle.DICT[0]] = load_dict
 
     def find_class(self, module: str, name: str) -> object:
-        """Return what stands here for one of the four names that a pickled array needs."""
+        """Return our substitute for one of the four names that a pickled array needs."""
         if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
             return {"ndarray": _Bytes, "dtype": _Kind}[name]
         if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (

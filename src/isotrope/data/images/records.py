@@ -77,7 +77,7 @@ class ImageSet:
             pixels; files with name, length in bytes, width and height, so that no folder is decoded
             for it.
         in_memory: reading is a copy of memory: worker processes would only cost.
-        skipped: names of files that are no readable pictures and were left out.
+        skipped: names of files that are not readable pictures and were left out.
     """
 
     name: str

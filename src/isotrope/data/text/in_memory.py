@@ -1,6 +1,6 @@
 """Writes text held in memory (lists, DataFrames, ``datasets.Dataset``) to a file of records.
 
-A run must be able to go on, to be diagnosed and to be repeated in another process, so what it
+A run must be able to be resumed, diagnosed and to be repeated in another process, so what it
 trains on is written to disk once: one JSON object a line, with the keys ``text``, or ``anchor``,
 ``positive`` and ``negative``, which :func:`isotrope.data.text.corpora.read` reads.
 """
@@ -114,7 +114,7 @@ def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
         Whether the file was written: False where it held these records already.
 
     Raises:
-        InputError: what is no text, records of different kinds, no records, or other records in
+        InputError: what is not text, records of different kinds, no records, or other records in
             the file.
     """
     lines = map(_line, _records(data, columns))

@@ -9,7 +9,7 @@ A store is a folder:
 - ``groups.bin``: uint64 for each text, equal for near-identical texts (see
   :func:`isotrope.data.text.repeats.near_identical`);
 - ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
-  order; an adjacent text is stored once although it stands in two records;
+  order; an adjacent text is stored once although it is in two records;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``manifest.json``: what the rest is, with a digest of each file, written last.
 """

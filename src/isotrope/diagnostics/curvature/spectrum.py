@@ -1,4 +1,4 @@
-"""The spectrum of a loss's curvature at a point: extremes, counts, step sizes.
+"""The spectrum of a loss's Hessian at a point: extremes, counts and step sizes.
 
 Source: Manna et al., 2023, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz*
 values, which are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around

@@ -1,1 +1,1 @@
-"""Simulations without a model: angles that are random or given."""
+"""Simulations without a model, on random or given angles."""

@@ -63,7 +63,7 @@ class _Fused:
 
     Attributes:
         parts: the views in kernel format, and the blocks in which they are compared.
-        kinds: of sums that are asked for.
+        kinds: of sums that the formula uses.
         scale: the exponent (of 2) of a similarity of 1.
         shifted: exponents leave the format of sums.
         positive: similarities of the positives.

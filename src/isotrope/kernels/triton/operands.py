@@ -79,7 +79,7 @@ class Rows:
         ones = torch.ones_like(norm)
         if as_is:
             power, self.exact = ones, ones + 0 * norm
-        else:  # as core.views.unit has it: too short is dead, too long is no number
+        else:  # as core.views.unit has it: too short is dead, too long is not a number
             dead = norm <= max(1e-12, torch.finfo(self.sums).tiny)
             norm = norm.masked_fill(norm > torch.finfo(self.sums).max ** 0.5, torch.nan)
             exponent = torch.frexp(norm.where(norm.isfinite() & ~dead, 1.0))[1]

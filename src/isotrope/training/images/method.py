@@ -67,7 +67,7 @@ class ImageMethod(L.LightningModule):
         options: the method's own settings; by default those of its recipe.
         augments: one for each crop; by default those of its recipe.
         seed: decides heads, queue, crops and dropout.
-        log_every: steps between looks at the embeddings.
+        log_every: steps between measurements of the embeddings.
         caching: images that go through the encoder at a time, with the graphs of no more than
             these; None: the whole batch. Refused with batch normalisation in the encoder.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
@@ -158,7 +158,7 @@ class ImageMethod(L.LightningModule):
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return one augmentation for each crop: two, whatever small ones a recipe has besides.
+        """Return one augmentation for each crop: two, without the small ones of a recipe.
 
         Args:
             size: the side of the crops.
@@ -167,7 +167,7 @@ class ImageMethod(L.LightningModule):
         """
         return two_views(name or cls.recipe.augment, size)[:2]
 
-    # what is theirs to use
+    # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
         """Cut-initialise everything but the encoder, which has come as it shall be, cut or not.

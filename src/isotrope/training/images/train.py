@@ -348,7 +348,7 @@ class ImageTask(Task):
             batch_size=None,
             num_workers=_worker_count(self.settings, self.images),
             pin_memory=find_device(self.settings.device).type == "cuda",
-            # the main process handles Ctrl-C: the workers go on until the current step is done
+            # the main process handles Ctrl-C: the workers continue until the current step is done
             worker_init_fn=_ignore_interrupts,
         )
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.kernels.choose import pairs
+from isotrope.objectives.infonce import InfoNCE
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
@@ -147,7 +147,7 @@ def angles_of(views: Views) -> AnchorAngles:
     Raises:
         ValueError: an anchor without negatives.
     """
-    statistics = pairs(views.unit())
+    statistics = InfoNCE().compare(views)
     views, negative = statistics.views, statistics.negative()
     if not bool(negative.any(dim=1).all()):
         raise ValueError("Lemma 1 needs a negative for each anchor; found one without")

@@ -1,6 +1,6 @@
 """What Li et al. 2024 measures of models, of yours: before training, after it, or both.
 
-    python examples/model_statistics.py held-out.txt all-MiniLM-L6-v2 [runs/mine]
+    python -m papers.li2024.model_statistics held-out.txt all-MiniLM-L6-v2 [runs/mine]
 
 The texts, one a line, should not have been trained on. They go through each encoder in batches of
 128 with dropout on, twice; its masks make the two views (appendix A.2). Printed are the angles with
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from isotrope.core.views import Views
 from isotrope.data.text.corpora import read
-from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics
-from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
-from isotrope.diagnostics.model_statistics.held_out import held_out
 from isotrope.encoders.sentence import SentenceEncoder
+from papers.li2024.model_statistics.angle_statistics import angle_statistics
+from papers.li2024.model_statistics.dynamic_ratios import dynamic_ratios
+from papers.li2024.model_statistics.hardest_negative import hardest_share
+from papers.li2024.model_statistics.held_out import held_out
 
 BATCH, BATCHES, TOKENS = 128, 8, 32
 

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics, densities
-from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
-from isotrope.diagnostics.model_statistics.held_out import held_out
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import MET, BarlowTwins, InfoNCE
 from isotrope.paradigm.ratio import MetricRatio
+from papers.li2024.model_statistics.angle_statistics import angle_statistics, densities
+from papers.li2024.model_statistics.dynamic_ratios import dynamic_ratios
+from papers.li2024.model_statistics.hardest_negative import hardest_share
+from papers.li2024.model_statistics.held_out import held_out
 
 TEXTS = ["a stone in the river", "rain", "a lantern on the bridge", "snow again", "bread", "cloud"]
 
@@ -79,15 +79,15 @@ def test_densities_are_scipys_and_integrate_to_one() -> None:
 
 def test_a_density_of_many_cosines_is_of_their_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = densities(batches(20, 24))
-    monkeypatch.setattr("isotrope.diagnostics.model_statistics.angle_statistics._KEPT", 4000)
+    monkeypatch.setattr("papers.li2024.model_statistics.angle_statistics._KEPT", 4000)
     some = densities(batches(20, 24))
     assert float((whole.negative - some.negative).abs().max()) < 0.05 * float(whole.negative.max())
 
 
 def test_angles_need_negatives() -> None:
-    x = torch.ones(1, 3)
+    x = torch.ones(2, 3)
     with pytest.raises(ValueError, match="need a batch of two pairs or more"):
-        angle_statistics([Views(x, x)])
+        angle_statistics([Views(x, x, groups=torch.zeros(2, dtype=torch.long))])
 
 
 def shares(views: Views, temperature: float, margin: float | None) -> list[tuple[float, float]]:

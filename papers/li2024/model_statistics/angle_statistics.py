@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.objectives.infonce import InfoNCE
 
 __all__ = ["ASSUMED", "AngleStatistics", "Density", "angle_statistics", "densities"]
 
@@ -110,7 +110,7 @@ def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
 @torch.no_grad()
 def _cosines(batches: Sequence[Views]) -> tuple[Tensor, Tensor]:
     """Return the cosines with positives and with negatives of all batches, in float64."""
-    seen = [choose_pairs(b.map(lambda x: x.detach().cpu().double()).unit()) for b in batches]
+    seen = [InfoNCE().compare(b.map(lambda x: x.detach().cpu().double())) for b in batches]
     near = [pairs.positive for pairs in seen]
     far = [pairs.similarity()[pairs.negative()] for pairs in seen]
     if not any(map(len, far)):

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.model_statistics.lemma_share import STEPS, lemma_share
 from isotrope.objectives import MET
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.lemma import angles_of, satisfied
+from papers.li2024.model_statistics.lemma_share import STEPS, lemma_share
+from papers.theorems.lemma import angles_of, satisfied
 
 
 def near(n: int = 40, d: int = 6) -> Views:
@@ -80,9 +80,9 @@ def test_nothing_to_count_has_no_share() -> None:
 
 
 def test_bad_input() -> None:
-    one = torch.ones(1, 4)
+    copies = torch.ones(2, 4)
     with pytest.raises(ValueError, match="needs a negative for each anchor; found one without"):
-        lemma_share(Views(one, one))
+        lemma_share(Views(copies, copies, groups=torch.zeros(2, dtype=torch.long)))
     with pytest.raises(ValueError, match=r"one for each of 40 anchors; found shape \(3,\)"):
         lemma_share(near(), torch.ones(3))
     with pytest.raises(ValueError, match="step must be 0 or more"):

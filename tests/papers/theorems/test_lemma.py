@@ -9,7 +9,7 @@ from isotrope.core.views import unit
 from isotrope.objectives import BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.lemma import angles, lemma1, lemma1_of, satisfied
+from papers.theorems.lemma import angles, lemma1, lemma1_of, satisfied
 from tests.paradigm.batches import batch
 
 SIXTH, THIRD = math.pi / 6, math.pi / 3
@@ -145,7 +145,7 @@ def test_what_is_refused() -> None:
     a, b = batch("random", 4, 6)
     with pytest.raises(ValueError, match="step must be 0 or more; found -1"):
         lemma1(SIXTH, THIRD, 0.5, -1.0)
-    with pytest.raises(ValueError, match="needs a negative for each anchor; found one without"):
+    with pytest.raises(ValueError, match="InfoNCE compares rows of a batch; found 1 row"):
         lemma1_of(a[:1], b[:1], 0.5)
     with pytest.raises(ValueError, match="found BarlowTwins, whose pull acts on each coordinate"):
         satisfied(BarlowTwins(), a, b, 0.5)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views
-from isotrope.kernels.choose import pairs as choose_pairs
+from isotrope.objectives.infonce import InfoNCE
 from isotrope.paradigm.assemble import tangent
 
 __all__ = ["TEMPERATURES", "hardest_share"]
@@ -37,7 +37,7 @@ def hardest_share(
 
     Args:
         batches: raw embeddings of a model, before and after training, as
-            :func:`isotrope.diagnostics.model_statistics.held_out.held_out` makes them.
+            :func:`papers.li2024.model_statistics.held_out.held_out` makes them.
         temperatures: tau, above 0.
         margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, 0.3);
             None counts all.
@@ -70,7 +70,7 @@ class _Batch:
     """The anchors of a batch that count, with their negatives; in float64."""
 
     def __init__(self, views: Views, margin: float | None) -> None:
-        pairs = choose_pairs(views.map(lambda x: x.detach().cpu().double()).unit())
+        pairs = InfoNCE().compare(views.map(lambda x: x.detach().cpu().double()))
         similarity = pairs.similarity().masked_fill(~pairs.negative(), -torch.inf)
         hardest, index = similarity.max(dim=1)
         counts = hardest > -torch.inf
